@@ -1,0 +1,1 @@
+"""From a protocol to Kafka."""

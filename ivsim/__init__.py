@@ -1,0 +1,1 @@
+"""The command; the only package that knows every part."""

@@ -1,0 +1,1 @@
+"""What vehicles do, and the road their packets take."""
