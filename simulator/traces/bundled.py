@@ -1,0 +1,65 @@
+"""The traces that come with ivsim: which they are, how each was made, where they lie; none holds a measured line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import Refusal
+from simulator.traces.files import read_trace
+from simulator.traces.generate import generate
+from simulator.traces.model import Trace
+from simulator.traces.profiles import profile_named
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything `ivsim trace generate` needs to make one bundled file again, byte for byte."""
+
+    profiles: tuple[str, ...]
+    seed: int
+    duration_s: int
+    about: str
+    loss: bool = False
+    outages: tuple[tuple[int, int], ...] = ()
+
+    def make(self) -> Trace:
+        profiles = [profile_named(name) for name in self.profiles]
+        return generate(profiles, self.seed, self.duration_s, loss=self.loss, outages=self.outages)
+
+
+DEFAULT = "car-2024"
+
+BUNDLED: dict[str, Recipe] = {
+    DEFAULT: Recipe(
+        ("us-2024-car-ul-udp", "us-2023-car-rtt"),
+        seed=986,
+        duration_s=600,
+        about="the default: true uplink capacity 2024 and driving RTT, weak seconds included",
+    ),
+}
+
+
+def bundled_folder() -> Path:
+    """Inside a wheel the files lie beside this module, in the source tree in `traces/`."""
+    installed = Path(__file__).parent / "bundled"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "traces"
+
+
+def bundled_path(name: str) -> Path:
+    """Where a bundled trace lies.
+
+    Raises:
+        Refusal: no such name (the line lists them), or the installation lost the file.
+    """
+    if name not in BUNDLED:
+        raise Refusal(f"trace {name!r}: no bundled trace of that name, there are {', '.join(BUNDLED)}")
+    path = bundled_folder() / f"{name}.csv"
+    if not path.is_file():
+        raise Refusal(f"{path}: the bundled trace {name} is missing from this installation")
+    return path
+
+
+def bundled(name: str = DEFAULT) -> Trace:
+    """A bundled trace, read from its file."""
+    return read_trace(bundled_path(name))

@@ -1,0 +1,122 @@
+"""What a trace is in memory: columns over time and a header; it reads no file and repairs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.errors import Refusal
+
+Floats = npt.NDArray[np.float64]
+
+RATE_COLUMNS = ("uplink_kbps", "downlink_kbps")
+COLUMNS = (*RATE_COLUMNS, "rtt_ms", "loss_ratio")
+RATE_MEANINGS = ("capacity", "as_logged")
+
+
+class Step(NamedTuple):
+    """The road during one step; None where the trace says nothing of that column."""
+
+    uplink_kbps: float | None
+    downlink_kbps: float | None
+    rtt_ms: float | None
+    loss_ratio: float | None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A recorded or generated drive: step `i` holds from `time_s[i]` until the next step.
+
+    All arrays have one shape (n,); rates in kbit/s (1,000 bit/s; 0 is an outage), RTT in ms, loss as a
+    ratio in [0, 1]. Nothing is NaN: a reader that meets a hole states its policy before it comes here.
+    `last_step_s` is how long the last step lasts.
+
+    Raises:
+        Refusal: the columns break one of these promises; the line names `source`.
+    """
+
+    time_s: Floats
+    uplink_kbps: Floats | None = None
+    downlink_kbps: Floats | None = None
+    rtt_ms: Floats | None = None
+    loss_ratio: Floats | None = None
+    header: Mapping[str, str] = field(default_factory=dict)
+    last_step_s: float = 1.0
+    source: str = "trace"
+
+    def __post_init__(self) -> None:
+        if len(self.time_s) == 0:
+            raise Refusal(f"{self.source}: no data rows")
+        if not self.columns():
+            raise Refusal(f"{self.source}: none of the columns {', '.join(COLUMNS)}")
+        problem = first_problem(self.time_s, self.columns())
+        if problem is not None:
+            row, reason = problem
+            raise Refusal(f"{self.source}: data row {row + 1}: {reason}")
+        if not self.last_step_s > 0:
+            raise Refusal(f"{self.source}: last step of {self.last_step_s} s, must be above 0")
+
+    def columns(self) -> dict[str, Floats]:
+        """The columns this trace has, in the order of the schema."""
+        present = {name: getattr(self, name) for name in COLUMNS}
+        return {name: values for name, values in present.items() if values is not None}
+
+    @property
+    def duration_s(self) -> float:
+        """From 0 to the end of the last step; afterwards the trace starts again."""
+        return float(self.time_s[-1]) + self.last_step_s
+
+    def index_at(self, second: float, offset_s: float = 0.0) -> int:
+        """Number of the step in force; wraps around after `duration_s`."""
+        position = (second + offset_s) % self.duration_s
+        return int(np.searchsorted(self.time_s, position, side="right")) - 1
+
+    def step_at(self, second: float, offset_s: float = 0.0) -> Step:
+        """The road `second` s after the start of a vehicle that entered the trace at `offset_s`.
+
+        A run longer than the trace meets it again from its first step (wrap-around).
+        """
+        index = self.index_at(second, offset_s)
+        return Step(
+            *(None if (values := getattr(self, name)) is None else float(values[index]) for name in COLUMNS)
+        )
+
+    def step_lengths_s(self) -> Floats:
+        """How long each step lasts, shape (n,)."""
+        return np.append(np.diff(self.time_s), self.last_step_s)
+
+
+def first_problem(time_s: Floats, columns: Mapping[str, Floats]) -> tuple[int, str] | None:
+    """The first row that a link could not replay, with the reason; None when all are good."""
+    found = list(_time_problems(time_s))
+    for name, values in columns.items():
+        if len(values) != len(time_s):
+            return min(len(values), len(time_s)), f"{name} has {len(values)} values for {len(time_s)} times"
+        found += _value_problems(name, values)
+    return min(found, default=None)
+
+
+def _time_problems(time_s: Floats) -> list[tuple[int, str]]:
+    bad = np.flatnonzero(~np.isfinite(time_s))
+    if len(bad):
+        return [(int(bad[0]), "time_s is not a finite number")]
+    if time_s[0] != 0:
+        return [(0, f"time_s starts at {time_s[0]:g}, must be 0")]
+    back = np.flatnonzero(np.diff(time_s) <= 0)
+    if len(back):
+        row = int(back[0]) + 1
+        return [(row, f"time_s goes from {time_s[row - 1]:g} to {time_s[row]:g}, must increase")]
+    return []
+
+
+def _value_problems(name: str, values: Floats) -> list[tuple[int, str]]:
+    ceiling = 1.0 if name == "loss_ratio" else np.inf
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0) & (values <= ceiling)))
+    if not len(bad):
+        return []
+    allowed = "a ratio from 0 to 1" if name == "loss_ratio" else "a finite number, 0 or more"
+    return [(int(bad[0]), f"{name} is {values[bad[0]]:g}, must be {allowed}")]
