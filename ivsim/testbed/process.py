@@ -1,0 +1,172 @@
+"""Processes that a run starts and ends itself; none of them outlives its owner, and none is ended by name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Self
+
+from ivsim.testbed.registry import RunRecord
+
+POLL_S = 0.02
+LAST_LINES = 12
+
+
+class ProcessDied(Exception):  # noqa: N818 - what happened, not a kind of error
+    """A process of the run ended on its own.
+
+    Attributes:
+        name: the process's name in the run.
+        exit_code: its exit code, negative for a signal.
+        last_lines: the end of its log.
+    """
+
+    def __init__(self, name: str, exit_code: int | None, last_lines: str) -> None:
+        super().__init__(f"{name} {_ending(exit_code)}; last lines of its log:\n{last_lines or '(empty)'}")
+        self.name = name
+        self.exit_code = exit_code
+        self.last_lines = last_lines
+
+
+class NotReady(Exception):  # noqa: N818
+    """A process lives, but was not ready in time."""
+
+
+class OwnedProcess:
+    """One child process in a process group of its own, ended by its owner or, at the latest, with it.
+
+    Start it from a thread that lives as long as the run: the kernel's parent-death signal follows the thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        record: RunRecord,
+        *,
+        namespace: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        pipes: bool = False,
+        stop_timeout_s: float = 10.0,
+    ) -> None:
+        self.name = name
+        self.stop_timeout_s = stop_timeout_s
+        self.log_path = record.directory / "logs" / f"{name}.log"
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self.popen: subprocess.Popen[str] = subprocess.Popen(
+                command(argv, namespace),
+                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipes else log,
+                stderr=log,
+                env={**os.environ, **(environment or {}), **record.environment},
+                start_new_session=True,  # Ctrl-C reaches the owner alone, which closes in order
+                text=True,
+            )
+        record.process(name, self.popen.pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def running(self) -> bool:
+        return self.popen.poll() is None
+
+    def check(self) -> None:
+        """Raise ProcessDied when the process has ended."""
+        if not self.running():
+            raise ProcessDied(self.name, self.popen.returncode, last_lines(self.log_path))
+
+    def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
+        """Return once `ready()`; ProcessDied when the process ends first, NotReady after `timeout_s`."""
+        deadline_s = time.monotonic() + timeout_s
+        while not ready():
+            self.check()
+            if time.monotonic() > deadline_s:
+                raise NotReady(
+                    f"{self.name} was not ready after {timeout_s:g} s; its log:\n{last_lines(self.log_path)}"
+                )
+            time.sleep(POLL_S)
+
+    def stop(self, timeout_s: float | None = None) -> int:
+        """End the whole process group, SIGTERM first and SIGKILL after the deadline; return the exit code."""
+        if self.running():
+            self._signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.popen.wait(self.stop_timeout_s if timeout_s is None else timeout_s)
+        self._signal(signal.SIGKILL)  # what is left of the group, when its leader has gone before it
+        code = self.popen.wait()
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            _close(pipe)
+        return code
+
+    def kill(self) -> None:
+        """End the process group at once, as a fault would."""
+        self._signal(signal.SIGKILL)
+        self.popen.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, number)
+
+
+def command(argv: Sequence[str], namespace: str | None) -> list[str]:
+    """Return `argv` as started: in `namespace`, and with a parent-death signal.
+
+    `setpriv` is the inner one: a change of credentials, such as entering a namespace, may clear the signal.
+    """
+    inner = ["setpriv", "--pdeathsig", "TERM", *argv]
+    return inner if namespace is None else ["nsenter", f"--net=/run/netns/{namespace}", *inner]
+
+
+def last_lines(path: Path, count: int = LAST_LINES) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 16_384))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-count:])
+
+
+def free_port(host: str = "127.0.0.1", kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    """Return a port that was free on `host` a moment ago."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def listens(host: str, port: int, timeout_s: float = 1.0) -> bool:
+    """Return whether something accepts TCP connections there."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
+
+
+def _ending(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "has closed its output"
+    if exit_code < 0:
+        return f"was ended by {signal.Signals(-exit_code).name}"
+    return f"ended with exit code {exit_code}"
+
+
+def _close(pipe: IO[str] | None) -> None:
+    if pipe is not None:
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()

@@ -1,0 +1,112 @@
+"""What each run has opened, noted where a later start can find it; it ends only what a dead run left."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from ivsim.testbed.paths import state_dir
+
+RUN_VARIABLE = "IVSIM_RUN"
+OWNER_VARIABLE = "IVSIM_OWNER"
+
+
+def started_at_ticks(pid: int) -> int | None:
+    """Return the start time of `pid` in clock ticks since boot; None when no such process lives.
+
+    A process id is used again by the kernel; together with its start time it names one process for good.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@dataclass(frozen=True)
+class ProcessMark:
+    """One process for good: its id, its start time and the boot it belongs to."""
+
+    pid: int
+    started_at_ticks: int
+    boot: str = field(default_factory=boot_id)
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessMark | None:
+        ticks = started_at_ticks(pid)
+        return None if ticks is None else cls(pid, ticks)
+
+    @classmethod
+    def parse(cls, text: str) -> ProcessMark | None:
+        pid, _, ticks = text.partition(":")
+        return cls(int(pid), int(ticks)) if pid.isdigit() and ticks.isdigit() else None
+
+    def alive(self) -> bool:
+        return self.boot == boot_id() and started_at_ticks(self.pid) == self.started_at_ticks
+
+    def __str__(self) -> str:
+        return f"{self.pid}:{self.started_at_ticks}"
+
+
+class RunRecord:
+    """The notes of one live run: a file of JSON lines, gone once everything in it is closed.
+
+    A note is written before the thing it names is made, where its name is known; a kill between the two
+    then leaves a note of nothing, never a thing without a note.
+    """
+
+    def __init__(self, run_id: str, directory: Path) -> None:
+        self.run_id = run_id
+        self.directory = directory
+        self.owner = ProcessMark.of(os.getpid())
+        self._path = state_dir() / f"{run_id}.jsonl"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("x", buffering=1)
+        self._note("run", directory=str(directory), started_at_ns=time.time_ns())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the marks that every process of this run carries."""
+        return {RUN_VARIABLE: self.run_id, OWNER_VARIABLE: str(self.owner)}
+
+    def process(self, name: str, pid: int) -> None:
+        if mark := ProcessMark.of(pid):
+            self._note("process", name=name, pid=mark.pid, ticks=mark.started_at_ticks)
+
+    def namespace(self, name: str) -> None:
+        self._note("namespace", name=name)
+
+    def device(self, name: str) -> None:
+        """Note a network device in the host's own namespace."""
+        self._note("device", name=name)
+
+    def scratch(self, directory: Path) -> None:
+        """Note a directory that has no use after the run (never the run's results)."""
+        self._note("scratch", path=str(directory))
+
+    def close(self) -> None:
+        """Forget the run: its owner has closed everything."""
+        if not self._file.closed:
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+
+    def _note(self, kind: str, **fields: Any) -> None:
+        owner = self.owner
+        assert owner is not None
+        line = {"kind": kind, "owner": [owner.pid, owner.started_at_ticks, owner.boot], **fields}
+        self._file.write(json.dumps(line) + "\n")

@@ -1,0 +1,41 @@
+"""Servers that many tests share: each is started once, on loopback, when the first test asks for it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.registry import RunRecord
+
+
+@pytest.fixture(scope="session")
+def session_record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecord]:
+    """The run record of the test session itself, with notes in the session's own directory."""
+    base = tmp_path_factory.mktemp("session")
+    previous = os.environ.get("IVSIM_STATE_DIR")
+    os.environ["IVSIM_STATE_DIR"] = str(base / "state")
+    with RunRecord(f"t{uuid.uuid4().hex[:8]}", base) as record:
+        yield record
+    if previous is None:
+        del os.environ["IVSIM_STATE_DIR"]
+    else:
+        os.environ["IVSIM_STATE_DIR"] = previous
+
+
+@pytest.fixture
+def run_record(tmp_path: Path, session_record: RunRecord) -> Iterator[RunRecord]:
+    """A run record and directory for one test; `run_record.run_id` names namespaces without collisions."""
+    with RunRecord(f"t{uuid.uuid4().hex[:8]}", tmp_path) as record:
+        yield record
+
+
+@pytest.fixture(scope="session")
+def kafka(session_record: RunRecord) -> Iterator[str]:
+    """A Kafka broker's bootstrap address. Use topic prefixes of your own: the broker is shared."""
+    with KafkaServer(session_record) as server:
+        yield server.bootstrap

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import time
+import uuid
+
+import pytest
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Producer
+
+from ivsim.testbed.kafka import KafkaServer, create_topics, delete_topics, probe
+from ivsim.testbed.process import ProcessDied, free_port
+from ivsim.testbed.registry import RunRecord, started_at_ticks
+from schemas.errors import Refusal
+from schemas.topics import KafkaTopics
+
+
+@pytest.mark.kafka
+def test_ten_megabytes_go_in_and_come_out_with_the_brokers_stamp(kafka: str) -> None:
+    topics = KafkaTopics(f"big-{uuid.uuid4().hex[:8]}.")
+    create_topics(kafka, topics)
+    payload = bytes(10_000_000)
+    producer = Producer({"bootstrap.servers": kafka, "message.max.bytes": 16_000_000, "acks": "all"})
+    before_ms = time.time_ns() // 1_000_000
+    producer.produce(topics.status, payload, key=b"k")
+    assert producer.flush(30) == 0
+
+    consumer = Consumer(
+        {"bootstrap.servers": kafka, "group.id": topics.prefix, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topics.status])
+    record = consumer.poll(30)
+    consumer.close()
+
+    assert record is not None
+    assert record.error() is None
+    assert record.value() == payload
+    kind, stamp_ms = record.timestamp()
+    assert kind == TIMESTAMP_LOG_APPEND_TIME
+    assert stamp_ms >= before_ms
+    delete_topics(kafka, topics.all())
+
+
+@pytest.mark.kafka
+def test_a_topic_that_exists_is_refused_by_name(kafka: str) -> None:
+    topics = KafkaTopics(f"twice-{uuid.uuid4().hex[:8]}.")
+    create_topics(kafka, topics)
+    with pytest.raises(Refusal, match=topics.prefix):
+        create_topics(kafka, topics)
+
+
+@pytest.mark.kafka
+def test_a_broker_leaves_nothing_and_tells_when_it_dies(run_record: RunRecord) -> None:
+    with KafkaServer(run_record) as server:
+        probe(server.bootstrap)
+        pid = server.process.pid
+        server.process.kill()
+        with pytest.raises(ProcessDied, match="kafka was ended by SIGKILL"):
+            server.process.check()
+    assert started_at_ticks(pid) is None
+    assert [path.name for path in run_record.directory.iterdir()] == ["logs"]
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", "host:99999", ":9092"])
+def test_a_malformed_address_is_refused(address: str) -> None:
+    with pytest.raises(Refusal, match="expected HOST:PORT"):
+        probe(address)
+
+
+def test_an_address_without_a_broker_is_refused() -> None:
+    with pytest.raises(Refusal, match="no Kafka broker answered"):
+        probe(f"127.0.0.1:{free_port()}", timeout_s=0.3)
