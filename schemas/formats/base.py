@@ -1,0 +1,36 @@
+"""What every format promises; decides nothing about transport."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from schemas.messages import CurrentStatus
+
+
+class Peek(NamedTuple):
+    """What a gateway must know of a payload; None where the format does not carry it."""
+
+    sequence: int
+    epoch: int
+    sampled_at_ns: int | None
+    vehicle_id: str | None
+
+
+class Format(Protocol):
+    """One byte form of CurrentStatus."""
+
+    name: str
+    content_type: str
+    sequence_modulus: int | None  # None: sequences never wrap; 100 for `small`: they run 1..100, 1..100
+
+    def encode(self, status: CurrentStatus) -> bytes:
+        """Return the payload; the same status gives the same bytes."""
+        ...
+
+    def decode(self, payload: bytes) -> CurrentStatus:
+        """Return the reading; PayloadError when the payload is not one of this format."""
+        ...
+
+    def peek(self, payload: bytes) -> Peek:
+        """Return sequence, epoch and, where the format has them, time and vehicle, without decoding the rest."""
+        ...

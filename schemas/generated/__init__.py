@@ -1,0 +1,1 @@
+"""Code made by `python -m schemas.generate` from current_status.proto; never edited by hand."""
