@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.mosquitto import MosquittoServer
+from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
 
 
@@ -39,3 +41,17 @@ def kafka(session_record: RunRecord) -> Iterator[str]:
     """A Kafka broker's bootstrap address. Use topic prefixes of your own: the broker is shared."""
     with KafkaServer(session_record) as server:
         yield server.bootstrap
+
+
+@pytest.fixture(scope="session")
+def mosquitto_loopback(session_record: RunRecord) -> Iterator[tuple[str, int]]:
+    """Host and port of an open mosquitto. Use topics or client ids of your own: the broker is shared."""
+    with MosquittoServer(session_record) as server:
+        yield server.host, server.port
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_loopback(session_record: RunRecord) -> Iterator[tuple[str, int]]:
+    """Host and port of an open RabbitMQ (guest/guest). Use exchanges and queues of your own: it is shared."""
+    with RabbitmqServer(session_record) as server:
+        yield server.host, server.port

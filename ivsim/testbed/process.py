@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from ivsim.testbed.registry import RunRecord
 
 POLL_S = 0.02
 LAST_LINES = 12
+TCP_LISTEN = "0A"  # the kernel's number of the state
 
 
 class ProcessDied(Exception):  # noqa: N818 - what happened, not a kind of error
@@ -149,13 +151,17 @@ def free_port(host: str = "127.0.0.1", kind: socket.SocketKind = socket.SOCK_STR
         return port
 
 
-def listens(host: str, port: int, timeout_s: float = 1.0) -> bool:
-    """Return whether something accepts TCP connections there."""
+def has_listener(pid: int, host: str, port: int) -> bool:
+    """Return whether TCP port `port` of IPv4 address `host` is listened on in the network namespace of `pid`.
+
+    Read from the kernel's table: connecting would show up in the server's log, and need that namespace.
+    """
+    wanted = f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
     try:
-        with socket.create_connection((host, port), timeout=timeout_s):
-            return True
+        lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()
     except OSError:
         return False
+    return any(fields[1] == wanted and fields[3] == TCP_LISTEN for fields in map(str.split, lines[1:]))
 
 
 def _ending(exit_code: int | None) -> str:

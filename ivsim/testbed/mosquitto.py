@@ -1,0 +1,131 @@
+"""A mosquitto of the run's own, on loopback or on the cloud side; knows nothing of what passes through."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Self
+
+from ivsim.testbed.paths import compose_dir
+from ivsim.testbed.process import OwnedProcess, free_port, has_listener
+from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.security import OPEN, Security
+from schemas.errors import Refusal
+
+START_TIMEOUT_S = 15.0
+DEFAULT_PORT = 1883
+DEFAULT_TLS_PORT = 8883
+SEARCH_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+
+# %u is the user's name, which is the vehicle's id.
+VEHICLE_ACL = "pattern write vehicles/%u/status\n"
+GATEWAY_ACL = "user {name}\ntopic read vehicles/#\ntopic read $SYS/#\n"
+
+
+class MosquittoServer:
+    """One broker process; a context manager that has a listener when `__enter__` returns.
+
+    Attributes:
+        host: the address it listens on, the one of the cloud side inside a namespace.
+        port: a free one on loopback, else the protocol's registered one (the namespace has no other server).
+    """
+
+    def __init__(
+        self,
+        record: RunRecord,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        namespace: str | None = None,
+        security: Security = OPEN,
+        name: str = "mosquitto",
+    ) -> None:
+        self._record = record
+        self._namespace = namespace
+        self._security = security
+        self._name = name
+        self._dir = record.directory / name
+        self._process: OwnedProcess | None = None
+        self.host = host
+        self.port = port or self._own_port()
+
+    def __enter__(self) -> Self:
+        self._record.scratch(self._dir)
+        self._dir.mkdir(parents=True)
+        self._configure()
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.stop()
+        shutil.rmtree(self._dir, ignore_errors=True)
+
+    @property
+    def process(self) -> OwnedProcess:
+        """The running broker; for liveness checks and for faults on purpose."""
+        assert self._process is not None, "the broker is not started"
+        return self._process
+
+    def restart(self) -> None:
+        """Start again after a stop or a kill, with the same address and what the last save had kept."""
+        self.process.stop()
+        self._start()
+
+    def _start(self) -> None:
+        argv = [program(), "-c", str(self._dir / "mosquitto.conf")]
+        process = OwnedProcess(self._name, argv, self._record, namespace=self._namespace)
+        self._process = process
+        try:
+            process.wait_ready(lambda: has_listener(process.pid, self.host, self.port), START_TIMEOUT_S)
+        except BaseException:
+            process.stop()
+            raise
+
+    def _own_port(self) -> int:
+        if self._namespace is None:
+            return free_port(self.host)
+        return DEFAULT_PORT if self._security.tls is None else DEFAULT_TLS_PORT
+
+    def _configure(self) -> None:
+        shared = (compose_dir() / "mosquitto" / "mosquitto.conf").read_text()
+        # As root mosquitto would change its user, and with that lose its parent-death signal.
+        own = [f"listener {self.port} {self.host}", f"persistence_location {self._dir}/", "user root"]
+        text = shared + "\n".join(own + self._tls_lines() + self._account_lines()) + "\n"
+        (self._dir / "mosquitto.conf").write_text(text)
+
+    def _tls_lines(self) -> list[str]:
+        tls = self._security.tls
+        if tls is None:
+            return []
+        return [
+            f"cafile {tls.authority}",
+            f"certfile {tls.certificate}",
+            f"keyfile {tls.key}",
+            f"require_certificate {str(tls.require_client_certificate).lower()}",
+        ]
+
+    def _account_lines(self) -> list[str]:
+        if not self._security.accounts:
+            return ["allow_anonymous true"]
+        passwords, permissions = self._dir / "passwords", self._dir / "acl"
+        write_secret(passwords, "".join(f"{a.name}:{a.password}\n" for a in self._security.accounts))
+        subprocess.run(["mosquitto_passwd", "-U", str(passwords)], check=True, capture_output=True)
+        gateways = [GATEWAY_ACL.format(name=a.name) for a in self._security.accounts if a.role == "gateway"]
+        permissions.write_text("".join(gateways) + VEHICLE_ACL)
+        return ["allow_anonymous false", f"password_file {passwords}", f"acl_file {permissions}"]
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write `text` where only the owner can read it."""
+    path.touch(mode=0o600)
+    path.write_text(text)
+
+
+def program() -> str:
+    """Return the path of mosquitto; Refusal when it is not installed (Debian keeps it in /usr/sbin)."""
+    path = shutil.which("mosquitto") or shutil.which("mosquitto", path=SEARCH_PATH)
+    if path is None:
+        raise Refusal("no mosquitto found: run `make setup`, or `apt-get install mosquitto`")
+    return path

@@ -1,0 +1,185 @@
+"""A RabbitMQ of the run's own, beside any that the machine runs; declares neither exchange nor queue."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Self
+
+from ivsim.testbed.mosquitto import SEARCH_PATH, write_secret
+from ivsim.testbed.paths import compose_dir
+from ivsim.testbed.process import OwnedProcess, free_port, has_listener
+from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.security import OPEN, Account, Security
+from schemas.errors import Refusal
+
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 20.0
+DEFAULT_PORT = 5672
+DEFAULT_TLS_PORT = 5671
+LOCAL = "127.0.0.1"
+# The wrapper in PATH changes to the user rabbitmq; this one runs as whoever starts it.
+SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+NODE_NAME = "ivsim@localhost"
+EXCHANGE = "amq.topic"
+
+
+class RabbitmqServer:
+    """One node with its own name, ports, data and `epmd`; a context manager like MosquittoServer.
+
+    Without accounts everyone is `guest`. `exchange` is the topic exchange the permissions speak of.
+    """
+
+    def __init__(
+        self,
+        record: RunRecord,
+        *,
+        host: str = LOCAL,
+        port: int | None = None,
+        namespace: str | None = None,
+        security: Security = OPEN,
+        exchange: str = EXCHANGE,
+        name: str = "rabbitmq",
+    ) -> None:
+        self._record = record
+        self._namespace = namespace
+        self._security = security
+        self._exchange = exchange
+        self._name = name
+        self._dir = record.directory / name
+        self._epmd_port = free_port()
+        self._epmd: OwnedProcess | None = None
+        self._process: OwnedProcess | None = None
+        self.host = host
+        self.port = port or self._own_port()
+
+    def __enter__(self) -> Self:
+        self._record.scratch(self._dir)
+        self._dir.mkdir(parents=True)
+        self._configure()
+        try:
+            self._start_epmd()
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (self._process, self._epmd):
+            if process is not None:
+                process.stop()
+        shutil.rmtree(self._dir, ignore_errors=True)
+
+    @property
+    def process(self) -> OwnedProcess:
+        """The running node; for liveness checks and for faults on purpose."""
+        assert self._process is not None, "the broker is not started"
+        return self._process
+
+    def restart(self) -> None:
+        """Start again after a stop or a kill, with the same address and data."""
+        self.process.stop()
+        self._start()
+
+    def _start_epmd(self) -> None:
+        # A node would start one that stays behind for good: this one is ours, and ends with us.
+        argv = [program("epmd"), "-port", str(self._epmd_port), "-address", LOCAL]
+        epmd = OwnedProcess(f"{self._name}-epmd", argv, self._record, namespace=self._namespace)
+        self._epmd = epmd
+        epmd.wait_ready(lambda: has_listener(epmd.pid, LOCAL, self._epmd_port), START_TIMEOUT_S)
+
+    def _start(self) -> None:
+        if not SERVER.is_file():
+            raise Refusal("no RabbitMQ found: run `make setup`, or `apt-get install rabbitmq-server`")
+        process = OwnedProcess(
+            self._name,
+            [str(SERVER)],
+            self._record,
+            namespace=self._namespace,
+            environment=self._environment(),
+            stop_timeout_s=STOP_TIMEOUT_S,
+        )
+        self._process = process
+        process.wait_ready(lambda: has_listener(process.pid, self.host, self.port), START_TIMEOUT_S)
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            # The server then replaces its shell, as under systemd: our process is the node itself.
+            "RUNNING_UNDER_SYSTEMD": "true",
+            "HOME": str(self._dir),
+            "RABBITMQ_NODENAME": NODE_NAME,
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_NODE_IP_ADDRESS": self.host,
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_MNESIA_BASE": str(self._dir / "data"),
+            "RABBITMQ_LOG_BASE": str(self._dir / "log"),
+            "RABBITMQ_PID_FILE": str(self._dir / "pid"),
+            "RABBITMQ_CONFIG_FILE": str(self._dir / "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._dir / "enabled_plugins"),
+            "RABBITMQ_CONF_ENV_FILE": os.devnull,
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_ADDRESS": LOCAL,
+        }
+
+    def _own_port(self) -> int:
+        if self._namespace is None:
+            return free_port(self.host)
+        return DEFAULT_PORT if self._security.tls is None else DEFAULT_TLS_PORT
+
+    def _configure(self) -> None:
+        shared = compose_dir() / "rabbitmq"
+        shutil.copy(shared / "enabled_plugins", self._dir)
+        lines = self._listener_lines()
+        if self._security.accounts:
+            definitions = self._dir / "definitions.json"
+            write_secret(definitions, json.dumps(definitions_of(self._security.accounts, self._exchange)))
+            lines.append(f"load_definitions = {definitions}")
+        text = (shared / "rabbitmq.conf").read_text() + "\n".join(lines) + "\n"
+        (self._dir / "rabbitmq.conf").write_text(text)
+
+    def _listener_lines(self) -> list[str]:
+        tls = self._security.tls
+        if tls is None:
+            return [f"listeners.tcp.1 = {self.host}:{self.port}"]
+        return [
+            "listeners.tcp = none",
+            f"listeners.ssl.1 = {self.host}:{self.port}",
+            f"ssl_options.cacertfile = {tls.authority}",
+            f"ssl_options.certfile = {tls.certificate}",
+            f"ssl_options.keyfile = {tls.key}",
+            f"ssl_options.verify = {'verify_peer' if tls.require_client_certificate else 'verify_none'}",
+            f"ssl_options.fail_if_no_peer_cert = {str(tls.require_client_certificate).lower()}",
+        ]
+
+
+def definitions_of(accounts: tuple[Account, ...], exchange: str) -> dict[str, object]:
+    """Return RabbitMQ's definitions: a vehicle may publish under its own routing key and nothing else."""
+    return {
+        "vhosts": [{"name": "/"}],
+        "users": [{"name": a.name, "password": a.password, "tags": ""} for a in accounts],
+        "permissions": [_permission(a, exchange) for a in accounts],
+        "topic_permissions": [_topic_permission(a, exchange) for a in accounts if a.role == "vehicle"],
+    }
+
+
+def _permission(account: Account, exchange: str) -> dict[str, str]:
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    own = {"configure": "^$", "write": f"^{exchange.replace('.', '[.]')}$", "read": "^$"}
+    return {"user": account.name, "vhost": "/", **(everything if account.role == "gateway" else own)}
+
+
+def _topic_permission(account: Account, exchange: str) -> dict[str, str]:
+    own = "^vehicles[.]{username}[.]status$"
+    return {"user": account.name, "vhost": "/", "exchange": exchange, "write": own, "read": "^$"}
+
+
+def program(name: str) -> str:
+    """Return the path of `name`; Refusal when it is not installed."""
+    path = shutil.which(name) or shutil.which(name, path=SEARCH_PATH)
+    if path is None:
+        raise Refusal(f"no {name} found: run `make setup`, or `apt-get install rabbitmq-server`")
+    return path
