@@ -103,25 +103,32 @@ class OwnedProcess:
             time.sleep(POLL_S)
 
     def stop(self, timeout_s: float | None = None) -> int:
-        """End the whole process group, SIGTERM first and SIGKILL after the deadline; return the exit code."""
+        """End the process, SIGTERM first and SIGKILL for its whole group after that; return the exit code.
+
+        SIGTERM goes to the process alone: it closes what it has started itself in its own order.
+        """
         if self.running():
-            self._signal(signal.SIGTERM)
+            self.popen.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.popen.wait(self.stop_timeout_s if timeout_s is None else timeout_s)
-        self._signal(signal.SIGKILL)  # what is left of the group, when its leader has gone before it
+        self._kill_group()
         code = self.popen.wait()
+        self._drained()
         for pipe in (self.popen.stdin, self.popen.stdout):
             _close(pipe)
         return code
 
     def kill(self) -> None:
         """End the process group at once, as a fault would."""
-        self._signal(signal.SIGKILL)
+        self._kill_group()
         self.popen.wait()
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _drained(self) -> None:
+        """Return once nobody reads the pipes any more."""
+
+    def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.popen.pid, number)
+            os.killpg(self.popen.pid, signal.SIGKILL)
 
 
 def command(argv: Sequence[str], namespace: str | None) -> list[str]:

@@ -13,6 +13,7 @@ from ivsim.testbed.paths import state_dir
 
 RUN_VARIABLE = "IVSIM_RUN"
 OWNER_VARIABLE = "IVSIM_OWNER"
+STATE_VARIABLE = "IVSIM_STATE_DIR"
 
 
 def started_at_ticks(pid: int) -> int | None:
@@ -46,9 +47,18 @@ class ProcessMark:
         return None if ticks is None else cls(pid, ticks)
 
     @classmethod
-    def parse(cls, text: str) -> ProcessMark | None:
+    def own(cls) -> ProcessMark:
+        mark = cls.of(os.getpid())
+        assert mark is not None, "the caller lives"
+        return mark
+
+    @classmethod
+    def parse(cls, text: str, boot: str | None = None) -> ProcessMark | None:
+        """Return the mark that `str()` wrote, of this boot unless told; None for anything else."""
         pid, _, ticks = text.partition(":")
-        return cls(int(pid), int(ticks)) if pid.isdigit() and ticks.isdigit() else None
+        if not pid.isdigit() or not ticks.isdigit():
+            return None
+        return cls(int(pid), int(ticks), boot or boot_id())
 
     def alive(self) -> bool:
         return self.boot == boot_id() and started_at_ticks(self.pid) == self.started_at_ticks
@@ -67,13 +77,17 @@ class RunRecord:
     def __init__(self, run_id: str, directory: Path) -> None:
         self.run_id = run_id
         self.directory = directory
-        self.owner = ProcessMark.of(os.getpid())
+        self.owner = ProcessMark.own()
         self._path = state_dir() / f"{run_id}.jsonl"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("x", buffering=1)
         self._note("run", directory=str(directory), started_at_ns=time.time_ns())
+        self._outer: dict[str, str | None] = {}
 
     def __enter__(self) -> Self:
+        """Mark this process's environment too, so that what its parts start carries the marks."""
+        self._outer = {name: os.environ.get(name) for name in self.environment}
+        os.environ.update(self.environment)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,7 +96,11 @@ class RunRecord:
     @property
     def environment(self) -> dict[str, str]:
         """Return the marks that every process of this run carries."""
-        return {RUN_VARIABLE: self.run_id, OWNER_VARIABLE: str(self.owner)}
+        return {
+            RUN_VARIABLE: self.run_id,
+            OWNER_VARIABLE: str(self.owner),
+            STATE_VARIABLE: str(self._path.parent),
+        }
 
     def process(self, name: str, pid: int) -> None:
         if mark := ProcessMark.of(pid):
@@ -101,12 +119,16 @@ class RunRecord:
 
     def close(self) -> None:
         """Forget the run: its owner has closed everything."""
+        for name, value in self._outer.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._outer = {}
         if not self._file.closed:
             self._file.close()
             self._path.unlink(missing_ok=True)
 
     def _note(self, kind: str, **fields: Any) -> None:
-        owner = self.owner
-        assert owner is not None
-        line = {"kind": kind, "owner": [owner.pid, owner.started_at_ticks, owner.boot], **fields}
+        line = {"kind": kind, "owner": str(self.owner), "boot": self.owner.boot, **fields}
         self._file.write(json.dumps(line) + "\n")

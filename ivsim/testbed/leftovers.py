@@ -1,0 +1,192 @@
+"""What dead runs have left, found by notes and marks and removed when asked; live runs are never touched."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ivsim.testbed.paths import state_dir
+from ivsim.testbed.registry import OWNER_VARIABLE, RUN_VARIABLE, STATE_VARIABLE, ProcessMark
+
+NAMESPACES = Path("/run/netns")
+TERM_TIMEOUT_S = 5.0
+PASSES = 3
+
+
+@dataclass
+class Leftover:
+    """Everything that one dead run has left; paths and names of things that exist now."""
+
+    run_id: str
+    notes: Path | None = None
+    processes: dict[ProcessMark, str] = field(default_factory=dict)
+    namespaces: set[str] = field(default_factory=set)
+    devices: set[str] = field(default_factory=set)
+    scratch: set[Path] = field(default_factory=set)
+
+    def lines(self) -> list[str]:
+        """Return one line per thing."""
+        return [
+            *(f"process {mark.pid} ({name}) of run {self.run_id}" for mark, name in self.processes.items()),
+            *(f"namespace {name}" for name in sorted(self.namespaces)),
+            *(f"device {name}" for name in sorted(self.devices)),
+            *(f"directory {path}" for path in sorted(self.scratch)),
+            *([f"notes of run {self.run_id}"] if self.notes else []),
+        ]
+
+
+def find() -> list[Leftover]:
+    """Return what dead runs have left on this machine, as far as this user can see it."""
+    found: dict[str, Leftover] = {}
+    for path in sorted(state_dir().glob("*.jsonl")):
+        if (leftover := _from_notes(path)) is not None:
+            found[leftover.run_id] = leftover
+    for mark, run_id, name in _marked_processes():
+        found.setdefault(run_id, Leftover(run_id)).processes[mark] = name
+    for leftover in found.values():
+        leftover.namespaces |= {n for n in namespaces() if n.startswith(f"ivsim-{leftover.run_id}-")}
+        for namespace in leftover.namespaces:
+            leftover.processes |= _processes_inside(namespace)
+    return list(found.values())
+
+
+def clean(leftovers: list[Leftover]) -> list[str]:
+    """Remove `leftovers` in the reverse order of their making; return a line for each thing that stays."""
+    for leftover in leftovers:
+        _end_all(leftover)
+        for name in leftover.namespaces:
+            _ip("netns", "delete", name)
+        for name in leftover.devices:
+            _ip("link", "delete", name)
+        for path in leftover.scratch:
+            shutil.rmtree(path, ignore_errors=True)
+    stays = [line for leftover in leftovers for line in _remaining(leftover)]
+    for leftover in leftovers:
+        if leftover.notes is not None and not _remaining(leftover):
+            leftover.notes.unlink(missing_ok=True)
+    return stays
+
+
+def namespaces() -> list[str]:
+    """Return the names of the named network namespaces."""
+    return sorted(path.name for path in NAMESPACES.iterdir()) if NAMESPACES.is_dir() else []
+
+
+def _from_notes(path: Path) -> Leftover | None:
+    lines = [_note(line) for line in path.read_text().splitlines()]
+    first = next((line for line in lines if line), {})
+    owner = ProcessMark.parse(first.get("owner", ""), first.get("boot"))
+    if owner is not None and owner.alive():
+        return None
+    leftover = Leftover(path.stem, notes=path)
+    for line in lines:
+        _add(leftover, line)
+    return leftover
+
+
+def _note(line: str) -> dict[str, str]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}  # the run was killed while it wrote this line
+    return {key: str(content) for key, content in value.items()}
+
+
+def _add(leftover: Leftover, note: dict[str, str]) -> None:
+    kind, name = note.get("kind"), note.get("name", "")
+    if kind == "process":
+        mark = ProcessMark.parse(f"{note['pid']}:{note['ticks']}", note.get("boot"))
+        if mark is not None and mark.alive():
+            leftover.processes[mark] = name
+    elif kind == "namespace" and (NAMESPACES / name).exists():
+        leftover.namespaces.add(name)
+    elif kind == "device" and Path("/sys/class/net", name).exists():
+        leftover.devices.add(name)
+    elif kind == "scratch" and Path(note["path"]).exists():
+        leftover.scratch.add(Path(note["path"]))
+
+
+def _marked_processes() -> Iterator[tuple[ProcessMark, str, str]]:
+    """Yield (process, run id, command) of live processes whose marks name an owner that is dead."""
+    for mark, environment in _environments():
+        owner = ProcessMark.parse(environment.get(OWNER_VARIABLE, ""))
+        if owner is None or owner.alive() or environment.get(STATE_VARIABLE) != str(state_dir()):
+            continue
+        yield mark, environment.get(RUN_VARIABLE, "?"), command_name(mark.pid)
+
+
+def _environments() -> Iterator[tuple[ProcessMark, dict[str, str]]]:
+    for pid in _pids():
+        try:
+            raw = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue  # gone meanwhile, or another user's
+        if OWNER_VARIABLE.encode() in raw and (mark := ProcessMark.of(pid)) is not None:
+            pairs = (item.partition("=") for item in raw.decode(errors="replace").split("\0"))
+            yield mark, {key: value for key, _, value in pairs}
+
+
+def _processes_inside(namespace: str) -> dict[ProcessMark, str]:
+    inode = (NAMESPACES / namespace).stat().st_ino
+    inside = {}
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/ns/net").stat().st_ino == inode and (mark := ProcessMark.of(pid)):
+                inside[mark] = command_name(pid)
+    return inside
+
+
+def _pids() -> Iterator[int]:
+    names = (path.name for path in Path("/proc").iterdir())
+    return (int(name) for name in names if name.isdigit() and int(name) != os.getpid())
+
+
+def command_name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "?"
+
+
+def _end_all(leftover: Leftover) -> None:
+    # A process may have started another between the search and its end: search again.
+    for _ in range(PASSES):
+        _end(list(leftover.processes))
+        young = {mark: name for mark, run_id, name in _marked_processes() if run_id == leftover.run_id}
+        if not young:
+            return
+        leftover.processes |= young
+
+
+def _end(marks: list[ProcessMark]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for mark in marks:
+            if mark.alive():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(mark.pid, number)
+        deadline_s = time.monotonic() + TERM_TIMEOUT_S
+        while any(mark.alive() for mark in marks) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=False, capture_output=True)
+
+
+def _remaining(leftover: Leftover) -> list[str]:
+    left = Leftover(
+        leftover.run_id,
+        processes={mark: name for mark, name in leftover.processes.items() if mark.alive()},
+        namespaces=leftover.namespaces & set(namespaces()),
+        devices={name for name in leftover.devices if Path("/sys/class/net", name).exists()},
+        scratch={path for path in leftover.scratch if path.exists()},
+    )
+    return left.lines()

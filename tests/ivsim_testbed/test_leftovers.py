@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from ivsim.testbed import leftovers
+from ivsim.testbed.process import OwnedProcess
+from ivsim.testbed.registry import ProcessMark, RunRecord, started_at_ticks
+
+# A run that opens real things, says so, and waits to be killed. `trap` makes its child outlive the
+# parent-death signal, as a process that hangs would.
+OWNER = """
+import pathlib, subprocess, sys, time
+from ivsim.testbed.process import OwnedProcess
+from ivsim.testbed.registry import RunRecord
+run_id, directory, with_namespace = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3] == "yes"
+record = RunRecord(run_id, directory).__enter__()
+record.scratch(directory / "data")
+(directory / "data").mkdir(parents=True)
+namespace = f"ivsim-{run_id}-v" if with_namespace else None
+if namespace:
+    record.namespace(namespace)
+    subprocess.run(["ip", "netns", "add", namespace], check=True)
+noted = OwnedProcess("stubborn", ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], record,
+                     namespace=namespace)
+# Started by a part that keeps no notes: only the environment tells whose it is.
+marked = subprocess.Popen(["sleep", "300"], start_new_session=True)
+print(noted.pid, marked.pid, flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("IVSIM_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def killed_run(directory: Path, *, with_namespace: bool) -> tuple[str, list[ProcessMark]]:
+    run_id = f"t{uuid.uuid4().hex[:8]}"
+    argv = [sys.executable, "-c", OWNER, run_id, str(directory / run_id), "yes" if with_namespace else "no"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as owner:
+        marks = [ProcessMark.of(int(pid)) for pid in owner.stdout.readline().split()]
+        assert leftovers.find() == []  # a live run's things are nobody's leftovers
+        owner.send_signal(signal.SIGKILL)
+    assert all(mark.alive() for mark in marks)
+    return run_id, marks
+
+
+def test_a_killed_run_is_found_and_cleaned(state: Path, tmp_path: Path) -> None:
+    run_id, marks = killed_run(tmp_path, with_namespace=False)
+    found = leftovers.find()
+    assert [leftover.run_id for leftover in found] == [run_id]
+    assert set(found[0].processes) >= set(marks)
+    assert found[0].scratch == {tmp_path / run_id / "data"}
+
+    assert leftovers.clean(found) == []
+    assert not any(mark.alive() for mark in marks)
+    assert not (tmp_path / run_id / "data").exists()
+    assert (tmp_path / run_id / "logs").exists()  # results stay
+    assert list(state.iterdir()) == []
+    assert leftovers.find() == []
+
+
+@pytest.mark.netns
+def test_a_killed_run_leaves_no_namespace_after_cleaning(state: Path, tmp_path: Path) -> None:
+    run_id, marks = killed_run(tmp_path, with_namespace=True)
+    with (
+        RunRecord("next", tmp_path / "next") as record,
+        OwnedProcess("sleep", ["sleep", "60"], record) as live,
+    ):
+        found = leftovers.find()
+        assert [leftover.namespaces for leftover in found] == [{f"ivsim-{run_id}-v"}]
+        assert leftovers.clean(found) == []
+        assert live.running()  # the run that cleans, and any other, goes on
+    assert f"ivsim-{run_id}-v" not in leftovers.namespaces()
+    assert not any(mark.alive() for mark in marks)
+
+
+def test_notes_of_a_run_that_ended_well_are_gone(state: Path, tmp_path: Path) -> None:
+    with RunRecord("well", tmp_path / "well"):
+        assert [path.name for path in state.iterdir()] == ["well.jsonl"]
+        assert os.environ["IVSIM_RUN"] == "well"
+    assert list(state.iterdir()) == []
+    assert os.environ.get("IVSIM_RUN") != "well"
+
+
+def test_a_process_id_used_again_is_not_ours() -> None:
+    ticks = started_at_ticks(os.getpid())
+    assert ProcessMark(os.getpid(), ticks).alive()
+    assert not ProcessMark(os.getpid(), ticks + 1).alive()
+    assert not ProcessMark(os.getpid(), ticks, boot="another boot").alive()
+
+
+def test_a_note_cut_off_by_the_kill_is_passed_over(state: Path, tmp_path: Path) -> None:
+    state.mkdir()
+    dead = ProcessMark(2**22 + 1, 1)
+    (state / "cut.jsonl").write_text(
+        f'{{"kind":"run","owner":"{dead}","boot":"{dead.boot}"}}\n{{"kind":"proc'
+    )
+    assert [leftover.lines() for leftover in leftovers.find()] == [["notes of run cut"]]
+    assert leftovers.clean(leftovers.find()) == []
+    assert list(state.iterdir()) == []
