@@ -29,7 +29,9 @@ class SequenceTracker:
     """
 
     def __init__(self) -> None:
-        self._highest: dict[int, int] = {}
+        # Flows in the order of their keys, so that a batch finds its flows in one search.
+        self._flows = np.zeros(0, np.uint64)
+        self._highest = np.zeros(0, np.int64)
         self._initial: dict[int, int] = {}
 
     def judge(self, fields: Fields) -> Verdicts:
@@ -71,9 +73,8 @@ class SequenceTracker:
                 starts[at] = opened[at] = True
         group = np.cumsum(starts) - 1
         heads = np.flatnonzero(starts)
-        base = np.array(
-            [self._base(int(keys[h]), int(sequence64[h]), bool(opened[h])) for h in heads], np.int64
-        )
+        slots = self._slots(keys[heads], sequence64[heads])
+        base = np.where(opened[heads], sequence64[heads], self._highest[slots])
         first = (sequence64 - base[group] + _WRAP // 2) % _WRAP - _WRAP // 2
         end = first + span
         lane = group * _LANE
@@ -82,15 +83,26 @@ class SequenceTracker:
         before[1:] = reach[:-1]
         before[heads] = 0
         tails = np.append(heads[1:], len(keys)) - 1
-        for head, tail in zip(heads.tolist(), tails.tolist(), strict=True):
-            self._highest[int(keys[head])] = (int(base[group[head]]) + int(reach[tail])) % _WRAP
+        # Of two lanes of one flow the later one stays: assignment goes in order.
+        self._highest[slots] = (base + reach[tails]) % _WRAP
         plain = (flags & (SYN | FIN | RST)) == 0
         keep = plain & (length <= 1) & (first == before - 1)
         again = (span > 0) & (first < before) & ~keep
         return Verdicts(again, np.where(again, np.minimum(length, before - first), 0), keep)
 
-    def _base(self, key: int, sequence: int, opened: bool) -> int:
-        return sequence if opened else self._highest.get(key, sequence)
+    def _slots(self, flows: npt.NDArray[np.uint64], sequence: Ints) -> Ints:
+        """Return where these flows (ascending) are kept; one never seen starts at its own number."""
+        found = np.searchsorted(self._flows, flows)
+        known = np.zeros(len(flows), np.bool_)
+        inside = found < len(self._flows)
+        known[inside] = self._flows[found[inside]] == flows[inside]
+        if not known.all():
+            fresh, at = np.unique(flows[~known], return_index=True)
+            where = np.searchsorted(self._flows, fresh)
+            self._flows = np.insert(self._flows, where, fresh)
+            self._highest = np.insert(self._highest, where, sequence[~known][at])
+            found = np.searchsorted(self._flows, flows)
+        return found.astype(np.int64)
 
 
 def _flow_keys(fields: Fields, where: Ints) -> npt.NDArray[np.uint64]:
