@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gateways.protocols.base import Protocol
+from gateways.protocols.mqtt import Mqtt
 
-_ROWS: tuple[Protocol, ...] = ()
+_ROWS: tuple[Protocol, ...] = (Mqtt(),)
 
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({p.name: p for p in _ROWS})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 import dataclasses
+import random
 import typing
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -22,6 +24,38 @@ class ConnectError(OSError):
     """One attempt to connect failed; the reason is one line, and the caller decides when to try again."""
 
 
+class Backoff:
+    """Waits that double with every attempt, each drawn between half and the whole (jitter)."""
+
+    def __init__(self, first_s: float = 0.5, most_s: float = 30.0, rng: random.Random | None = None) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._rng = rng if rng is not None else random.Random()
+        self._attempts = 0
+
+    def next_s(self) -> float:
+        """Return how long to wait before the next attempt."""
+        whole_s = min(self._most_s, self._first_s * 2.0 ** min(self._attempts, 32))
+        self._attempts += 1
+        return whole_s * (0.5 + self._rng.random() / 2)
+
+    def reset(self) -> None:
+        """Start again with the first wait, after a success."""
+        self._attempts = 0
+
+
+async def keep_trying(connect: Callable[[], Awaitable[None]], backoff: Backoff) -> None:
+    """Wait and call `connect` until it raises no ConnectError any more."""
+    while True:
+        await asyncio.sleep(backoff.next_s())
+        try:
+            await connect()
+        except ConnectError:
+            continue
+        backoff.reset()
+        return
+
+
 @dataclass(frozen=True)
 class Mode:
     """One delivery mode of a protocol.
@@ -36,7 +70,7 @@ class Mode:
     name: str
     guarantee: Guarantee
     acknowledged: bool
-    options: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True)
@@ -257,11 +291,11 @@ class Protocol(abc.ABC):
         """
         for word, value in words.items():
             if word not in self.words:
-                allowed = ", ".join(f"--{w}" for w in self.words)
-                raise Refusal(f"--{word} does not belong to {self.name}: allowed {allowed}")
+                allowed = ", ".join(f"--{w.replace('_', '-')}" for w in self.words)
+                raise Refusal(f"--{word.replace('_', '-')} does not belong to {self.name}: allowed {allowed}")
             if value not in self.words[word]:
                 allowed = ", ".join(str(v) for v in self.words[word])
-                raise Refusal(f"--{word} {value}: allowed with {self.name} {allowed}")
+                raise Refusal(f"--{word.replace('_', '-')} {value}: allowed with {self.name} {allowed}")
         wanted = {**self.modes[self.default_mode].options, **words}
         for mode in self.modes.values():
             if dict(mode.options) == wanted:

@@ -1,0 +1,260 @@
+"""The bridge: takes from an intake, hands to Kafka, acknowledges after the report; it holds a bounded number."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from gateways.counters import Counters
+from gateways.producer import POISON, Header, RecordProducer
+from gateways.protocols.base import Intake, Receipt
+from gateways.receive_log import ReceiveLog
+from gateways.tracks import Track
+from schemas.errors import PayloadError
+from schemas.formats import Format
+from schemas.topics import HEADERS, KafkaTopics
+
+# While records are on their way to Kafka, how often delivery reports are fetched between two batches.
+_POLL_S = 0.001
+_TRACKS_MAX = 200_000
+_REASON_CHARACTERS = 200
+
+_FORMAT, _PROTOCOL, _MODE, _EPOCH, _SEQUENCE, _SAMPLED, _RECEIVED = HEADERS
+
+
+class Bridge:
+    """Implements gateways.protocols.base.Sink; everything runs on the event loop's thread.
+
+    `fatal` is called with a line when the producer can go no further; what is unacknowledged comes again.
+    """
+
+    def __init__(
+        self,
+        *,
+        producer: RecordProducer,
+        topics: KafkaTopics,
+        payload_format: Format,
+        protocol: str,
+        mode: str,
+        held_max: int,
+        held_bytes_max: int,
+        early_ack: bool = False,
+        drop: frozenset[tuple[str, int]] = frozenset(),
+        log: ReceiveLog | None = None,
+        fatal: Callable[[str], None],
+    ) -> None:
+        self.counters = Counters()
+        self.intake: Intake
+        self._producer = producer
+        self._produce = producer.produce
+        self._topics = topics
+        self._topic = topics.status
+        self._peek = payload_format.peek
+        self._modulus = payload_format.sequence_modulus
+        self._format_header: Header = (_FORMAT, payload_format.name.encode())
+        self._protocol_header: Header = (_PROTOCOL, protocol.encode())
+        self._mode_header: Header = (_MODE, mode.encode())
+        self._held_max = held_max
+        self._held_bytes_max = held_bytes_max
+        self._early_ack = early_ack
+        self._drop = drop
+        self._log = log
+        self._fatal = fatal
+        self._tracks: dict[str, Track] = {}
+        self._batch_open = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._stamp = 0
+        self._stamp_header: Header = (_RECEIVED, b"0")
+        self.held = 0
+        self.held_bytes = 0
+        self.paused = False
+        self._loop = asyncio.get_running_loop()
+
+    def take(  # noqa: C901 - one straight pass per message; calls would cost what the budget has not
+        self, vehicle_id: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Receipt
+    ) -> None:
+        """Log one message and hand it to Kafka; whatever it holds, this never raises."""
+        counters = self.counters
+        counters.received += 1
+        counters.received_bytes += len(payload)
+        if not self._batch_open:
+            self._open_batch()
+        try:
+            sequence, epoch, sampled_at_ns, named = self._peek(payload)
+        except PayloadError as error:
+            self._dead_letter(vehicle_id, payload, received_at_ns, receipt, str(error))
+            return
+        if named is not None and named != vehicle_id:
+            reason = f"the payload names vehicle {named!r}"
+            self._dead_letter(vehicle_id, payload, received_at_ns, receipt, reason)
+            return
+        track = self._tracks.get(vehicle_id)
+        if track is None or track.epoch != epoch:
+            track = self._track(vehicle_id, epoch)
+        if self._modulus is not None:
+            sequence = track.unwrap(sequence, self._modulus)
+        if duplicate:
+            counters.flagged_duplicates += 1
+        if sequence == track.expected:
+            track.expected = sequence + 1
+        elif track.seen_before(sequence):
+            counters.duplicates += 1
+        if self._log is not None:
+            self._log.append(track.key, epoch, sequence, received_at_ns)
+        if self._drop and (vehicle_id, sequence) in self._drop:
+            counters.dropped_on_purpose += 1
+            self.intake.acknowledge(receipt)
+            return
+        if received_at_ns != self._stamp:
+            self._stamp = received_at_ns
+            self._stamp_header = (_RECEIVED, b"%d" % received_at_ns)
+        headers: list[Header] = [
+            self._format_header,
+            self._protocol_header,
+            self._mode_header,
+            track.epoch_header,
+            (_SEQUENCE, b"%d" % sequence),
+            (_SAMPLED, b"" if sampled_at_ns is None else b"%d" % sampled_at_ns),
+            self._stamp_header,
+        ]
+        self._hand_over(self._topic, track.key, payload, headers, receipt)
+
+    def misaddressed(
+        self, address: str, payload: bytes, received_at_ns: int, receipt: Receipt, reason: str
+    ) -> None:
+        """Take a message without a vehicle: it goes to the dead letters."""
+        self.counters.received += 1
+        self.counters.received_bytes += len(payload)
+        if not self._batch_open:
+            self._open_batch()
+        self._dead_letter(address, payload, received_at_ns, receipt, reason)
+
+    def link(self, up: bool, reason: str) -> None:
+        """Count the intake's connections; it repairs them by itself."""
+        self.counters.connected = int(up)
+        if not up:
+            self.counters.connections_lost += 1
+            self.counters.last_connection_loss = reason
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until Kafka has all that is held; False when time is over first."""
+        end = time.monotonic() + timeout_s
+        while self.held and time.monotonic() < end:
+            await asyncio.sleep(_POLL_S)
+            self._end_batch()
+        return self.held == 0
+
+    def close(self) -> None:
+        """Stop asking for delivery reports; what is still held stays unacknowledged."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._log is not None:
+            self._log.close()
+
+    def _hand_over(
+        self, topic: str, key: bytes, payload: bytes, headers: list[Header], receipt: Receipt
+    ) -> None:
+        self.held += 1
+        self.held_bytes += len(payload)
+        self._send(topic, key, payload, headers, partial(self._reported, receipt, headers))
+        if self._early_ack:
+            self.counters.acknowledged += 1
+            self.intake.acknowledge(receipt)
+        if (self.held > self._held_max or self.held_bytes > self._held_bytes_max) and not self.paused:
+            self.paused = True
+            self.counters.pauses += 1
+            self.intake.pause()
+
+    def _send(self, topic: str, key: bytes, payload: bytes, headers: list[Header], report: Any) -> None:
+        try:
+            self._produce(topic, payload, key, on_delivery=report, headers=headers)
+        except BufferError:
+            # librdkafka's queue is larger than all that may be held; only a burst of retries can fill it.
+            self._loop.call_later(0.05, self._send, topic, key, payload, headers, report)
+
+    def _reported(
+        self, receipt: Receipt, headers: list[Header], error: KafkaError | None, message: Any
+    ) -> None:
+        """Kafka's delivery report for one record."""
+        if error is not None:
+            self._not_delivered(receipt, headers, error, message)
+            return
+        self.held -= 1
+        self.held_bytes -= len(message)
+        self.counters.delivered += 1
+        if not self._early_ack:
+            self.counters.acknowledged += 1
+            self.intake.acknowledge(receipt)
+
+    def _not_delivered(
+        self, receipt: Receipt, headers: list[Header], error: KafkaError, message: Any
+    ) -> None:
+        """Poison goes to the dead letters, anything else is sent again; a fatal error ends the gateway."""
+        self.counters.produce_errors += 1
+        if error.fatal() or self._producer.fatal is not None:
+            self._fatal(f"the producer cannot go on: {error.str()}")
+            return
+        key, payload = message.key(), message.value()
+        if error.code() in POISON and message.topic() == self._topic:
+            self.held -= 1
+            self.held_bytes -= len(payload)
+            self._dead_letter(key.decode(), b"", int(headers[-1][1]), receipt, f"Kafka: {error.str()}")
+            return
+        report = partial(self._reported, receipt, headers)
+        self._loop.call_later(0.05, self._send, message.topic(), key, payload, headers, report)
+
+    def _dead_letter(
+        self, address: str, payload: bytes, received_at_ns: int, receipt: Receipt, reason: str
+    ) -> None:
+        self.counters.dead_letters += 1
+        headers: list[Header] = [
+            ("reason", reason[:_REASON_CHARACTERS].encode()),
+            self._format_header,
+            self._protocol_header,
+            self._mode_header,
+            (_RECEIVED, b"%d" % received_at_ns),
+        ]
+        self._hand_over(self._topics.dead_letter, address.encode(), payload, headers, receipt)
+
+    def _track(self, vehicle_id: str, epoch: int) -> Track:
+        """Return the vehicle's track in this epoch; a late message of an older epoch gets a passing one."""
+        track = self._tracks.get(vehicle_id)
+        if track is None:
+            track = Track(vehicle_id.encode(), epoch)
+            if len(self._tracks) < _TRACKS_MAX:
+                self._tracks[vehicle_id] = track
+        elif epoch > track.epoch:
+            track.restart(epoch)
+        else:
+            self.counters.older_epoch += 1
+            return Track(track.key, epoch)
+        return track
+
+    def _open_batch(self) -> None:
+        self._batch_open = True
+        self._loop.call_soon(self._end_batch)
+
+    def _end_batch(self) -> None:
+        """Fetch delivery reports, write the log, then the acknowledgements; come again while any is due."""
+        self._batch_open = False
+        if self._log is not None:
+            self._log.flush()
+        self._producer.poll(0)
+        self.intake.flush()
+        if self.paused and self.held <= self._held_max // 2 and self.held_bytes <= self._held_bytes_max // 2:
+            self.paused = False
+            self.intake.resume()
+        if self._producer.fatal is not None:
+            self._fatal(f"the producer cannot go on: {self._producer.fatal}")
+        if self._timer is None and self.held:
+            self._timer = self._loop.call_later(_POLL_S, self._poll_again)
+
+    def _poll_again(self) -> None:
+        self._timer = None
+        self._end_batch()

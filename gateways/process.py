@@ -1,0 +1,156 @@
+"""One gateway process: opens Kafka, the namespace, the intake, and closes them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from gateways import metrics, namespace
+from gateways.bridge import Bridge
+from gateways.config import GatewayConfig, protocol_and_mode
+from gateways.producer import RecordProducer
+from gateways.protocols.base import ConnectError
+from gateways.receive_log import ReceiveLog
+from schemas.control import Commands, emit
+from schemas.errors import Refusal
+from schemas.formats import FORMATS
+from schemas.topics import KafkaTopics
+
+_PROGRESS_S = 0.5
+
+
+class GatewayProcess:
+    """From `ready` to `done`, by the line protocol of schemas.control."""
+
+    def __init__(self, protocol: str, config: GatewayConfig) -> None:
+        self._config = config
+        self._protocol, self._mode = protocol_and_mode(protocol, config.mode)
+        self._topics = KafkaTopics(config.topics_prefix)
+        self._stop = asyncio.Event()
+        self._failure: str | None = None
+        self._bridge: Bridge
+
+    async def run(self) -> int:
+        """Return the exit code; Refusal for what is wrong before anything was taken."""
+        # The order matters: librdkafka's threads and the page's socket keep the namespace they were born in.
+        with contextlib.ExitStack() as stack:
+            producer = RecordProducer(self._config.bootstrap, self._config.held_bytes_max)
+            stack.callback(producer.close)
+            producer.require_topics((self._topics.status, self._topics.dead_letter))
+            page_socket = self._page_socket()
+            if page_socket is not None:
+                stack.callback(page_socket.close)
+            if self._config.namespace is not None:
+                namespace.enter(self._config.namespace)
+            self._bridge = self._build(producer)
+            stack.callback(self._bridge.close)
+            async with self._page(page_socket):
+                return await self._serve(page_socket)
+
+    def _build(self, producer: RecordProducer) -> Bridge:
+        config = self._config
+        bridge = Bridge(
+            producer=producer,
+            topics=self._topics,
+            payload_format=FORMATS[config.format],
+            protocol=self._protocol.name,
+            mode=self._mode.name,
+            held_max=config.receive_max,
+            held_bytes_max=config.held_bytes_max,
+            early_ack=config.early_ack,
+            drop=frozenset(config.faults.drop),
+            log=None if config.receive_log is None else ReceiveLog(Path(config.receive_log)),
+            fatal=self._fail,
+        )
+        settings = config.intake_settings()
+        bridge.intake = self._protocol.intake(config.endpoint(), self._mode, bridge, settings)
+        return bridge
+
+    async def _serve(self, page_socket: socket.socket | None) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        intake = self._bridge.intake
+        try:
+            await intake.open()
+        except ConnectError as error:
+            raise Refusal(str(error)) from None
+        host, port = intake.endpoint()
+        # What lives now lives to the end: the collector need not walk it again.
+        gc.collect()
+        gc.freeze()
+        metrics_port = None if page_socket is None else page_socket.getsockname()[1]
+        emit("ready", host=host, port=port, metrics_port=metrics_port)
+        tasks = [asyncio.ensure_future(self._obey()), asyncio.ensure_future(self._report())]
+        await self._stop.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return await self._end()
+
+    async def _end(self) -> int:
+        """Stop taking, let Kafka have what is held, acknowledge it, take leave."""
+        intake = self._bridge.intake
+        intake.pause()
+        drained = self._failure is None and await self._bridge.drain(self._config.stop_timeout_s)
+        await intake.close()
+        if self._failure is not None:
+            emit("error", message=self._failure)
+            return 1
+        emit("done", drained=drained, **self._numbers())
+        return 0
+
+    async def _obey(self) -> None:
+        """Follow the owner's commands; the end of the pipe means that the owner is gone."""
+        commands = await Commands.open()
+        while (command := await commands.next()) is not None:
+            if command.get("command") == "stop":
+                break
+        self._stop.set()
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_S)
+            emit("progress", **self._numbers())
+
+    def _fail(self, reason: str) -> None:
+        if self._failure is None:
+            self._failure = reason
+            self._stop.set()
+
+    def _numbers(self) -> dict[str, int]:
+        bridge = self._bridge
+        return {
+            **bridge.counters.numbers(),
+            **bridge.intake.counters(),
+            "held": bridge.held,
+            "held_bytes": bridge.held_bytes,
+            "paused": int(bridge.paused),
+        }
+
+    def _page_socket(self) -> socket.socket | None:
+        port = self._config.metrics_port
+        if port is None:
+            return None
+        try:
+            return metrics.listening_socket(port)
+        except OSError as error:
+            raise Refusal(f"metrics port {port}: {error.strerror}") from None
+
+    @contextlib.asynccontextmanager
+    async def _page(self, page_socket: socket.socket | None) -> AsyncIterator[None]:
+        if page_socket is None:
+            yield
+            return
+        labels = {"protocol": self._protocol.name, "mode": self._mode.name, "gateway": self._config.name}
+        server = await metrics.serve(page_socket, lambda: metrics.page(self._numbers(), labels))
+        try:
+            yield
+        finally:
+            server.close()
+            await server.wait_closed()

@@ -1,0 +1,83 @@
+"""Kafka's end of the bridge: an idempotent producer whose delivery reports come back in `poll`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from schemas.errors import Refusal
+
+Header = tuple[str, bytes]
+Report = Callable[[KafkaError | None, Any], None]
+
+# Errors that no repetition cures: the record itself is at fault and goes to the dead letters.
+POISON = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+    }
+)
+
+
+def settings(bootstrap: str, held_bytes_max: int) -> dict[str, Any]:
+    """Return librdkafka's configuration; records wait without end, since their number is bounded upstream."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "message.timeout.ms": 0,
+        "linger.ms": 2,
+        "batch.num.messages": 10_000,
+        "message.max.bytes": 16_000_000,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 4 * held_bytes_max // 1024 + 65_536,
+        "partitioner": "murmur2_random",  # the same vehicle, the same partition as from a Java producer
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+        "socket.keepalive.enable": True,
+        "log.connection.close": False,
+        "client.id": "ivsim-gateway",
+    }
+
+
+class RecordProducer:
+    """A thin owner of confluent-kafka's Producer; `produce` is the library's own, for speed."""
+
+    def __init__(self, bootstrap: str, held_bytes_max: int) -> None:
+        self.fatal: str | None = None
+        self._bootstrap = bootstrap
+        self._producer = Producer(
+            {**settings(bootstrap, held_bytes_max), "error_cb": self._failed},
+            logger=logging.getLogger("kafka"),
+        )
+        self.produce = self._producer.produce
+        self.poll = self._producer.poll
+
+    def require_topics(self, topics: tuple[str, ...], timeout_s: float = 10.0) -> None:
+        """Refusal when Kafka does not answer or a topic is missing."""
+        try:
+            known = self._producer.list_topics(timeout=timeout_s).topics
+        except KafkaException as error:
+            raise Refusal(f"Kafka at {self._bootstrap} does not answer: {error.args[0].str()}") from None
+        missing = [topic for topic in topics if topic not in known]
+        if missing:
+            raise Refusal(f"Kafka at {self._bootstrap} has no topic {', '.join(missing)}")
+
+    def close(self) -> int:
+        """Drop what is still queued, without waiting for Kafka; return how many records that were."""
+        left = len(self._producer)
+        self._producer.purge()
+        self._producer.poll(0)
+        self._producer.close(0)
+        return left
+
+    def _failed(self, error: KafkaError) -> None:
+        """Only a fatal error ends the producer; librdkafka repairs every other by itself."""
+        if error.fatal():
+            self.fatal = error.str()

@@ -1,0 +1,215 @@
+"""MQTT 5 and 3.1.1 by paho-mqtt: the vehicle's end and the row of the table."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from paho.mqtt.client import MQTTMessage
+from paho.mqtt.enums import MessageState, MQTTErrorCode
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from gateways.protocols.base import (
+    Backoff,
+    Endpoint,
+    IntakeSettings,
+    Mode,
+    Protocol,
+    Sink,
+    SubscriberEvents,
+    VehicleEvents,
+    VehicleSettings,
+    keep_trying,
+)
+from gateways.protocols.mqtt_intake import MqttIntake
+from gateways.protocols.mqtt_loop import VERSIONS, LoopClient
+from schemas.topics import mqtt_topic, vehicle_id
+
+_GUARANTEES: Mapping[int, Any] = {0: "at_most_once", 1: "at_least_once", 2: "exactly_once"}
+
+
+class MqttVehicle:
+    """One vehicle's publisher; its packet identifiers map to the pacer's tokens."""
+
+    def __init__(
+        self, endpoint: Endpoint, vehicle: int, mode: Mode, events: VehicleEvents, settings: VehicleSettings
+    ) -> None:
+        identity = vehicle_id(vehicle)
+        self._client = LoopClient(
+            self,
+            endpoint,
+            settings.client_prefix + identity,
+            mode.options["mqtt_version"],
+            keepalive_s=settings.keepalive_s,
+            session_expiry_s=settings.session_expiry_s,
+            receive_max=settings.receive_max,
+            source_address=settings.source_address,
+        )
+        self._topic = mqtt_topic(identity)
+        self._qos: int = mode.options["qos"]
+        self._events = events
+        self._settings = settings
+        self._limit = settings.receive_max
+        self._tokens: dict[int, int] = {}
+        self._session_present = False
+        self._orphans: list[MQTTMessage] = []
+        self._client.on_publish = self._on_acknowledged
+
+    async def connect(self) -> None:
+        await self._client.dial(self._settings.connect_timeout_s)
+        for message in self._orphans:
+            self._again(message)
+        self._orphans = []
+        self._events.connected(time.time_ns(), self._session_present)
+
+    async def close(self) -> None:
+        await self._client.leave(end_session=True)
+
+    def ready(self) -> bool:
+        return self._client.up and len(self._tokens) < self._limit and not self._client.want_write()
+
+    def send(self, token: int, payload: bytes) -> None:
+        for _ in range(self._limit + 2):
+            info = self._client.publish(self._topic, payload, self._qos)
+            # QUEUE_SIZE: the packet identifier has wrapped and is still in use; the next one may be free.
+            if info.rc != MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
+                break
+        if self._qos:
+            self._tokens[info.mid] = token
+        if self._client.want_write():
+            self._client.write_soon()
+
+    def in_flight(self) -> int:
+        return len(self._tokens) if self._qos else int(self._client.want_write())
+
+    def opened(self, session_present: bool) -> None:
+        self._session_present = session_present
+        self._limit = min(self._settings.receive_max, self._client.peer_receive_max)
+        if not session_present and self._tokens:
+            # MQTT-3.2.2-5: without the session at the broker its packet identifiers mean nothing any more.
+            self._orphans = self._client.drop_out_messages()
+
+    def lost(self, reason: str) -> None:
+        self._events.disconnected(time.time_ns(), reason)
+
+    def drained(self) -> None:
+        self._events.writable()
+
+    def _again(self, message: MQTTMessage) -> None:
+        """Publish as new what a broker without our session cannot know."""
+        token = self._tokens.pop(message.mid)
+        if message.state in (MessageState.MQTT_MS_RESEND_PUBREL, MessageState.MQTT_MS_WAIT_FOR_PUBCOMP):
+            # PUBREC came: the broker took it over (MQTT-4.3.3-6), a second one would be a duplicate.
+            self._events.acknowledged(token, time.time_ns())
+            return
+        self.send(token, bytes(message.payload))
+
+    def _on_acknowledged(
+        self, _client: Any, _data: Any, mid: int, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
+        at_ns = time.time_ns()
+        token = self._tokens.pop(mid, None)
+        if token is None:
+            return
+        if reason.is_failure:
+            self._events.refused(token, str(reason))
+        else:
+            self._events.acknowledged(token, at_ns)
+
+
+class MqttSubscriber:
+    """Echo topology: the receiver beside a vehicle, on its address."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        vehicle: int,
+        mode: Mode,
+        events: SubscriberEvents,
+        settings: VehicleSettings,
+    ) -> None:
+        identity = vehicle_id(vehicle)
+        self._client = LoopClient(
+            self,
+            endpoint,
+            f"{settings.client_prefix}{identity}-echo",
+            mode.options["mqtt_version"],
+            keepalive_s=settings.keepalive_s,
+            session_expiry_s=settings.session_expiry_s,
+            receive_max=settings.receive_max,
+            source_address=settings.source_address,
+        )
+        self._topic = mqtt_topic(identity)
+        self._qos: int = mode.options["qos"]
+        self._events = events
+        self._settings = settings
+        self._reopen: asyncio.Task[None] | None = None
+        self._client.on_message = self._on_received
+
+    async def open(self) -> None:
+        await self._client.dial(self._settings.connect_timeout_s)
+        await self._client.subscribe_to(self._topic, self._qos, self._settings.connect_timeout_s)
+
+    async def close(self) -> None:
+        if self._reopen is not None:
+            self._reopen.cancel()
+        await self._client.leave(end_session=True)
+
+    def opened(self, session_present: bool) -> None:
+        """Nothing to do: the subscription follows."""
+
+    def lost(self, reason: str) -> None:  # noqa: ARG002
+        self._reopen = asyncio.ensure_future(keep_trying(self.open, Backoff()))
+
+    def drained(self) -> None:
+        """Nothing waits for the socket: a subscriber sends acknowledgements alone."""
+
+    def _on_received(self, _client: Any, _data: Any, message: MQTTMessage) -> None:
+        self._events.received(bytes(message.payload), time.time_ns(), message.dup)
+
+
+class Mqtt(Protocol):
+    """MQTT on mosquitto."""
+
+    name = "mqtt"
+    title = "MQTT 5 and 3.1.1"
+    default_mode = "qos1"
+    words = MappingProxyType({"qos": (0, 1, 2), "mqtt_version": ("5", "3.1.1")})
+    broker = "mosquitto"
+    modes = MappingProxyType(
+        {
+            mode.name: mode
+            for mode in (
+                Mode(
+                    f"qos{qos}" + ("" if version == "5" else "-v311"),
+                    _GUARANTEES[qos],
+                    acknowledged=qos > 0,
+                    options=MappingProxyType({"qos": qos, "mqtt_version": version}),
+                )
+                for version in VERSIONS
+                for qos in _GUARANTEES
+            )
+        }
+    )
+
+    def vehicle_client(
+        self, endpoint: Endpoint, vehicle: int, mode: Mode, events: VehicleEvents, settings: VehicleSettings
+    ) -> MqttVehicle:
+        return MqttVehicle(endpoint, vehicle, mode, events, settings)
+
+    def intake(self, endpoint: Endpoint, mode: Mode, sink: Sink, settings: IntakeSettings) -> MqttIntake:
+        return MqttIntake(endpoint, mode, sink, settings)
+
+    def subscriber(
+        self,
+        endpoint: Endpoint,
+        vehicle: int,
+        mode: Mode,
+        events: SubscriberEvents,
+        settings: VehicleSettings,
+    ) -> MqttSubscriber:
+        return MqttSubscriber(endpoint, vehicle, mode, events, settings)

@@ -1,0 +1,333 @@
+"""The gateway's end of MQTT: PUBLISH packets are read here in bulk, everything else is paho's."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from gateways.protocols.base import Backoff, Endpoint, IntakeSettings, Mode, Receipt, Sink, keep_trying
+from gateways.protocols.mqtt_loop import LoopClient, Owner
+from schemas.topics import vehicle_of_mqtt_topic
+
+_RECEIVE_BYTES = 262_144
+_MAXIMUM_PACKET_BYTES = 12_582_912  # below what Kafka takes (compose/kafka), above any payload
+_CONNECT_TIMEOUT_S = 10.0
+_TOPIC_FILTER = "vehicles/#"
+_CACHE_TOPICS = 100_000
+
+_PUBLISH, _PUBREL_HEAD = 0x30, 0x62
+_PUBACK, _PUBREC, _PUBCOMP = b"\x40\x02", b"\x50\x02", b"\x70\x02"
+
+
+class Reader(Owner, typing.Protocol):
+    """The intake, as the wire sees it; `now_ns` is set before each piece of bytes is cut up."""
+
+    now_ns: int
+
+    def publish_arrived(self, head: int, topic: bytes, mid: int, payload: bytes) -> None:
+        """One PUBLISH; `mid` is 0 at QoS 0."""
+
+    def release_arrived(self, mid: bytes) -> None:
+        """One PUBREL."""
+
+
+class WireClient(LoopClient):
+    """Reads the socket in large pieces: four system calls and a dozen objects per PUBLISH would be paho's way.
+
+    PUBLISH and PUBREL go to `publish_arrived` and `release_arrived`; paho parses every other packet from the
+    same bytes, so that it stays the client: session, keep-alive, CONNACK, SUBACK, DISCONNECT.
+    """
+
+    def __init__(
+        self, owner: Reader, endpoint: Endpoint, client_id: str, version: str, **options: Any
+    ) -> None:
+        super().__init__(owner, endpoint, client_id, version, manual_ack=True, **options)
+        self._reader = owner
+        self._rest = b""
+        self._feed = b""
+        self._ended = False
+        self.paused = False
+
+    def readable(self) -> None:
+        sock = self.socket()
+        if sock is None or self.paused:
+            return
+        try:
+            data = sock.recv(_RECEIVE_BYTES)
+            while isinstance(sock, ssl.SSLSocket) and sock.pending():
+                data += sock.recv(_RECEIVE_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._reader.now_ns = time.time_ns()
+            try:
+                self._parse(self._rest + data if self._rest else data)
+            except (IndexError, ValueError):
+                # Bytes that are no MQTT: drop the connection; what it held will be sent again.
+                self._feed, self._ended = b"", True
+                self.loop_read()
+        else:
+            self._ended = True
+            self.loop_read()
+        self.write_soon()
+
+    def set_paused(self, paused: bool) -> None:
+        """Leave the socket unread, or read it again."""
+        sock = self.socket()
+        if paused == self.paused:
+            return
+        self.paused = paused
+        if sock is not None:
+            loop = asyncio.get_running_loop()
+            if paused:
+                loop.remove_reader(sock.fileno())
+            else:
+                self._ping_t = 0.0
+                loop.add_reader(sock.fileno(), self.readable)
+                if isinstance(sock, ssl.SSLSocket):
+                    loop.call_soon(self.readable)
+
+    def keep_alive(self) -> None:
+        """While nothing is read no answer can be seen: ping for the broker's sake, do not judge it."""
+        if self.paused and self.socket() is not None:
+            self._send_pingreq()
+            self._ping_t = 0.0
+        else:
+            self.loop_misc()
+
+    def send_acknowledgements(self, packets: bytes) -> None:
+        """Queue many acknowledgements as one piece behind whatever paho is writing."""
+        if self.up:
+            self._packet_queue(_PUBACK[0], packets, 0, 0)
+            self.write_soon()
+
+    def _sock_recv(self, bufsize: int) -> bytes:
+        """Give paho the bytes that were read for it."""
+        if not self._feed:
+            if self._ended:
+                return b""
+            raise BlockingIOError
+        piece, self._feed = self._feed[:bufsize], self._feed[bufsize:]
+        return piece
+
+    def _on_open(self, client: Any, data: Any, sock: Any) -> None:
+        self._rest, self._feed, self._ended, self.paused = b"", b"", False, False
+        super()._on_open(client, data, sock)
+
+    def _parse(self, data: bytes) -> None:
+        """Cut `data` into packets (MQTT 5, 2.1); an unfinished one waits for more bytes."""
+        start, end = 0, len(data)
+        five = self.five
+        publish = self._reader.publish_arrived
+        while end - start >= 2:
+            head = data[start]
+            length = data[start + 1]
+            body = start + 2
+            if length & 128:
+                decoded = variable_integer(data, start + 1)
+                if decoded is None:
+                    break
+                length, body = decoded
+            after = body + length
+            if after > end:
+                break
+            if head & 0xF0 == _PUBLISH:
+                # MQTT 5, 3.3: topic, packet identifier above QoS 0, properties, payload.
+                topic_end = body + 2 + (data[body] << 8 | data[body + 1])
+                rest = topic_end
+                mid = 0
+                if head & 6:
+                    mid = data[rest] << 8 | data[rest + 1]
+                    rest += 2
+                if five:
+                    # No properties: one zero. mosquitto passes on what a publisher adds.
+                    rest = rest + 1 if data[rest] == 0 else skip_properties(data, rest)
+                publish(head, data[body + 2 : topic_end], mid, data[rest:after])
+            elif head == _PUBREL_HEAD:
+                self._reader.release_arrived(data[body : body + 2])
+            else:
+                self._feed = data[start:after]
+                self.loop_read()
+            start = after
+        self._rest = data[start:]
+
+
+def variable_integer(data: bytes, at: int) -> tuple[int, int] | None:
+    """Return a variable byte integer (MQTT 5, 1.5.5) and the position behind it, or None when cut short."""
+    value = 0
+    for shift in range(0, 28, 7):
+        if at >= len(data):
+            return None
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise ValueError(f"variable byte integer longer than 4 bytes at {at}")
+
+
+def skip_properties(data: bytes, at: int) -> int:
+    """Return the position behind the properties (MQTT 5, 2.2.2) that start at `at`."""
+    decoded = variable_integer(data, at)
+    if decoded is None:
+        raise ValueError(f"properties cut short at {at}")
+    return decoded[0] + decoded[1]
+
+
+class MqttIntake:
+    """Takes what vehicles publish; acknowledges when told, many in one write.
+
+    At QoS 2 the message is taken at PUBLISH and PUBREC waits for the bridge: PUBREC moves the ownership
+    (MQTT-4.3.3), so a gateway killed between PUBREC and PUBREL has lost nothing.
+    """
+
+    def __init__(self, endpoint: Endpoint, mode: Mode, sink: Sink, settings: IntakeSettings) -> None:
+        self.now_ns = 0
+        self._endpoint = endpoint
+        self._sink = sink
+        self._qos: int = mode.options["qos"]
+        prefix = f"$share/{settings.group}/" if settings.shared else ""
+        self._filter = prefix + _TOPIC_FILTER
+        self._client = WireClient(
+            self,
+            endpoint,
+            settings.name,
+            mode.options["mqtt_version"],
+            keepalive_s=settings.keepalive_s,
+            session_expiry_s=settings.session_expiry_s,
+            receive_max=settings.receive_max,
+            maximum_packet_bytes=_MAXIMUM_PACKET_BYTES,
+        )
+        self._session = 0
+        # Packet identifiers taken and not yet free again; True once PUBREC is due or sent (QoS 2).
+        self._held: dict[int, bool] = {}
+        self._vehicles: dict[bytes, str] = {}
+        self._packets = bytearray()
+        self._reopen: asyncio.Task[None] | None = None
+        self._paused = False
+        self._closed = False
+        self._redelivered = 0
+        self._reconnects = 0
+
+    async def open(self) -> None:
+        await self._client.dial(_CONNECT_TIMEOUT_S)
+        await self._client.subscribe_to(self._filter, self._qos, _CONNECT_TIMEOUT_S)
+        self._sink.link(up=True, reason="subscribed")
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._reopen is not None:
+            self._reopen.cancel()
+            await asyncio.gather(self._reopen, return_exceptions=True)
+        self.flush()
+        await self._client.leave(end_session=False)
+
+    def acknowledge(self, receipt: Receipt) -> None:
+        if receipt is None or receipt >> 18 != self._session:
+            return
+        mid = receipt & 0xFFFF
+        if receipt & 0x20000:
+            self._held[mid] = True
+            self._packets += _PUBREC + mid.to_bytes(2, "big")
+        else:
+            self._held.pop(mid, None)
+            self._packets += _PUBACK + mid.to_bytes(2, "big")
+
+    def refuse(self, receipt: Receipt, reason: str) -> None:  # noqa: ARG002
+        """Let go without acknowledging: MQTT sends again after the next connection, and at no other time."""
+        if receipt is not None and receipt >> 18 == self._session:
+            self._held.pop(receipt & 0xFFFF, None)
+
+    def pause(self) -> None:
+        self._paused = True
+        self._client.set_paused(True)
+
+    def resume(self) -> None:
+        self._paused = False
+        self._client.set_paused(False)
+
+    def flush(self) -> None:
+        if self._packets:
+            packets, self._packets = bytes(self._packets), bytearray()
+            self._client.send_acknowledgements(packets)
+
+    def endpoint(self) -> tuple[str, int]:
+        return self._endpoint.host, self._endpoint.port
+
+    def counters(self) -> Mapping[str, int]:
+        return {
+            "mqtt_redelivered_while_held": self._redelivered,
+            "mqtt_reconnects": self._reconnects,
+            "mqtt_held": len(self._held),
+        }
+
+    def opened(self, session_present: bool) -> None:
+        if not session_present:
+            self._session += 1
+            self._held.clear()
+
+    def lost(self, reason: str) -> None:
+        # Acknowledgements not yet written are void at QoS 1: the broker sends those messages again.
+        self._packets.clear()
+        self._sink.link(up=False, reason=reason)
+        if not self._closed and (self._reopen is None or self._reopen.done()):
+            self._reopen = asyncio.ensure_future(
+                keep_trying(self._open_again, Backoff(first_s=0.2, most_s=5.0))
+            )
+
+    def drained(self) -> None:
+        """Nothing waits for the socket here."""
+
+    def publish_arrived(self, head: int, topic: bytes, mid: int, payload: bytes) -> None:
+        """Hand one PUBLISH to the bridge, unless it is one that the bridge still has."""
+        qos = head >> 1 & 3
+        receipt = None
+        if qos:
+            if mid in self._held:
+                self._again(mid)
+                return
+            self._held[mid] = False
+            receipt = self._session << 18 | qos << 16 | mid
+        vehicle = self._vehicles.get(topic)
+        if vehicle is None:
+            vehicle = self._address(topic, payload, receipt)
+            if vehicle is None:
+                return
+        self._sink.take(vehicle, payload, self.now_ns, head & 8 != 0, receipt)
+
+    def release_arrived(self, mid: bytes) -> None:
+        """PUBREL: the identifier is free again, known or not (MQTT-4.3.3-11)."""
+        self._held.pop(int.from_bytes(mid, "big"), None)
+        self._packets += _PUBCOMP + mid
+        asyncio.get_running_loop().call_soon(self.flush)
+
+    async def _open_again(self) -> None:
+        await self.open()
+        self._reconnects += 1
+        if self._paused:
+            self._client.set_paused(True)
+
+    def _again(self, mid: int) -> None:
+        """A redelivery of what is still held (MQTT-4.4.0-1): the first copy answers for it."""
+        self._redelivered += 1
+        if self._held[mid]:
+            self._packets += _PUBREC + mid.to_bytes(2, "big")
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def _address(self, topic: bytes, payload: bytes, receipt: Receipt) -> str | None:
+        """Return the vehicle a topic names, seen for the first time, or None after passing it on as bad."""
+        text = topic.decode("utf-8", "replace")
+        try:
+            vehicle = vehicle_of_mqtt_topic(text)
+        except ValueError as error:
+            self._sink.misaddressed(text, payload, self.now_ns, receipt, str(error))
+            return None
+        if len(self._vehicles) < _CACHE_TOPICS:
+            self._vehicles[topic] = vehicle
+        return vehicle

@@ -1,0 +1,316 @@
+"""A paho-mqtt client driven by the running event loop, without a thread; it knows no vehicle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import typing
+from typing import Any
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from gateways.protocols.base import ConnectError, Endpoint
+
+VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
+
+# paho looks at its keep-alive only when asked to; a quarter of the interval keeps it in time.
+_MISC_SHARE = 4
+_CLOSE_TIMEOUT_S = 2.0
+
+
+class Owner(typing.Protocol):
+    """Whoever holds a connection; called from the loop's thread."""
+
+    def opened(self, session_present: bool) -> None:
+        """The broker has accepted; called before paho sends again what was in flight."""
+
+    def lost(self, reason: str) -> None:
+        """An accepted connection is gone, and `leave` did not end it."""
+
+    def drained(self) -> None:
+        """The socket takes bytes again after it had been full."""
+
+
+class LoopClient(mqtt.Client):
+    """One MQTT connection on the event loop; paho keeps the session, the packets and the keep-alive."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        endpoint: Endpoint,
+        client_id: str,
+        version: str,
+        *,
+        keepalive_s: int,
+        session_expiry_s: int,
+        receive_max: int,
+        maximum_packet_bytes: int = 0,
+        source_address: str | None = None,
+        manual_ack: bool = False,
+    ) -> None:
+        self.five = version == "5"
+        super().__init__(
+            CallbackAPIVersion.VERSION2,
+            client_id,
+            clean_session=None if self.five else False,
+            protocol=VERSIONS[version],
+            manual_ack=manual_ack,
+            reconnect_on_failure=False,
+        )
+        self._owner = owner
+        self._endpoint = endpoint
+        self._source_address = source_address
+        self._context = tls_context(endpoint)
+        self._fresh: socket.socket | ssl.SSLSocket | None = None
+        self._accepted: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] | None = None
+        self._granted: asyncio.Future[None] | None = None
+        self._misc: asyncio.TimerHandle | None = None
+        self._writing = False
+        self._leaving = False
+        self.up = False
+        self.peer_receive_max = 65_535
+        self.max_inflight_messages_set(0)  # whoever sends keeps the limit; paho shall not queue on its own
+        if endpoint.username is not None:
+            self.username_pw_set(endpoint.username, endpoint.password)
+        self.on_connect = self._on_connack
+        self.on_disconnect = self._on_gone
+        self.on_subscribe = self._on_suback
+        self.on_socket_open = self._on_open
+        self.on_socket_close = self._on_close
+        properties = None
+        if self.five:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.SessionExpiryInterval = session_expiry_s
+            properties.ReceiveMaximum = receive_max
+            if maximum_packet_bytes:
+                properties.MaximumPacketSize = maximum_packet_bytes
+        arguments: dict[str, Any] = {"clean_start": False, "properties": properties} if self.five else {}
+        self.connect_async(endpoint.host, endpoint.port, keepalive_s, **arguments)
+
+    def readable(self) -> None:
+        """The socket has bytes: let paho read them all."""
+        more: Any = self.socket()
+        while more is not None:
+            self.loop_read()
+            # TLS decrypts whole records: what is left in there makes no socket readable.
+            pending = isinstance(more, ssl.SSLSocket) and self.socket() is more and more.pending()
+            if not pending:
+                break
+        self.write_soon()
+
+    def write_soon(self) -> None:
+        """Write what paho has queued inside a callback, now as far as the socket takes it."""
+        if self.want_write():
+            self.loop_write()
+        sock = self.socket()
+        if sock is not None and self.want_write() and not self._writing:
+            self._writing = True
+            asyncio.get_running_loop().add_writer(sock.fileno(), self._writable)
+
+    async def dial(self, timeout_s: float) -> None:
+        """Connect, shake hands and wait for CONNACK; ConnectError names what failed."""
+        self._leaving = False
+        self._accepted = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout_s):
+                self._fresh = await self._socket()
+                self.reconnect()
+                self.write_soon()
+                await self._accepted
+        except TimeoutError:
+            self._abandon()
+            raise ConnectError(f"{self._where()}: no answer within {timeout_s:g} s") from None
+        except ConnectError:
+            self._abandon()
+            raise
+        except OSError as error:
+            self._abandon()
+            raise ConnectError(f"{self._where()}: {error.strerror or error}") from None
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            self._accepted = None
+
+    async def subscribe_to(self, topic_filter: str, qos: int, timeout_s: float) -> None:
+        """Subscribe and wait for SUBACK; ConnectError when the broker does not grant it."""
+        self._granted = asyncio.get_running_loop().create_future()
+        try:
+            self.subscribe(topic_filter, qos)
+            self.write_soon()
+            async with asyncio.timeout(timeout_s):
+                await self._granted
+        except TimeoutError:
+            self._abandon()
+            raise ConnectError(f"{self._where()}: no SUBACK within {timeout_s:g} s") from None
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            self._granted = None
+
+    async def leave(self, *, end_session: bool) -> None:
+        """Send DISCONNECT and close; a peer that does not take it is dropped after a moment."""
+        self._leaving = True
+        if self.socket() is None:
+            return
+        self._gone = asyncio.get_running_loop().create_future()
+        properties = None
+        if self.five and end_session:
+            properties = Properties(PacketTypes.DISCONNECT)  # type: ignore[no-untyped-call]
+            properties.SessionExpiryInterval = 0
+        self.disconnect(properties=properties)
+        self.write_soon()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._gone, _CLOSE_TIMEOUT_S)
+        self._abandon()
+
+    def _where(self) -> str:
+        return f"MQTT broker {self._endpoint.host}:{self._endpoint.port}"
+
+    def _abandon(self) -> None:
+        if self._fresh is not None:
+            self._fresh.close()
+            self._fresh = None
+        self._leaving, leaving = True, self._leaving
+        self._sock_close()
+        self.up = False
+        self._leaving = leaving
+
+    async def _socket(self) -> socket.socket | ssl.SSLSocket:
+        """Return a connected socket, TLS included; nothing in here may block the other vehicles."""
+        loop = asyncio.get_running_loop()
+        sock: socket.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._source_address is not None:
+                sock.bind((self._source_address, 0))
+            await loop.sock_connect(sock, (self._endpoint.host, self._endpoint.port))
+            if self._context is not None:
+                sock = self._context.wrap_socket(
+                    sock, server_hostname=self._endpoint.host, do_handshake_on_connect=False
+                )
+                await _handshake(sock)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _create_socket(self) -> socket.socket | ssl.SSLSocket:
+        """Give paho the socket that is connected already; its own way would block the loop."""
+        sock, self._fresh = self._fresh, None
+        if sock is None:
+            raise ConnectError(f"{self._where()}: not dialled")
+        return sock
+
+    def _on_open(self, _client: Any, _data: Any, sock: Any) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(sock.fileno(), self.readable)
+        interval_s = max(self.keepalive / _MISC_SHARE, 0.25)
+
+        def misc() -> None:
+            self._misc = loop.call_later(interval_s, misc)
+            self.keep_alive()
+            self.write_soon()
+
+        self._misc = loop.call_later(interval_s, misc)
+
+    def keep_alive(self) -> None:
+        """Let paho look at its keep-alive."""
+        self.loop_misc()
+
+    def _on_close(self, _client: Any, _data: Any, sock: Any) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(sock.fileno())
+        loop.remove_writer(sock.fileno())
+        self._writing = False
+        if self._misc is not None:
+            self._misc.cancel()
+            self._misc = None
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+
+    def _writable(self) -> None:
+        self.loop_write()
+        if not self.want_write():
+            if (sock := self.socket()) is not None:
+                asyncio.get_running_loop().remove_writer(sock.fileno())
+            self._writing = False
+            self._owner.drained()
+
+    def _on_connack(
+        self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._fail(f"{self._where()} refuses: {reason}")
+            return
+        self.peer_receive_max = getattr(properties, "ReceiveMaximum", 65_535)
+        self.up = True
+        self._owner.opened(bool(flags.session_present))
+        if self._accepted is not None and not self._accepted.done():
+            self._accepted.set_result(None)
+
+    def _on_suback(
+        self, _client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _properties: Properties | None
+    ) -> None:
+        if self._granted is None or self._granted.done():
+            return
+        if reasons[0].is_failure:
+            self._granted.set_exception(ConnectError(f"{self._where()} refuses to subscribe: {reasons[0]}"))
+        else:
+            self._granted.set_result(None)
+
+    def _on_gone(
+        self, _client: Any, _data: Any, _flags: Any, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
+        was_up, self.up = self.up, False
+        self._fail(f"{self._where()} closes: {reason}")
+        if was_up and not self._leaving:
+            self._owner.lost(str(reason))
+
+    def _fail(self, reason: str) -> None:
+        for waiting in (self._accepted, self._granted):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(ConnectError(reason))
+
+
+def tls_context(endpoint: Endpoint) -> ssl.SSLContext | None:
+    """Return the context that verifies the peer, or None for a plain connection."""
+    if endpoint.tls is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=endpoint.tls.ca_file)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if endpoint.tls.certificate_file is not None:
+        context.load_cert_chain(endpoint.tls.certificate_file, endpoint.tls.key_file)
+    return context
+
+
+async def _handshake(sock: Any) -> None:
+    while True:
+        try:
+            sock.do_handshake()
+        except ssl.SSLWantReadError:
+            await _ready(sock, read=True)
+        except ssl.SSLWantWriteError:
+            await _ready(sock, read=False)
+        else:
+            return
+
+
+async def _ready(sock: socket.socket, *, read: bool) -> None:
+    """Wait until the socket can be read, or written."""
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+    (loop.add_reader if read else loop.add_writer)(sock.fileno(), event.set)
+    try:
+        await event.wait()
+    finally:
+        (loop.remove_reader if read else loop.remove_writer)(sock.fileno())
