@@ -1,0 +1,177 @@
+"""Echo topology's CoAP server: a POST becomes the state of an observable resource (RFC 7641); no Kafka.
+
+Observe carries states, not messages: a notification that is still being retransmitted when the next state
+comes is superseded by it (RFC 7641, 4.5.2), and that message is lost to the observer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from aiocoap import Message, Reliable, Unreliable
+from aiocoap.numbers.codes import BAD_REQUEST, CHANGED, CONTENT, GET, METHOD_NOT_ALLOWED, NOT_FOUND
+
+from gateways.protocols.base import Endpoint
+from gateways.protocols.coap_intake import CoapServer
+from gateways.protocols.coap_wire import Remote, response
+
+BLOCK_EXPONENT: Final = 6
+BLOCK_BYTES: Final = 1 << (BLOCK_EXPONENT + 4)
+_OBSERVE_MODULUS: Final = 1 << 24  # RFC 7641, 3.4
+_MAX_OBSERVERS: Final = 100_000
+
+
+@dataclass(slots=True)
+class State:
+    """A resource's newest message; `number` is its Observe value and, in two bytes more, its ETag."""
+
+    number: int = 0
+    payload: bytes = b""
+
+
+@dataclass(slots=True, eq=False)
+class Observer:
+    """One entry of the list of observers (RFC 7641, 4.1)."""
+
+    remote: Remote
+    token: bytes
+    vehicle: str
+    waiting: bool = False
+
+
+class CoapEcho(CoapServer):
+    """POST and GET with Observe on `/vehicles/<id>/status`.
+
+    Args:
+        endpoint: address and port to bind.
+        con: notifications are confirmable.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, con: bool, shared: bool = False) -> None:
+        super().__init__(endpoint, shared=shared)
+        self._con = con
+        self._states: dict[str, State] = {}
+        self._observers: dict[Remote, dict[bytes, Observer]] = {}
+        self._of_vehicle: dict[str, dict[Observer, None]] = {}
+        self._counts.update(notifications=0, superseded=0, observers_gone=0)
+
+    def observers(self) -> int:
+        """Return how many observations are registered."""
+        return sum(len(tokens) for tokens in self._observers.values())
+
+    def _post(self, request: Message, path: tuple[str, ...], payload: bytes) -> None:
+        try:
+            identity = self._vehicle(path)
+        except ValueError:
+            self._reject(request, NOT_FOUND)
+            return
+        state = self._states.setdefault(identity, State())
+        state.number = (state.number + 1) % _OBSERVE_MODULUS
+        state.payload = payload
+        self._respond(request, CHANGED)
+        for observer in list(self._of_vehicle.get(identity, ())):
+            self._notify(observer)
+
+    def _other(self, request: Message) -> None:
+        if request.code != GET:
+            self._reject(request, METHOD_NOT_ALLOWED)
+            return
+        try:
+            identity = self._vehicle(request.opt.uri_path)
+        except ValueError:
+            self._reject(request, NOT_FOUND)
+            return
+        block = request.opt.block2
+        number, exponent = (0, BLOCK_EXPONENT) if block is None else (block.block_number, block.size_exponent)
+        state = self._states.setdefault(identity, State())
+        if number and number << (exponent + 4) >= len(state.payload):
+            self._reject(request, BAD_REQUEST)
+            return
+        answer = response(request, CONTENT)
+        _fill(answer, state, number, min(exponent, BLOCK_EXPONENT))
+        if number == 0 and self._registration(request, identity):
+            answer.opt.observe = state.number
+        self._send(answer)
+
+    def _registration(self, request: Message, identity: str) -> bool:
+        """Register or deregister (RFC 7641, 4.1); say whether the answer is a notification."""
+        if request.opt.observe is None:
+            return False
+        if request.opt.observe != 0:
+            self._remove(request.remote, request.token)
+            return False
+        known = self._observers.get(request.remote, {}).get(request.token)
+        if known is not None and known.vehicle == identity:
+            return True
+        if self.observers() >= _MAX_OBSERVERS:
+            return False  # a server may decline: then the answer is an ordinary one
+        self._remove(request.remote, request.token)
+        observer = Observer(request.remote, request.token, identity)
+        self._observers.setdefault(request.remote, {})[request.token] = observer
+        self._of_vehicle.setdefault(identity, {})[observer] = None
+        return True
+
+    def _remove(self, remote: Remote, token: bytes) -> None:
+        tokens = self._observers.get(remote, {})
+        observer = tokens.pop(token, None)
+        if observer is not None:
+            del self._of_vehicle[observer.vehicle][observer]
+        if not tokens:
+            self._observers.pop(remote, None)
+
+    def _notify(self, observer: Observer) -> None:
+        assert self._layer is not None
+        if self._con and self._layer.busy(observer.remote):
+            self._counts["superseded"] += int(observer.waiting)
+            observer.waiting = True
+            return
+        self._layer.send_message(self._notification(observer), lambda: self._gone(observer))
+
+    def _notification(self, observer: Observer) -> Message:
+        observer.waiting = False
+        self._counts["notifications"] += 1
+        message = Message(code=CONTENT, transport_tuning=Reliable() if self._con else Unreliable())
+        message.remote, message.token = observer.remote, observer.token
+        state = self._states[observer.vehicle]
+        message.opt.observe = state.number
+        _fill(message, state, 0, BLOCK_EXPONENT)
+        return message
+
+    def _gone(self, observer: Observer) -> None:
+        """The observer has answered with RST: it is no longer interested (RFC 7641, 3.6)."""
+        self._counts["observers_gone"] += 1
+        self._remove(observer.remote, observer.token)
+
+    # The layer below calls these.
+
+    def dispatch_error(self, error: Exception, remote: Remote) -> None:
+        super().dispatch_error(error, remote)
+        for token in list(self._observers.get(remote, ())):
+            self._counts["observers_gone"] += 1
+            self._remove(remote, token)
+
+    def exchange_over(self, remote: Remote) -> None:
+        for observer in self._waiting(remote):
+            self._notify(observer)
+
+    def newer(self, message: Message) -> Message | None:
+        observer = self._observers.get(message.remote, {}).get(message.token)
+        if observer is None or not observer.waiting or message.code != CONTENT:
+            return None
+        self._counts["superseded"] += 1
+        return self._notification(observer)
+
+    def _waiting(self, remote: Remote) -> Iterator[Observer]:
+        return (o for o in list(self._observers.get(remote, {}).values()) if o.waiting)
+
+
+def _fill(message: Message, state: State, number: int, exponent: int) -> None:
+    """Put block `number` of the state into `message` (RFC 7959, 2.4); Block2 and ETag only where needed."""
+    size = 1 << (exponent + 4)
+    start = number * size
+    message.payload = state.payload[start : start + size]
+    if len(state.payload) > size or number:
+        message.opt.block2 = (number, start + size < len(state.payload), exponent)
+        message.opt.etag = state.number.to_bytes(3, "big")

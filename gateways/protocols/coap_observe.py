@@ -1,0 +1,239 @@
+"""Echo topology's CoAP receiver: observes its vehicle's resource (RFC 7641) from an endpoint of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from aiocoap import Message, Reliable, Unreliable
+from aiocoap.numbers.codes import CONTENT, GET
+
+from gateways.protocols.base import (
+    Backoff,
+    ConnectError,
+    Endpoint,
+    SubscriberEvents,
+    VehicleSettings,
+)
+from gateways.protocols.coap_layer import MessageLayer
+from gateways.protocols.coap_vehicle import MAX_AGE_DEFAULT_S
+from gateways.protocols.coap_wire import Remote, resolve
+from schemas.topics import coap_path, vehicle_id
+
+_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the system chooses among its own addresses
+_NUMBERS_REMEMBERED: Final = 64
+_TOKEN_BYTES: Final = 2
+
+
+class CoapObserver:
+    """One observation; renewed when nothing has come for Max-Age (RFC 7641, 3.3.1)."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        vehicle: int,
+        *,
+        con: bool,
+        events: SubscriberEvents,
+        settings: VehicleSettings,
+    ) -> None:
+        self.log = logging.getLogger("ivsim.coap")
+        self._endpoint = endpoint
+        self._path = coap_path(vehicle_id(vehicle))
+        self._con = con
+        self._events = events
+        self._settings = settings
+        self._layer: MessageLayer | None = None
+        self._remote = Remote((endpoint.host, endpoint.port))
+        self._token = random.randbytes(_TOKEN_BYTES)
+        self._numbers: deque[int] = deque(maxlen=_NUMBERS_REMEMBERED)
+        self._registered: asyncio.Future[None] | None = None
+        self._known = False
+        self._renewal: asyncio.TimerHandle | None = None
+        self._backoff = Backoff()
+        self._fetch: Fetch | None = None
+
+    async def open(self) -> None:
+        """Register; ConnectError when the server does not answer in time or has nothing to observe."""
+        self.loop = asyncio.get_running_loop()
+        self._remote = resolve(self._endpoint.host, self._endpoint.port)
+        if self._layer is None:
+            layer = MessageLayer(self)
+            layer.open(self._settings.source_address or _ANY_ADDRESS, 0)
+            self._layer = layer
+        self._registered = self.loop.create_future()
+        self._register()
+        try:
+            await asyncio.wait_for(self._registered, self._settings.connect_timeout_s)
+        except TimeoutError as error:
+            await self.close()
+            raise ConnectError(f"CoAP observe at {self._remote.hostinfo}: no answer") from error
+        except ConnectError:
+            await self.close()
+            raise
+        finally:
+            self._registered = None
+
+    async def close(self) -> None:
+        self._stop_renewal()
+        if self._fetch is not None:
+            self._fetch.stop()
+        if self._layer is not None:
+            self._layer.forget(self._remote)
+            self._layer.send_message(self._request(observe=1, con=False), _nothing)
+            self._layer.close()
+            self._layer = None
+
+    def _register(self) -> None:
+        if self._layer is not None:
+            self._layer.send_message(self._request(observe=0, con=True), _nothing)
+
+    def _request(self, *, observe: int, con: bool) -> Message:
+        request = Message(code=GET, transport_tuning=Reliable() if con else Unreliable())
+        request.remote, request.token = self._remote, self._token
+        request.opt.uri_path = self._path
+        request.opt.observe = observe
+        return request
+
+    # The layer below calls these.
+
+    def process_request(self, request: Message) -> None:
+        """An observer serves nothing."""
+
+    def process_response(self, response: Message) -> bool:
+        received_at_ns = time.time_ns()
+        if response.remote != self._remote:
+            return False
+        if response.token != self._token:
+            return self._fetch is not None and self._fetch.answered(response)
+        if response.code != CONTENT or response.opt.observe is None:
+            self._declined(response)
+            return True
+        self._renew_in(MAX_AGE_DEFAULT_S if response.opt.max_age is None else response.opt.max_age)
+        if self._registered is not None and not self._registered.done():
+            self._registered.set_result(None)
+        known, self._known = self._known, True
+        self._notified(response, received_at_ns, report=known)
+        return True
+
+    def _notified(self, response: Message, received_at_ns: int, *, report: bool) -> None:
+        number = response.opt.observe
+        duplicate = number in self._numbers
+        self._numbers.append(number)
+        block = response.opt.block2
+        if not report:
+            return  # the state before the first registration is nobody's message of this run
+        if block is None or not block.more:
+            if response.payload:
+                self._events.received(response.payload, received_at_ns, duplicate)
+        elif not duplicate:
+            self._fetch_rest(response)
+
+    def _fetch_rest(self, response: Message) -> None:
+        if self._fetch is not None:
+            self._fetch.stop()
+        assert self._layer is not None
+        token = bytes((self._token[0] ^ 1, *random.randbytes(_TOKEN_BYTES - 1)))
+        self._fetch = Fetch(
+            self._layer, self._path, con=self._con, token=token, first=response, done=self._fetched
+        )
+
+    def _fetched(self, payload: bytes) -> None:
+        self._events.received(payload, time.time_ns(), False)
+
+    def _declined(self, response: Message) -> None:
+        if self._registered is not None and not self._registered.done():
+            self._registered.set_exception(ConnectError(f"CoAP observe: {response.code.dotted}"))
+        else:
+            self._renew_in(self._backoff.next_s())
+
+    def dispatch_error(self, error: Exception, remote: Remote) -> None:
+        del error, remote
+        if self._fetch is not None:
+            self._fetch.stop()
+        self._renew_in(self._backoff.next_s())
+
+    def acknowledged_empty(self, remote: Remote, message_id: int) -> None:
+        """The answer follows; should it not, the renewal asks again."""
+
+    def exchange_over(self, remote: Remote) -> None:
+        """Nothing waits for it."""
+
+    def newer(self, message: Message) -> Message | None:
+        del message
+        return None
+
+    def _renew_in(self, seconds: float) -> None:
+        self._stop_renewal()
+        # 5 to 15 s of grace, so that a late notification is not taken for silence (RFC 7641, 3.3.1).
+        self._renewal = self.loop.call_later(seconds + random.uniform(5, 15), self._register)
+
+    def _stop_renewal(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+
+
+class Fetch:
+    """The rest of a block-wise notification (RFC 7959, 2.6); given up once the state has changed."""
+
+    def __init__(
+        self,
+        layer: MessageLayer,
+        path: tuple[str, ...],
+        *,
+        con: bool,
+        token: bytes,
+        first: Message,
+        done: Callable[[bytes], None],
+    ) -> None:
+        self._layer = layer
+        self._path = path
+        self._con = con
+        self._token = token
+        self._etag = first.opt.etag
+        self._remote = first.remote
+        self._body = bytearray(first.payload)
+        self._exponent = first.opt.block2.size_exponent
+        self._done = done
+        self._over = False
+        self._ask()
+
+    def stop(self) -> None:
+        """Give up; idempotent."""
+        if not self._over and self._con:
+            self._layer.forget(self._remote)
+        self._over = True
+
+    def answered(self, response: Message) -> bool:
+        """Take the next block; False when the response is not for this transfer."""
+        if self._over or response.token != self._token:
+            return False
+        block = response.opt.block2
+        fits = block is not None and block.block_number << (block.size_exponent + 4) == len(self._body)
+        if response.code != CONTENT or response.opt.etag != self._etag or not fits:
+            self._over = True
+            return True
+        self._body += response.payload
+        if block.more:
+            self._ask()
+        else:
+            self._over = True
+            self._done(bytes(self._body))
+        return True
+
+    def _ask(self) -> None:
+        request = Message(code=GET, transport_tuning=Reliable() if self._con else Unreliable())
+        request.remote, request.token = self._remote, self._token
+        request.opt.uri_path = self._path
+        request.opt.block2 = (len(self._body) >> (self._exponent + 4), False, self._exponent)
+        self._layer.send_message(request, self.stop)
+
+
+def _nothing() -> None:
+    """A server that resets a registration or a leave has no observer to keep."""

@@ -1,0 +1,128 @@
+"""CoAP messages as bytes (RFC 7252, 3), read strictly into aiocoap's `Message`; opens no socket."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from aiocoap import Message
+from aiocoap.message import Direction
+from aiocoap.numbers.optionnumbers import OptionNumber
+from aiocoap.numbers.types import Type
+
+from gateways.protocols.base import ConnectError
+
+_TOKEN_LENGTH_MAX: Final = 8
+_PAYLOAD_MARKER: Final = 0xFF
+_TYPES: Final = tuple(Type)
+# Options that mean something here; aiocoap decodes them.
+_READ: Final = {
+    int(option): option
+    for option in (
+        OptionNumber.ETAG,
+        OptionNumber.OBSERVE,
+        OptionNumber.URI_PATH,
+        OptionNumber.MAX_AGE,
+        OptionNumber.BLOCK2,
+        OptionNumber.BLOCK1,
+        OptionNumber.NO_RESPONSE,
+    )
+}
+# Critical options (odd numbers) that change nothing for a resource with one host and one format.
+_IGNORED_CRITICAL: Final = frozenset({OptionNumber.URI_HOST, OptionNumber.URI_PORT, OptionNumber.ACCEPT})
+
+
+class Remote(tuple[str, int]):
+    """The other end's address, in the words that aiocoap's message layer asks of it."""
+
+    __slots__ = ()
+    is_multicast = False
+    is_multicast_locally = False
+    maximum_block_size_exp = 6
+
+    def as_response_address(self) -> Remote:
+        return self
+
+    @property
+    def hostinfo(self) -> str:
+        return f"{self[0]}:{self[1]}"
+
+
+def decoded(datagram: bytes, remote: Remote) -> Message | None:
+    """Return the message in `datagram`, or None when it is malformed.
+
+    Not `Message.decode`: that keeps every option number and content format it ever met in an enumeration
+    that never shrinks, so hostile datagrams would fill the memory. Unknown elective options are skipped,
+    an unknown critical one is left in `message.bad_option` (RFC 7252, 5.4.1).
+    """
+    if len(datagram) < 4 or datagram[0] >> 6 != 1:
+        return None
+    token_end = 4 + (datagram[0] & 0x0F)
+    if token_end > 4 + _TOKEN_LENGTH_MAX or token_end > len(datagram):
+        return None
+    if datagram[1] == 0 and len(datagram) != 4:
+        return None  # an Empty message is its header alone (RFC 7252, 4.1)
+    message = Message(code=datagram[1])
+    message.mtype = _TYPES[datagram[0] >> 4 & 3]
+    message.mid = datagram[2] << 8 | datagram[3]
+    message.token = datagram[4:token_end]
+    message.remote = remote
+    message.direction = Direction.INCOMING
+    message.bad_option = None
+    try:
+        _read_options(message, datagram, token_end)
+    except (IndexError, ValueError):  # cut short, a reserved length, or no UTF-8
+        return None
+    return message
+
+
+def _read_options(message: Message, datagram: bytes, at: int) -> None:
+    number, end = 0, len(datagram)
+    add = message.opt.add_option
+    while at < end:
+        first = datagram[at]
+        at += 1
+        if first == _PAYLOAD_MARKER:
+            message.payload = datagram[at:]
+            if not message.payload:
+                raise ValueError("a payload marker without payload (RFC 7252, 3)")
+            return
+        delta, at = _extended(first >> 4, datagram, at)
+        length, at = _extended(first & 0x0F, datagram, at)
+        number += delta
+        if at + length > end:
+            raise ValueError("option cut short")
+        option = _READ.get(number)
+        if option is not None:
+            add(option.create_option(decode=datagram[at : at + length]))
+        elif number & 1 and number not in _IGNORED_CRITICAL:
+            message.bad_option = number
+        at += length
+
+
+def _extended(nibble: int, datagram: bytes, at: int) -> tuple[int, int]:
+    """Return an option's delta or length and the offset behind it (RFC 7252, 3.1)."""
+    if nibble < 13:
+        return nibble, at
+    if nibble == 13:
+        return datagram[at] + 13, at + 1
+    if nibble == 14:
+        return (datagram[at] << 8 | datagram[at + 1]) + 269, at + 2
+    raise ValueError("reserved option length")
+
+
+def response(request: Message, code: int, payload: bytes = b"") -> Message:
+    """Return the answer to `request`; its type follows the request's (RFC 7252, 5.2)."""
+    message = Message(code=code, payload=payload)
+    message.remote, message.token, message.request = request.remote, request.token, request
+    return message
+
+
+def resolve(host: str, port: int) -> Remote:
+    """Return the IPv4 address of `host`; at once for a literal. Raises ConnectError."""
+    try:
+        found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
+    except OSError as error:
+        raise ConnectError(f"{host}:{port}: {error}") from error
+    address = found[0][4]
+    return Remote((str(address[0]), int(address[1])))
