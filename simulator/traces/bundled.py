@@ -1,4 +1,4 @@
-"""The traces that come with ivsim: which they are, how each was made, where they lie; none holds a measured line."""
+"""The traces that come with ivsim: which, how each was made, where they lie; none holds a measured line."""
 
 from __future__ import annotations
 

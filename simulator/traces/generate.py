@@ -1,9 +1,9 @@
 """Series drawn from a fitted profile, the same on every machine; opens no file and reads no clock.
 
 Draws: 64-bit words of PCG64 seeded with SeedSequence((seed, stream)), both frozen by NumPy's compatibility
-policy; a word `w` becomes the uniform ((w >> 11) + 0.5) / 2**53 and a normal by the inverse CDF. Distributions of
-`numpy.random.Generator` may change between releases and are not used. What is left to the machine, the last
-bits of log, exp and erfc, disappears in the rounding to one decimal (RATE and RTT) at the end.
+policy; a word `w` becomes the uniform ((w >> 11) + 0.5) / 2**53 and a normal by the inverse CDF. The
+distributions of `numpy.random.Generator` may change between releases and are not used. What is left to the
+machine, the last bits of log, exp and erfc, disappears in the rounding to one decimal at the end.
 """
 
 from __future__ import annotations
@@ -56,11 +56,15 @@ def series(profile: Profile, seed: int, steps: int) -> Floats:
     """`steps` values of the profile's column (kbit/s or ms), rounded to one decimal."""
     if profile.mean_ms is not None and profile.sd_ms is not None:
         draws = normal_quantile(uniforms(seed, _STREAMS[profile.column], steps))
-        return np.round(np.maximum(profile.mean_ms + profile.sd_ms * draws, 0.0), DECIMALS)
+        return _rounded(np.maximum(profile.mean_ms + profile.sd_ms * draws, 0.0))
     u = normal_cdf(latent(profile, seed, steps))
     within = (u - profile.p0) / (1.0 - profile.p0)
     values = np.exp(np.interp(within, profile.quantiles, np.log(profile.table)))
-    return np.round(np.where(u <= profile.p0, 0.0, values), DECIMALS)
+    return _rounded(np.where(u <= profile.p0, 0.0, values))
+
+
+def _rounded(values: Floats) -> Floats:
+    return np.asarray(np.round(values, DECIMALS), dtype=np.float64)
 
 
 def loss_series(profile: Profile, seed: int, steps: int) -> Floats:
@@ -80,7 +84,8 @@ def loss_series(profile: Profile, seed: int, steps: int) -> Floats:
     for draw in draws[1:]:
         lost = draw >= leave if lost else draw < enter
         slots.append(lost)
-    return np.asarray(slots, dtype=np.float64).reshape(steps, per_step).mean(axis=1)
+    shares = np.asarray(slots, dtype=np.float64).reshape(steps, per_step).mean(axis=1)
+    return np.asarray(shares, dtype=np.float64)
 
 
 def generate(
@@ -91,7 +96,9 @@ def generate(
     loss: bool = False,
     outages: Sequence[tuple[int, int]] = (),
 ) -> Trace:
-    """One trace with a column per profile; `loss` adds loss_ratio, `outages` (start_s, length_s) set rates to 0.
+    """One trace with a column per profile.
+
+    `loss` adds loss_ratio; `outages`, (start_s, length_s) each, set the rates to 0.
 
     Raises:
         Refusal: two profiles for one column, different steps, a bad duration, seed or outage.

@@ -15,6 +15,8 @@ Floats = npt.NDArray[np.float64]
 
 RATE_COLUMNS = ("uplink_kbps", "downlink_kbps")
 COLUMNS = (*RATE_COLUMNS, "rtt_ms", "loss_ratio")
+# Above these a column is surely in another unit: 10 Gbit/s, 10 minutes, all.
+CEILINGS = {"uplink_kbps": 1e7, "downlink_kbps": 1e7, "rtt_ms": 6e5, "loss_ratio": 1.0}
 RATE_MEANINGS = ("capacity", "as_logged")
 
 
@@ -114,9 +116,9 @@ def _time_problems(time_s: Floats) -> list[tuple[int, str]]:
 
 
 def _value_problems(name: str, values: Floats) -> list[tuple[int, str]]:
-    ceiling = 1.0 if name == "loss_ratio" else np.inf
-    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0) & (values <= ceiling)))
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0) & (values <= CEILINGS[name])))
     if not len(bad):
         return []
-    allowed = "a ratio from 0 to 1" if name == "loss_ratio" else "a finite number, 0 or more"
-    return [(int(bad[0]), f"{name} is {values[bad[0]]:g}, must be {allowed}")]
+    unit = name.rpartition("_")[2]
+    reason = f"{name} is {values[bad[0]]:g}, must be 0 to {CEILINGS[name]:g} (unit: {unit})"
+    return [(int(bad[0]), reason)]

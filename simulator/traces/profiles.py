@@ -39,7 +39,9 @@ class Profile:
 
 
 def _profile(entry: dict[str, Any], document: dict[str, Any]) -> Profile:
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
+    }
     if "table" in fields:
         kind = "rtt" if entry["column"] == "rtt_ms" else "rate"
         fields["quantiles"] = tuple(document[f"{kind}_quantiles"])

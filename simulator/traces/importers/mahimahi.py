@@ -1,0 +1,102 @@
+"""mahimahi packet-delivery files: one line, one millisecond, one chance to send 1,500 bytes; both ways.
+
+A file's period is its last line (mm-link starts again there), so the bin it falls into is not complete.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from schemas.errors import Refusal
+from simulator.traces.importers.base import DIRECTIONS, Importer, Options, Source
+from simulator.traces.model import Floats, Trace
+from simulator.traces.source import lines_of, whole
+
+OPPORTUNITY_BITS = 12_000
+_SUFFIXES = {".up": "uplink", ".down": "downlink"}
+_PLAIN = b"0123456789\n"
+
+
+def _recognises(lines: list[str]) -> bool:
+    return all(line.isascii() and line.isdigit() for line in lines)
+
+
+def _stamps_ms(source: Source) -> Floats:
+    raw = source.text.encode()
+    if raw.translate(None, _PLAIN) or b"\n\n" in raw or raw.startswith(b"\n"):
+        for line, text in enumerate(lines_of(source.text), 1):
+            whole(text, source.path, line, "delivery opportunity (ms)")
+    stamps = np.array(source.text.split(), dtype=np.float64)
+    back = np.flatnonzero(np.diff(stamps) < 0)
+    if len(back):
+        line = int(back[0]) + 2
+        raise source.refusal(line, f"goes back from {stamps[line - 2]:.0f} to {stamps[line - 1]:.0f} ms")
+    if stamps[-1] == 0:
+        raise source.refusal(len(stamps), "the last line is 0 ms: a period of nothing")
+    return stamps
+
+
+def _direction(source: Source, options: Options) -> str:
+    direction = options.direction or _SUFFIXES.get(source.path.suffix)
+    if direction is None:
+        raise Refusal(
+            f"{source.path}: the name ends in neither .up nor .down: give --direction uplink or downlink"
+        )
+    return direction
+
+
+def _read(source: Source, options: Options) -> Trace:
+    stamps_ms = _stamps_ms(source)
+    column = DIRECTIONS[_direction(source, options)]
+    step_s = options.step_s or 1.0
+    steps = math.floor(stamps_ms[-1] / 1000 / step_s + 1e-9)
+    if steps == 0:
+        rates = np.array([len(stamps_ms) * OPPORTUNITY_BITS / stamps_ms[-1]])
+        policy = "shorter than one step: its mean rate"
+    else:
+        counts, _ = np.histogram(stamps_ms, bins=np.arange(steps + 1) * step_s * 1000)
+        # numpy's last bin is closed: what falls on its end belongs to the incomplete one.
+        counts[-1] -= np.count_nonzero(stamps_ms == steps * step_s * 1000)
+        rates = counts * (OPPORTUNITY_BITS / 1000 / step_s)
+        policy = f"1,500 bytes per line, last incomplete step dropped (period {stamps_ms[-1] / 1000:g} s)"
+    header = source.header("mahimahi", policy, rate_meaning="capacity")
+    time_s = np.round(np.arange(len(rates)) * step_s, 9)
+    rounded = {column: np.round(rates, 6)}
+    return Trace(time_s, header=header, last_step_s=step_s, source=str(source.path), **rounded)
+
+
+def to_mahimahi(trace: Trace, direction: str) -> str:
+    """The trace's rate as a mahimahi file: opportunity k in the millisecond in which bit 12,000 k is due.
+
+    The last line is the period in ms: it costs one packet more per loop and keeps the loop's length, an outage
+    at the end included. Reading it back gives every rate within one opportunity per step.
+
+    Raises:
+        Refusal: the trace has no such column or never sends.
+    """
+    column = DIRECTIONS[direction]
+    rates = trace.columns().get(column)
+    if rates is None or not rates.any():
+        problem = "missing" if rates is None else "always 0"
+        raise Refusal(f"{trace.source}: {column} is {problem}, nothing to export")
+    period_ms = round(trace.duration_s * 1000)
+    edges_ms = np.append(trace.time_s, trace.duration_s) * 1000
+    bits = np.concatenate(([0.0], np.cumsum(rates * np.diff(edges_ms))))
+    due = np.arange(1, math.floor(bits[-1] / OPPORTUNITY_BITS + 1e-6) + 1) * float(OPPORTUNITY_BITS)
+    # A thousandth of a bit keeps a packet due at the very start of an outage before it.
+    due = np.minimum(due, bits[-1]) - 1e-3
+    step = np.searchsorted(bits, due, side="left") - 1
+    at_ms = edges_ms[step] + (due - bits[step]) / rates[step]
+    stamps = np.clip(np.ceil(at_ms).astype(np.int64) - 1, 0, period_ms - 1)
+    return "\n".join(map(str, [*stamps.tolist(), period_ms])) + "\n"
+
+
+MAHIMAHI = Importer(
+    "mahimahi",
+    "mahimahi .up/.down: true capacity, one line per 1,500 bytes",
+    frozenset({"direction", "step_s"}),
+    _recognises,
+    _read,
+)

@@ -1,0 +1,136 @@
+"""Interval reports of nuttcp and iperf3, and the two-column CSV made of them; time is row number x interval.
+
+The stamps are those at which a line was read (several lines share one), so they are not used.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from schemas.errors import Refusal
+from simulator.traces.importers.base import DIRECTIONS, Importer, Options, Source
+from simulator.traces.importers.grid import Rows, from_intervals
+from simulator.traces.model import Trace
+from simulator.traces.source import lines_of, number
+
+_STAMP = r"(?:\[\d{4}-[^\]]*\] )?"
+_NUTTCP = re.compile(rf"{_STAMP}\s+\S+ [KMG]?B /\s+(\S+) sec =\s+(\S+) ([KMG]?)bps\b(.*)")
+_IPERF = re.compile(
+    rf"{_STAMP}\[\s*(\d+|SUM)\]\s+(\S+)-(\S+)\s+sec\s+\S+ [KMG]?Bytes\s+(\S+) ([KMG]?)bits/sec(.*)"
+)
+_PREFIX_KBPS = {"": 1e-3, "K": 1.0, "M": 1e3, "G": 1e6}
+_CSV_HEADER = "time,throughput_mbps"
+
+
+@dataclass
+class _Reading:
+    kbps: list[float]
+    lines: list[int]
+    interval_s: float
+    direction: str
+    rate_meaning: str
+    note: str
+
+
+def _recognises(lines: list[str]) -> bool:
+    return lines[0].startswith(_CSV_HEADER) or any(
+        "nuttcp-" in line or ("[ ID] Interval" in line and "Transfer" in line) or _IPERF.match(line)
+        for line in lines
+    )
+
+
+def _csv(source: Source, lines: list[str], options: Options) -> _Reading:
+    width = lines[0].count(",")
+    kbps = []
+    for line, text in enumerate(lines[1:], 2):
+        if text.count(",") != width:
+            raise source.refusal(line, f"{text.count(',') + 1} fields, must be {width + 1}")
+        kbps.append(1000 * number(text.split(",")[1], source.path, line, "throughput_mbps"))
+    udp = "pkt_drop" in lines[0]
+    # This CSV states neither interval nor direction: half a second and uplink are its authors' words.
+    return _Reading(
+        kbps,
+        list(range(2, len(lines) + 1)),
+        options.period_s or 0.5,
+        options.direction or "uplink",
+        "capacity" if udp else "as_logged",
+        "UDP saturation" if udp else "TCP: multiples of 64 KiB per interval, so low rates show as 0",
+    )
+
+
+def _nuttcp(source: Source, lines: list[str], options: Options) -> _Reading:
+    rows = [(line, found) for line, text in enumerate(lines, 1) if (found := _NUTTCP.match(text))]
+    if not rows:
+        raise Refusal(f"{source.path}: no interval lines: run nuttcp with -i")
+    intervals = [number(found[1], source.path, line, "interval") for line, found in rows]
+    for (line, _), interval_s in zip(rows, intervals, strict=True):
+        if abs(interval_s - intervals[0]) > 0.1 * intervals[0] and line != rows[-1][0]:
+            raise source.refusal(line, f"an interval of {interval_s:g} s among those of {intervals[0]:g} s")
+    kbps = [number(f[2], source.path, line, "rate") * _PREFIX_KBPS[f[3]] for line, f in rows]
+    local = next((text for text in lines if re.search(r"nuttcp-[tr]: v", text)), "nuttcp-t")
+    udp = "drop" in rows[0][1][4]
+    return _Reading(
+        kbps,
+        [line for line, _ in rows],
+        intervals[0],
+        options.direction or ("uplink" if "nuttcp-t" in local else "downlink"),
+        "capacity" if udp else "as_logged",
+        "UDP saturation" if udp else "TCP: multiples of 64 KiB per interval, so low rates show as 0",
+    )
+
+
+def _iperf(source: Source, lines: list[str], options: Options) -> _Reading:
+    matches = [(line, found) for line, text in enumerate(lines, 1) if (found := _IPERF.match(text))]
+    rows = [(line, f) for line, f in matches if not f[6].rstrip().endswith(("sender", "receiver"))]
+    streams = {f[1] for _, f in rows}
+    if len(streams) > 1:
+        rows = [(line, f) for line, f in rows if f[1] == "SUM"]
+    if not rows:
+        raise Refusal(f"{source.path}: no interval lines of one stream or of [SUM]")
+    for (_, before), (line, found) in pairwise(rows):
+        if before[3] != found[2]:
+            raise source.refusal(
+                line, f"an interval starts at {found[2]} s, the one before ends at {before[3]} s"
+            )
+    first = rows[0][1]
+    start_s, end_s = (number(first[i], source.path, rows[0][0], "interval") for i in (2, 3))
+    reverse = any("Reverse mode" in text for text in lines)
+    return _Reading(
+        [number(f[4], source.path, line, "rate") * _PREFIX_KBPS[f[5]] for line, f in rows],
+        [line for line, _ in rows],
+        end_s - start_s,
+        options.direction or ("downlink" if reverse else "uplink"),
+        "capacity" if any("Datagrams" in text for text in lines) else "as_logged",
+        "iperf3 interval report",
+    )
+
+
+def _read(source: Source, options: Options) -> Trace:
+    lines = lines_of(source.text)
+    if lines[0].startswith(_CSV_HEADER):
+        reading = _csv(source, lines, options)
+    elif any(_IPERF.match(text) for text in lines):
+        reading = _iperf(source, lines, options)
+    else:
+        reading = _nuttcp(source, lines, options)
+    if not reading.kbps:
+        raise Refusal(f"{source.path}: no data rows")
+    edges = np.arange(len(reading.kbps) + 1, dtype=np.float64) * reading.interval_s
+    values = {DIRECTIONS[reading.direction]: np.array(reading.kbps)}
+    rows = Rows(edges[:-1], edges[1:], np.array(reading.lines), values)
+    return from_intervals(
+        source, rows, options, "nuttcp", rate_meaning=reading.rate_meaning, note=reading.note
+    )
+
+
+NUTTCP = Importer(
+    "nuttcp",
+    "interval reports of nuttcp and iperf3 (.out) and `time,throughput_mbps` CSV: row number x interval",
+    frozenset({"direction", "period_s", "step_s"}),
+    _recognises,
+    _read,
+)

@@ -1,0 +1,118 @@
+"""The output of `ping` as RTT and loss, ordered by icmp_seq: its lines may be late, doubled or in bursts."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from schemas.errors import Refusal
+from simulator.traces.importers.base import Importer, Options, Source
+from simulator.traces.importers.grid import Lines
+from simulator.traces.model import Floats, Trace
+from simulator.traces.source import lines_of, number
+
+_STAMP = r"(?:\[[^\]]*\] )?"
+_REPLY = re.compile(rf"{_STAMP}\d+ bytes from .*icmp_seq=(\d+) .*?time=(\S+) ms(.*)")
+_TOTAL = re.compile(rf"{_STAMP}(\d+) packets transmitted, (\d+) received,.* time (\d+)ms")
+_LAST_SEQUENCE = 65_535
+
+
+def _recognises(lines: list[str]) -> bool:
+    return any(re.match(rf"{_STAMP}PING \S+ \(", line) or _REPLY.match(line) for line in lines)
+
+
+def _replies(source: Source, lines: list[str]) -> tuple[dict[int, tuple[float, int]], int]:
+    """RTT (ms) and line by sequence number, and how many duplicates were left out."""
+    replies: dict[int, tuple[float, int]] = {}
+    duplicates = 0
+    for line, text in enumerate(lines, 1):
+        found = _REPLY.match(text)
+        if not found:
+            continue
+        sequence, rtt_ms = int(found[1]), number(found[2], source.path, line, "time")
+        if rtt_ms < 0 or sequence > _LAST_SEQUENCE:
+            raise source.refusal(line, f"icmp_seq {sequence}, time {rtt_ms:g} ms: out of range")
+        if sequence in replies or "DUP!" in found[3]:
+            duplicates += 1
+            continue
+        replies[sequence] = (rtt_ms, line)
+    return replies, duplicates
+
+
+def _totals(source: Source, lines: list[str]) -> tuple[int, int]:
+    """Probes sent and the time from the first to the last of them, in ms."""
+    for text in lines:
+        found = _TOTAL.match(text)
+        if found:
+            return int(found[1]), int(found[3])
+    raise Refusal(
+        f"{source.path}: no line `N packets transmitted`: the run was cut, how many were lost is unknown"
+    )
+
+
+def _interval_s(source: Source, sent: int, took_ms: int, options: Options) -> float:
+    if options.period_s is not None:
+        return options.period_s
+    if sent < 2 or took_ms == 0:
+        raise Refusal(f"{source.path}: {sent} probes in {took_ms} ms give no interval: give --period")
+    return took_ms / 1000 / (sent - 1)
+
+
+def _read(source: Source, options: Options) -> Trace:
+    lines = lines_of(source.text)
+    replies, duplicates = _replies(source, lines)
+    if not replies:
+        raise Refusal(f"{source.path}: no reply in it, nothing to import")
+    sent, took_ms = _totals(source, lines)
+    interval_s = _interval_s(source, sent, took_ms, options)
+    base = 0 if 0 in replies else 1
+    if max(replies) >= sent + base:
+        raise source.refusal(replies[max(replies)][1], f"icmp_seq {max(replies)} of {sent} probes sent")
+    step_s = options.step_s or 1.0
+    rtt = np.full(sent, np.nan)
+    for sequence, (rtt_ms, _) in replies.items():
+        rtt[sequence - base] = rtt_ms
+    # Timers wake up late by up to a millisecond or two in 200: the 0.5 probe keeps five of them in a second.
+    bins = np.floor((np.arange(sent) + 0.5) * interval_s / step_s).astype(np.int64)
+    medians, losses, silent = _per_step(rtt, bins)
+    policy = (
+        f"step = median of the replies by icmp_seq; {sent} probes every {interval_s * 1000:.1f} ms,"
+        f" {sent - len(replies)} lost, {duplicates} duplicates left out;"
+        f" {silent} silent steps keep the RTT before"
+    )
+    return Trace(
+        np.round(np.arange(len(medians)) * step_s, 9),
+        rtt_ms=np.round(medians, 3),
+        loss_ratio=np.round(losses, 6),
+        header=source.header("ping", policy, note="an idle link's RTT: the queue's share is not in it"),
+        last_step_s=step_s,
+        source=str(source.path),
+    )
+
+
+def _per_step(rtt: Floats, bins: Lines) -> tuple[Floats, Floats, int]:
+    steps = int(bins[-1]) + 1
+    medians, losses = np.full(steps, np.nan), np.ones(steps)
+    for k in range(steps):
+        probes = rtt[bins == k]
+        answered = probes[~np.isnan(probes)]
+        if len(probes):
+            losses[k] = 1 - len(answered) / len(probes)
+        if len(answered):
+            medians[k] = np.median(answered)
+    silent = np.flatnonzero(np.isnan(medians))
+    known = np.flatnonzero(~np.isnan(medians))
+    if len(silent):
+        before = np.searchsorted(known, silent) - 1
+        medians[silent] = medians[known[np.maximum(before, 0)]]
+    return medians, losses, len(silent)
+
+
+PING = Importer(
+    "ping",
+    "output of ping: RTT and loss on an idle link",
+    frozenset({"step_s", "period_s"}),
+    _recognises,
+    _read,
+)
