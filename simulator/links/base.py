@@ -1,0 +1,154 @@
+"""What a link is and what may be asked of it; nothing here touches the kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, Protocol, Self
+
+from schemas.errors import Refusal
+
+Direction = Literal["uplink", "downlink"]
+DIRECTIONS: Final[tuple[Direction, Direction]] = ("uplink", "downlink")
+DISTRIBUTIONS: Final = ("uniform", "normal", "pareto", "paretonormal")
+
+RATE_MIN_BPS: Final = 8.0  # netem counts whole bytes per second
+RATE_MAX_BPS: Final = 100e9
+# tc_netem_qopt holds the latency as 32 bits of 64 ns ticks: 274.8 s. Delay and jitter share the range.
+DELAY_MAX_MS: Final = 274_000.0
+QUEUE_MAX_BYTES: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class GilbertElliott:
+    """Bursty loss: two states, good and bad, left at each packet with the given probabilities."""
+
+    good_to_bad_ratio: float
+    bad_to_good_ratio: float
+    bad_loss_ratio: float = 1.0
+    good_loss_ratio: float = 0.0
+
+    @property
+    def loss_ratio(self) -> float:
+        """Return the long-run share of lost packets."""
+        bad = self.good_to_bad_ratio / (self.good_to_bad_ratio + self.bad_to_good_ratio)
+        return bad * self.bad_loss_ratio + (1 - bad) * self.good_loss_ratio
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What one direction of one vehicle's link shall do until the next change.
+
+    Attributes:
+        rate_bps: bits of Ethernet frames per second; None is unlimited, 0 an outage in which packets wait.
+        delay_ms: one-way propagation delay, added after the queue and the serialisation.
+        loss_ratio: independent loss of each packet; with `gilbert_elliott` that model alone decides.
+        jitter_ms: spread of the delay around `delay_ms` (standard deviation, or half width if uniform).
+        distribution: shape of that spread, one of DISTRIBUTIONS.
+        gilbert_elliott: bursty loss instead of independent loss.
+        reorder_ratio: share of packets that skip the delay line and overtake.
+        duplicate_ratio: share of packets sent twice.
+        queue_limit: bytes that may wait for the rate; None derives it from rate and delay.
+    """
+
+    rate_bps: float | None = None
+    delay_ms: float = 0.0
+    loss_ratio: float = 0.0
+    jitter_ms: float = 0.0
+    distribution: str = "uniform"
+    gilbert_elliott: GilbertElliott | None = None
+    reorder_ratio: float = 0.0
+    duplicate_ratio: float = 0.0
+    queue_limit: int | None = None
+
+    @property
+    def outage(self) -> bool:
+        return self.rate_bps == 0
+
+
+def check(condition: Condition, whose: str) -> None:
+    """Raise a Refusal that names `whose`, the field and what it may be, unless the kernel can do it."""
+    rate = condition.rate_bps
+    if rate is not None and rate != 0:
+        _within(rate, RATE_MIN_BPS, RATE_MAX_BPS, whose, "rate_bps", "0 (outage) or 8 to 1e11 bit/s")
+    _within(condition.delay_ms, 0, DELAY_MAX_MS, whose, "delay_ms", "0 to 274000 ms")
+    _within(condition.jitter_ms, 0, DELAY_MAX_MS, whose, "jitter_ms", "0 to 274000 ms")
+    for name in ("loss_ratio", "reorder_ratio", "duplicate_ratio"):
+        _within(getattr(condition, name), 0, 1, whose, name, "0 to 1")
+    if condition.distribution not in DISTRIBUTIONS:
+        raise Refusal(f"{whose}: distribution {condition.distribution!r}: allowed {', '.join(DISTRIBUTIONS)}")
+    if condition.reorder_ratio and not condition.delay_ms:
+        raise Refusal(
+            f"{whose}: reorder_ratio {condition.reorder_ratio}: needs a delay_ms above 0 to overtake"
+        )
+    if condition.queue_limit is not None:
+        _within(condition.queue_limit, 1, QUEUE_MAX_BYTES, whose, "queue_limit", "1 to 2147483647 bytes")
+    if condition.gilbert_elliott is not None:
+        _check_bursts(condition.gilbert_elliott, whose)
+
+
+def _check_bursts(bursts: GilbertElliott, whose: str) -> None:
+    for name in ("good_to_bad_ratio", "bad_to_good_ratio", "bad_loss_ratio", "good_loss_ratio"):
+        _within(getattr(bursts, name), 0, 1, whose, f"gilbert_elliott.{name}", "0 to 1")
+    if bursts.good_to_bad_ratio + bursts.bad_to_good_ratio == 0:
+        raise Refusal(f"{whose}: gilbert_elliott: one of its two transitions must be above 0")
+
+
+def _within(value: float, low: float, high: float, whose: str, field: str, allowed: str) -> None:
+    if not math.isfinite(value) or not low <= value <= high:
+        raise Refusal(f"{whose}: {field} {value:g}: allowed {allowed}")
+
+
+@dataclass(frozen=True)
+class LinkCounter:
+    """The kernel's own count for one vehicle and direction, from the link's opening on.
+
+    `bytes` and `packets` have left the link (Ethernet frames); `drops` were lost or found the queue full;
+    `backlog_bytes` and `backlog_packets` are inside, in the queue or on their way.
+    """
+
+    vehicle: int
+    direction: Direction
+    bytes: int
+    packets: int
+    drops: int
+    queue_drops: int
+    backlog_bytes: int
+    backlog_packets: int
+
+
+Conditions = Mapping[int, tuple[Condition, Condition]]
+
+
+class Link(Protocol):
+    """Two namespaces and the road between; entering makes them, leaving removes all in reverse."""
+
+    name: str
+    vehicles_namespace: str
+    cloud_namespace: str
+    vehicles_device: str
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def update(self, conditions: Conditions) -> None:
+        """Set the uplink and the downlink of each vehicle named; return once the kernel has them.
+
+        Every parameter is set each time and packets already queued stay. Raises Refusal for a value out of
+        range, LinkError naming the vehicle when the kernel refuses.
+        """
+
+    def counters(self) -> list[LinkCounter]:
+        """Return what the kernel has counted for every vehicle and direction."""
+
+    def properties(self) -> dict[str, Any]:
+        """Return what a manifest should know: back end, kernel, tick, devices."""
+
+
+class LinkError(RuntimeError):
+    """The link could not be made or changed; the text names the vehicle or the step."""

@@ -1,0 +1,228 @@
+"""Builds and reads rtnetlink messages for traffic control, byte by byte; it opens no socket."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+REQUEST: Final = 1
+ACK: Final = 4
+ROOT_DUMP: Final = 0x300
+CREATE_EXCLUSIVE: Final = 0x600
+
+NLMSG_ERROR: Final = 2
+NLMSG_DONE: Final = 3
+NEWLINK, GETLINK = 16, 18
+NEWADDR, NEWROUTE, NEWNEIGH = 20, 24, 28
+NEWQDISC, GETQDISC = 36, 38
+NEWCLASS, GETCLASS = 40, 42
+NEWFILTER = 44
+
+ETH_P_IP: Final = 0x0800
+TC_ROOT: Final = 0xFFFFFFFF
+CLSACT: Final = 0xFFFFFFF1
+CLSACT_HANDLE: Final = 0xFFFF0000
+CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
+TICK_NS: Final = 64  # PSCHED_SHIFT 6 in every kernel since 2.6.31; read back from /proc/net/psched
+
+_HEADER = struct.Struct("=IHHII")
+_TC = struct.Struct("=BBHiIII")
+_RATE = struct.Struct("=BBHhHI")
+_NETEM = struct.Struct("=IIIIII")
+_U32_MAX: Final = 0xFFFFFFFF
+
+
+def attribute(kind: int, payload: bytes) -> bytes:
+    """Return one rtattr, padded to four bytes."""
+    size = 4 + len(payload)
+    return struct.pack("=HH", size, kind) + payload + b"\0" * (-size % 4)
+
+
+def u32(kind: int, value: int) -> bytes:
+    return struct.pack("=HHI", 8, kind, value)
+
+
+def text(kind: int, value: str) -> bytes:
+    return attribute(kind, value.encode() + b"\0")
+
+
+def message(kind: int, flags: int, body: bytes) -> bytes:
+    """Return a request with sequence 0; `sequenced` gives it a number."""
+    return _HEADER.pack(_HEADER.size + len(body), kind, REQUEST | flags, 0, 0) + body
+
+
+def sequenced(messages: list[bytes], first: int, *, acknowledge_all: bool = False) -> bytes:
+    """Join messages, numbering them from `first`; the last one asks for an acknowledgement.
+
+    The kernel answers a failed request whether it asked or not, so one ACK is enough to know the end.
+    """
+    out = bytearray()
+    last = len(messages) - 1
+    for index, one in enumerate(messages):
+        start = len(out)
+        out += one
+        flags = struct.unpack_from("=H", one, 6)[0]
+        if index == last or acknowledge_all:
+            flags |= ACK
+        struct.pack_into("=HI", out, start + 6, flags, first + index)
+    return bytes(out)
+
+
+class Reply(NamedTuple):
+    sequence: int
+    errno: int  # 0 acknowledges
+    reason: str
+
+
+def errors(block: bytes) -> list[Reply]:
+    """Return every NLMSG_ERROR in a block of replies, acknowledgements too."""
+    replies = []
+    for kind, sequence, start, end in _messages(block):
+        if kind == NLMSG_ERROR:
+            errno = -struct.unpack_from("=i", block, start)[0]
+            replies.append(Reply(sequence, errno, _extended_reason(block, start, end)))
+    return replies
+
+
+def _extended_reason(block: bytes, start: int, end: int) -> str:
+    """Return the kernel's own words (NLMSGERR_ATTR_MSG), empty where it gave none."""
+    flags = struct.unpack_from("=H", block, start + 4 + 6)[0]
+    if not flags & 0x200:
+        return ""
+    offset = start + 4 + _HEADER.size if flags & 0x100 else end
+    return attributes(block, offset, end).get(1, b"").rstrip(b"\0").decode(errors="replace")
+
+
+def _messages(block: bytes) -> Iterator[tuple[int, int, int, int]]:
+    offset = 0
+    while offset + _HEADER.size <= len(block):
+        size, kind, _flags, sequence, _pid = _HEADER.unpack_from(block, offset)
+        if size < _HEADER.size:
+            return
+        yield kind, sequence, offset + _HEADER.size, offset + size
+        offset += (size + 3) & ~3
+
+
+def attributes(block: bytes, offset: int, end: int) -> dict[int, bytes]:
+    """Return the rtattrs between two offsets by kind."""
+    found = {}
+    while offset + 4 <= end:
+        size, kind = struct.unpack_from("=HH", block, offset)
+        if size < 4:
+            break
+        found[kind & 0x3FFF] = block[offset + 4 : offset + size]
+        offset += (size + 3) & ~3
+    return found
+
+
+class Statistics(NamedTuple):
+    """One qdisc or class of a dump; bytes and packets are those that left it."""
+
+    device: int
+    kind: str
+    handle: int
+    parent: int
+    bytes: int
+    packets: int
+    drops: int
+    backlog_bytes: int
+    backlog_packets: int
+    options: bytes
+
+
+def statistics(block: bytes) -> Iterator[Statistics]:
+    """Read TCA_STATS2 (basic and queue) out of a dump of qdiscs or classes."""
+    for kind, _sequence, start, end in _messages(block):
+        if kind not in (NEWQDISC, NEWCLASS):
+            continue
+        _family, _p1, _p2, device, handle, parent, _info = _TC.unpack_from(block, start)
+        found = attributes(block, start + _TC.size, end)
+        nested = found.get(7, b"")
+        inner = attributes(nested, 0, len(nested))
+        sent = struct.unpack_from("=QI", inner[1]) if 1 in inner else (0, 0)
+        queue = struct.unpack_from("=IIIII", inner[3]) if 3 in inner else (0, 0, 0, 0, 0)
+        name = found.get(1, b"").rstrip(b"\0").decode()
+        counts = (sent[0], sent[1], queue[2], queue[1], queue[0])
+        yield Statistics(device, name, handle, parent, *counts, found.get(2, b""))
+
+
+def _tc(kind: int, flags: int, device: int, handle: int, parent: int, rest: bytes, info: int = 0) -> bytes:
+    return message(kind, flags, _TC.pack(0, 0, 0, device, handle, parent, info) + rest)
+
+
+def dump(kind: int, device: int) -> bytes:
+    """Return a request for all qdiscs or classes; the kernel filters classes by device, qdiscs not."""
+    return _tc(kind, ROOT_DUMP, device, 0, 0, b"")
+
+
+def htb_root(device: int) -> bytes:
+    """Return: HTB at the root as 1:, unclassified packets straight through."""
+    glob = struct.pack("=IIIII", 3, 10, 0, 0, 0)
+    options = attribute(2, attribute(2, glob) + u32(5, 1000))
+    return _tc(NEWQDISC, CREATE_EXCLUSIVE, device, 1 << 16, TC_ROOT, text(1, "htb") + options)
+
+
+def htb_class(device: int, minor: int, rate_bytes: int, burst_ticks: int, *, create: bool) -> bytes:
+    """Return: class 1:minor, rate = ceil in bytes/s, `burst_ticks` of credit at most (64 ns each)."""
+    # linklayer 1 (Ethernet) tells the kernel to compute times itself: no rate table is needed.
+    rate = _RATE.pack(0, 1, 0, -1, 0, min(rate_bytes, _U32_MAX))
+    parms = rate + rate + struct.pack("=IIIII", burst_ticks, burst_ticks, 1514, 0, 0)
+    wide = struct.pack("=Q", rate_bytes)
+    inner = attribute(1, parms)
+    if rate_bytes > _U32_MAX:
+        inner += attribute(6, wide) + attribute(7, wide)
+    options = attribute(2, inner)
+    flags = CREATE_EXCLUSIVE if create else 0
+    return _tc(NEWCLASS, flags, device, (1 << 16) | minor, 1 << 16, text(1, "htb") + options)
+
+
+def flow_filter(device: int, key: int) -> bytes:
+    """Return the one filter of a device: class minor = low 16 bits of an address, plus one.
+
+    Args:
+        device: interface index.
+        key: 0 for the source address, 1 for the destination (FLOW_KEY_SRC, FLOW_KEY_DST).
+    """
+    options = u32(1, 1 << key) + u32(2, 0) + u32(3, 0x10001) + u32(6, 0xFFFF) + u32(7, 0)
+    info = (1 << 16) | _swap(ETH_P_IP)
+    return _tc(NEWFILTER, CREATE_EXCLUSIVE, device, 1, 1 << 16, text(1, "flow") + attribute(2, options), info)
+
+
+def _swap(value: int) -> int:
+    return (value & 0xFF) << 8 | value >> 8
+
+
+class NetemOptions(NamedTuple):
+    """netem's parameters in the kernel's units."""
+
+    delay_ticks: int = 0
+    limit_packets: int = 1000
+    loss: int = 0  # of 2**32 - 1
+    jitter_ticks: int = 0
+    rate_bytes: int = 0  # 0: no rate
+    gap: int = 0
+    duplicate: int = 0
+    reorder: int = 0
+    table: bytes = b""  # int16 values of a delay distribution
+    gilbert_elliott: tuple[int, int, int, int] | None = None  # p, r, h, k1 as struct tc_netem_gemodel
+
+
+def netem(device: int, minor: int, options: NetemOptions, *, create: bool) -> bytes:
+    """Return: netem leaf `minor`: under class 1:minor with every parameter given."""
+    o = options
+    rest = _NETEM.pack(o.delay_ticks, o.limit_packets, o.loss, o.gap, o.duplicate, o.jitter_ticks)
+    # TCA_NETEM_RATE (6): rate, packet overhead, cell size, cell overhead.
+    rest += attribute(6, struct.pack("=IiIi", min(o.rate_bytes, _U32_MAX), 0, 0, 0))
+    if o.rate_bytes > _U32_MAX:
+        rest += attribute(8, struct.pack("=Q", o.rate_bytes))
+    # Without TCA_NETEM_REORDER a gap above 0 means "all but every gap-th"; it is always sent.
+    rest += attribute(3, struct.pack("=II", o.reorder, 0))
+    if o.table:
+        rest += attribute(2, o.table)
+    if o.gilbert_elliott is not None:
+        # TCA_NETEM_LOSS (5) nested: NETEM_LOSS_GE (2).
+        rest += attribute(5 | 0x8000, attribute(2, struct.pack("=IIII", *o.gilbert_elliott)))
+    flags = CREATE_EXCLUSIVE if create else 0
+    handle, parent = minor << 16, (1 << 16) | minor
+    return _tc(NEWQDISC, flags, device, handle, parent, text(1, "netem") + attribute(2, rest))

@@ -1,0 +1,159 @@
+"""The link through a router, whatever kernel the router runs in: set-up, per-second change, counters."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from schemas.errors import Refusal
+from schemas.topics import MAX_VEHICLES, vehicle_id
+from simulator.links import addressing, wiring
+from simulator.links import netlink as nl
+from simulator.links.base import Conditions, Direction, LinkCounter, LinkError, check
+from simulator.links.plan import Change, Plan
+
+BLOCK_MESSAGES = 400
+
+
+class Router(Protocol):
+    """A kernel that forwards between two devices and takes netlink blocks."""
+
+    def open(self, stack: contextlib.ExitStack, run: str, vehicles: int) -> tuple[str, str]:
+        """Make the router joined to both namespaces; return its devices towards vehicles and cloud."""
+
+    def exchange(self, block: bytes, last: int) -> bytes:
+        """Send a block; return all replies up to the one that closes sequence number `last`."""
+
+    def read(self, path: str) -> bytes: ...
+
+    def write(self, path: str, value: str) -> None: ...
+
+    def properties(self) -> dict[str, Any]: ...
+
+
+class RoutedLink:
+    """Vehicles' namespace - router - cloud's namespace, a class and a netem leaf for each vehicle."""
+
+    vehicles_device = addressing.VEHICLES_SIDE.device
+
+    def __init__(self, name: str, run: str, vehicles: int, router: Router) -> None:
+        if not 1 <= vehicles <= MAX_VEHICLES:
+            raise Refusal(f"link {name}: {vehicles} vehicles: allowed 1 to {MAX_VEHICLES}")
+        self.name = name
+        self.vehicles = vehicles
+        self.vehicles_namespace = f"ivsim-{run}-v"
+        self.cloud_namespace = f"ivsim-{run}-c"
+        self._run = run
+        self._router = router
+        self._stack = contextlib.ExitStack()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def _open(self) -> None:
+        wiring.make_namespace(self._stack, self.vehicles_namespace)
+        wiring.make_namespace(self._stack, self.cloud_namespace)
+        devices = self._router.open(self._stack, self._run, self.vehicles)
+        wiring.address_side(self.vehicles_namespace, addressing.VEHICLES_SIDE)
+        wiring.address_side(self.cloud_namespace, addressing.CLOUD_SIDE)
+        self._check_tick()
+        # First addresses and neighbours, then forwarding: the router never asks who has an address.
+        indices = [int(self._router.read(f"/sys/class/net/{device}/ifindex")) for device in devices]
+        for index, side in zip(indices, (addressing.VEHICLES_SIDE, addressing.CLOUD_SIDE), strict=True):
+            self._apply(addressing.router_side(index, side))
+        self._plans = {
+            "uplink": Plan("uplink", indices[1], self.vehicles),
+            "downlink": Plan("downlink", indices[0], self.vehicles),
+        }
+        for plan in self._plans.values():
+            self._apply(list(plan.set_up()))
+        self._router.write("/proc/sys/net/ipv4/ip_forward", "1")
+
+    def _check_tick(self) -> None:
+        words = [int(word, 16) for word in self._router.read("/proc/net/psched").split()]
+        # us2tick / tick2us per 1e6: the kernel's own conversion (iproute2 tc_core.c).
+        if words[1] * 1e6 / words[2] != nl.TICK_NS:
+            raise LinkError(f"link {self.name}: the kernel's tick is {words[1]} ns, not {nl.TICK_NS}")
+
+    def _apply(self, messages: list[bytes]) -> None:
+        for start in range(0, len(messages), BLOCK_MESSAGES):
+            block = messages[start : start + BLOCK_MESSAGES]
+            replies = self._router.exchange(nl.sequenced(block, 1), len(block))
+            for reply in nl.errors(replies):
+                if reply.errno:
+                    step = block[reply.sequence - 1][:64].hex()
+                    raise LinkError(f"link {self.name}: set-up: {_words(reply)} (message {step})")
+
+    def update(self, conditions: Conditions) -> None:
+        """Set both directions of each vehicle named; see `base.Link.update`."""
+        for vehicle, (up, down) in conditions.items():
+            if not 1 <= vehicle <= self.vehicles:
+                raise Refusal(f"vehicle {vehicle}: this link has vehicles 1 to {self.vehicles}")
+            check(up, f"{vehicle_id(vehicle)} uplink")
+            check(down, f"{vehicle_id(vehicle)} downlink")
+        changes: list[Change] = []
+        for which, direction in enumerate(("uplink", "downlink")):
+            plan = self._plans[direction]
+            changes += plan.changes((vehicle, pair[which]) for vehicle, pair in conditions.items())
+        with self._lock:
+            self._send(changes)
+
+    def _send(self, changes: list[Change]) -> None:
+        failures = []
+        for start in range(0, len(changes), BLOCK_MESSAGES):
+            block = changes[start : start + BLOCK_MESSAGES]
+            replies = self._router.exchange(nl.sequenced([c.message for c in block], 1), len(block))
+            for reply in nl.errors(replies):
+                if reply.errno:
+                    change = block[reply.sequence - 1]
+                    failures.append(f"{vehicle_id(change.vehicle)} {change.direction}: {_words(reply)}")
+        if failures:
+            raise LinkError(f"link {self.name}: {failures[0]} ({len(failures)} of {len(changes)} refused)")
+
+    def counters(self) -> list[LinkCounter]:
+        """Return the kernel's counts for every vehicle and direction."""
+        with self._lock:
+            replies = self._router.exchange(nl.sequenced([nl.dump(nl.GETQDISC, 0)], 1), 1)
+        directions: dict[int, Direction] = {plan.device: plan.direction for plan in self._plans.values()}
+        found = []
+        for one in nl.statistics(replies):
+            if one.kind == "netem" and one.device in directions:
+                found.append(
+                    LinkCounter(
+                        (one.handle >> 16) - 1,
+                        directions[one.device],
+                        one.bytes,
+                        one.packets,
+                        one.drops,
+                        0,
+                        one.backlog_bytes,
+                        one.backlog_packets,
+                    )
+                )
+        return found
+
+    def properties(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "tick_ns": nl.TICK_NS,
+            "vehicles": self.vehicles,
+        } | self._router.properties()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def _words(reply: nl.Reply) -> str:
+    import os  # noqa: PLC0415
+
+    return f"{os.strerror(reply.errno)}{': ' + reply.reason if reply.reason else ''}"
