@@ -54,8 +54,8 @@ def choose(name: str) -> str:
     raise Refusal("; ".join(reasons) + "; or choose --link direct, the control without emulation")
 
 
-def make(name: str, run: str, vehicles: int) -> Link:
-    """Return the link of that name ("auto" chooses) for vehicles 1 to `vehicles`, still closed."""
+def open_link(name: str, run: str, vehicles: int) -> Link:
+    """Return the link of that name ("auto" chooses) for vehicles 1 to `vehicles`; entering it opens it."""
     return LINKS[choose(name)](run, vehicles)
 
 
@@ -69,6 +69,6 @@ __all__ = [
     "LinkCounter",
     "LinkError",
     "choose",
-    "make",
+    "open_link",
     "why_not",
 ]
