@@ -1,0 +1,76 @@
+#!/bin/sh
+# Installs what is missing and nothing else: `install.sh run` for the main job, `install.sh test` for everything.
+# A second call finds all in place, in well under a second and without network.
+set -eu
+cd "$(dirname "$0")/.."
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+want=${1:-test}
+
+say() { echo "setup: $*" >&2; }
+
+die() { say "$*" && exit 2; }
+
+digest() { cat "$@" | sha256sum | cut -c1-16; }
+
+# --- system packages -------------------------------------------------------------------------------------------------
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+        say "sudo is needed for the system packages only"
+        sudo "$@"
+    else
+        die "no right to install packages here; run by hand, then again: sudo $*"
+    fi
+}
+
+system_packages() {
+    missing=$(sh setup/packages.sh missing "$want" | tr '\n' ' ')
+    [ -n "$missing" ] || return 0
+    command -v apt-get >/dev/null || die "missing, and no apt-get to install them: $missing"
+    say "installing system packages: $missing"
+    # shellcheck disable=SC2086
+    as_root sh setup/packages.sh install $missing || die "could not install: $missing"
+}
+
+# --- Python ----------------------------------------------------------------------------------------------------------
+find_python() {
+    for name in python3 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$name" && return
+        fi
+    done
+    die "no Python 3.11 or newer on PATH"
+}
+
+python_packages() {
+    .venv/bin/python -c '' 2>/dev/null || { say "making .venv" && "$(find_python)" -m venv --clear .venv; }
+    # What the tests need contains what a run needs: a run takes nothing away again.
+    extra=$({ [ "$want" = test ] || [ -e .venv/has-dev ]; } && echo dev || true)
+    # shellcheck disable=SC2086
+    .venv/bin/python setup/requirements.py $extra >.venv/requirements.txt
+    wanted=$(digest .venv/requirements.txt constraints.txt)
+    [ "$(cat .venv/stamp 2>/dev/null)" = "$wanted" ] && [ -x .venv/bin/ivsim ] && return
+    say "installing Python packages into .venv:" "$(grep -v '^#' .venv/requirements.txt | tr '\n' ' ')"
+    pip="python -m pip install -q --disable-pip-version-check"
+    .venv/bin/$pip -c constraints.txt -r .venv/requirements.txt || die "pip could not install the packages above"
+    .venv/bin/$pip --no-deps --no-build-isolation -e . || die "pip could not install ivsim itself"
+    [ -z "$extra" ] || touch .venv/has-dev
+    echo "$wanted" >.venv/stamp
+}
+
+# --- jars ------------------------------------------------------------------------------------------------------------
+jars() {
+    wanted=$(digest compose/jars/pom.xml compose/jars/*/pom.xml)
+    [ "$(cat .jars/stamp 2>/dev/null)" = "$wanted" ] && return
+    say "fetching the jars of Kafka and of Spark's connector into .jars (one Maven run)"
+    rm -rf .jars.new
+    mvn -q -B -ntp -Dstyle.color=never -f compose/jars/pom.xml -Djars.dir="$PWD/.jars.new" validate || die "Maven could not fetch the jars"
+    echo "$wanted" >.jars.new/stamp
+    rm -rf .jars && mv .jars.new .jars
+}
+
+case $want in run | test) ;; *) die "usage: install.sh run|test" ;; esac
+system_packages
+python_packages
+jars
