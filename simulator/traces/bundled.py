@@ -35,7 +35,57 @@ BUNDLED: dict[str, Recipe] = {
         ("us-2024-car-ul-udp", "us-2023-car-rtt"),
         seed=986,
         duration_s=600,
-        about="the default: true uplink capacity 2024 and driving RTT, weak seconds included",
+        about="true uplink capacity 2024 and driving RTT, weak seconds included",
+    ),
+    "lte-car-uplink-as-logged": Recipe(
+        ("ie-2018-car-ul-as-logged",),
+        seed=2018,
+        duration_s=1800,
+        about="LTE car uplink as logged while downloading (the paper's kind), not capacity",
+    ),
+    "paper-lte-car": Recipe(
+        ("ie-2018-car-ul-as-logged", "huang-2012-lte"),
+        seed=2020,
+        duration_s=1800,
+        about="the paper's link: uplink as logged with the normal RTT (69.5, 5.6) ms",
+    ),
+    "car-uplink-2012": Recipe(
+        ("us-2012-car-ul-pooled3",),
+        seed=2012,
+        duration_s=900,
+        about="true uplink capacity, early LTE, UMTS and EVDO",
+    ),
+    "car-uplink-2024": Recipe(
+        ("us-2024-car-ul-udp",),
+        seed=2024,
+        duration_s=1800,
+        about="true uplink capacity, LTE and 5G, long outages included",
+    ),
+    "car-downlink-2018": Recipe(
+        ("ie-2018-car-dl",),
+        seed=2018,
+        duration_s=1800,
+        about="LTE car downlink as logged during downloads",
+    ),
+    "car-rtt-2023": Recipe(
+        ("us-2023-car-rtt",),
+        seed=2023,
+        duration_s=1800,
+        about="driving RTT with its heavy tail, and loss in bursts",
+        loss=True,
+    ),
+    "paper-rtt": Recipe(
+        ("huang-2012-lte",),
+        seed=2012,
+        duration_s=600,
+        about="the paper's RTT: normal (69.5, 5.6) ms, independent from second to second",
+    ),
+    "tunnel": Recipe(
+        ("us-2012-car-ul-pooled3", "us-2023-car-rtt"),
+        seed=77,
+        duration_s=120,
+        about="an outage example: 2012 uplink and driving RTT, no rate at all from 30 s to 50 s",
+        outages=((30, 20),),
     ),
 }
 

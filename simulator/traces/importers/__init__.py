@@ -20,6 +20,8 @@ from simulator.traces.importers.table import TABLE
 from simulator.traces.model import Trace
 from simulator.traces.source import lines_of, read_text
 
+__all__ = ["IMPORTERS", "Importer", "Options", "Source", "detect", "import_trace"]
+
 IMPORTERS: dict[str, Importer] = {
     i.name: i for i in (OWN, GNETTRACK, MAHIMAHI, INTERVAL_LOG, SABRE, COOKED, PING, NUTTCP, MTU, NYU, TABLE)
 }

@@ -70,7 +70,7 @@ def _read(source: Source, options: Options) -> Trace:
 def to_mahimahi(trace: Trace, direction: str) -> str:
     """The trace's rate as a mahimahi file: opportunity k in the millisecond in which bit 12,000 k is due.
 
-    The last line is the period in ms: it costs one packet more per loop and keeps the loop's length, an outage
+    The last line is the period in ms: it costs one packet more per loop and keeps its length, an outage
     at the end included. Reading it back gives every rate within one opportunity per step.
 
     Raises:

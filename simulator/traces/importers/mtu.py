@@ -60,7 +60,7 @@ def _read(source: Source, options: Options) -> Trace:
     # A row speaks for the time since the row before; over a longer hole nobody knows what it was.
     starts = np.where(ends - starts > _LONGEST_SPAN_S, ends - 3.0, np.minimum(starts, ends))
     rows = Rows(starts, ends, np.arange(2, len(ends) + 2), {"uplink_kbps": 1000 * rates})
-    # The modem's byte counter broke: a negative rate, and an absurd one where it comes back. Both say nothing.
+    # The modem's byte counter broke: a negative rate, and an absurd one where it came back; both say nothing.
     fell = rates < 0
     broken = fell | ((1000 * rates > CEILINGS["uplink_kbps"]) & np.roll(fell, 1))
     rows = rows.keep((np.arange(len(ends)) >= first) & ~broken)
