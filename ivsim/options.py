@@ -1,0 +1,168 @@
+"""What a run is asked to do, checked as a whole before anything starts; it starts nothing itself."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from gateways.protocols import PROTOCOLS
+from schemas.errors import Refusal
+from schemas.formats import FORMATS
+from schemas.topics import MAX_VEHICLES
+from simulator.links import LINKS
+from simulator.traces import BUNDLED, DEFAULT, Trace, bundled, read_trace
+
+TRIGGERS = ("realtime", "microbatch")
+TOPOLOGIES = ("gateway", "echo")
+
+
+class RunOptions(BaseModel):
+    """One run of the testbed; units are in the names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    protocol: str = "mqtt"
+    mode: str = "qos1"
+    topology: Literal["gateway", "echo"] = "gateway"
+    vehicles: int = Field(default=20, ge=1, le=MAX_VEHICLES)
+    interval_s: float = Field(default=1.0, gt=0, le=86_400)
+    duration_s: float = Field(default=60.0, gt=0, le=7 * 86_400)
+    warmup_s: float = Field(default=0.0, ge=0)
+    loss_timeout_s: float = Field(default=30.0, gt=0, le=3_600)
+    format: str = "protobuf"
+    trace: str = DEFAULT
+    trace_offsets: bool = True
+    rate_factor: float = Field(default=1.0, gt=0, le=1_000)
+    loss_ratio: float = Field(default=0.01, ge=0, le=1)
+    loss_direction: Literal["both", "uplink", "downlink"] = "both"
+    rtt: str | None = None
+    link: str = "auto"
+    trigger: str = "realtime"
+    kafka: str | None = None
+    seed: int = Field(default=1, ge=0, lt=2**63)
+    gateways: int = Field(default=1, ge=1, le=64)
+    early_ack: bool = False
+    security: Literal["plain", "tls"] = "plain"
+    protocol_version: str | None = None
+    outage: tuple[tuple[float, float], ...] = ()
+    outbox_limit: int = Field(default=1_000, ge=1)
+    outbox_policy: Literal["drop_oldest", "drop_newest", "block"] = "drop_oldest"
+    gateway_faults: tuple[tuple[str, int], ...] = ()
+
+    @field_validator("protocol")
+    @classmethod
+    def _protocol(cls, value: str) -> str:
+        return _one_of(value, PROTOCOLS)
+
+    @field_validator("format")
+    @classmethod
+    def _format(cls, value: str) -> str:
+        return _one_of(value, FORMATS)
+
+    @field_validator("link")
+    @classmethod
+    def _link(cls, value: str) -> str:
+        return _one_of(value, ["auto", *(name for name in LINKS if name != "auto")])
+
+    @field_validator("trigger")
+    @classmethod
+    def _trigger(cls, value: str) -> str:
+        return _one_of(value, TRIGGERS)
+
+    @field_validator("kafka")
+    @classmethod
+    def _kafka(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise ValueError(f"{value!r}: write HOST:PORT, such as localhost:9092")
+        return value
+
+
+def _one_of(value: str, allowed: Any) -> str:
+    names = list(allowed)
+    if value not in names:
+        raise ValueError(f"{value!r}: allowed are {', '.join(names)}")
+    return value
+
+
+# What the command line calls a field, for messages that a person can act upon.
+OPTION_NAMES = {
+    "interval_s": "interval",
+    "duration_s": "duration",
+    "loss_ratio": "loss",
+    "warmup_s": "warmup",
+}
+
+
+def option_name(field: str) -> str:
+    """Return the command-line word of a field, such as `--loss` for `loss_ratio`."""
+    return "--" + OPTION_NAMES.get(field, field).replace("_", "-")
+
+
+def run_options(**fields: Any) -> RunOptions:
+    """Return the checked options; Refusal with one line that names option, value and what is allowed."""
+    try:
+        options = RunOptions(**fields)
+    except ValidationError as error:
+        raise Refusal(_one_line(error)) from None
+    if options.mode not in PROTOCOLS[options.protocol].modes:
+        modes = ", ".join(PROTOCOLS[options.protocol].modes)
+        raise Refusal(f"--mode {options.mode!r}: {options.protocol} has {modes}")
+    if options.warmup_s >= options.duration_s:
+        raise Refusal(
+            f"--warmup {options.warmup_s:g}: must be shorter than --duration {options.duration_s:g}"
+        )
+    load_trace(options)
+    fixed_rtt_ms(options)
+    return options
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    field = str(first["loc"][0]) if first["loc"] else "options"
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error":
+        return f"{option_name(field)} {message}"
+    return f"{option_name(field)} {first['input']!r}: {message[:1].lower()}{message[1:]}"
+
+
+def mode_of(protocol: str, words: dict[str, Any]) -> str:
+    """Return the name of the mode that the `words` given choose (such as qos=1), the default without any.
+
+    Refusal for an unknown protocol, for a word of another protocol, or for a value it does not offer.
+    """
+    if protocol not in PROTOCOLS:
+        raise Refusal(f"--protocol {protocol!r}: allowed are {', '.join(PROTOCOLS)}")
+    given = {word: value for word, value in words.items() if value is not None}
+    return PROTOCOLS[protocol].mode(given).name
+
+
+def load_trace(options: RunOptions) -> Trace:
+    """Return the trace of a run: a bundled one by name, else a file; Refusal names file and line."""
+    if options.trace in BUNDLED:
+        return bundled(options.trace)
+    path = Path(options.trace)
+    if not path.is_file():
+        raise Refusal(
+            f"--trace {options.trace!r}: no such file, and no bundled trace; bundled: {', '.join(BUNDLED)}"
+        )
+    return read_trace(path)
+
+
+def fixed_rtt_ms(options: RunOptions) -> float | None:
+    """Return `--rtt` in ms where it is a number, None where it is absent or names a bundled trace."""
+    if options.rtt is None or options.rtt in BUNDLED:
+        return None
+    try:
+        value = float(options.rtt)
+    except ValueError:
+        names = ", ".join(BUNDLED)
+        raise Refusal(f"--rtt {options.rtt!r}: write milliseconds, or a bundled trace: {names}") from None
+    if not math.isfinite(value) or not 0 <= value <= 60_000:
+        raise Refusal(f"--rtt {options.rtt}: allowed are 0 to 60000 milliseconds")
+    return value

@@ -1,0 +1,156 @@
+"""From what the parts have written to one result: tables, ledger, metrics, report; it measures nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateways import receive_log
+from ivsim.link_log import link_table
+from ivsim.parts import Parts, receive_logs, scenario_of, twin_config
+from ivsim.run_directory import SCHEMA, RunDirectory, machine, versions, write_json
+from ivsim.testbed.child import Child
+from ivsim.testbed.process import ProcessDied
+from simulator import emission_table
+
+if TYPE_CHECKING:
+    from ivsim.runner import Outcome, Run
+
+LEDGER_S = 120.0
+TRACE_MEANING = ("origin", "licence", "rate_meaning")
+
+
+def write_manifest(run: Run, parts: Parts) -> None:
+    """Write what was asked and with what; before the first message, so that any end leaves it."""
+    assert parts.link is not None
+    write_json(
+        run.directory.manifest,
+        {
+            "schema": SCHEMA,
+            "run": run.run,
+            "options": run.options.model_dump(),
+            "start_at_ns": run.start_at_ns,
+            "seed": run.options.seed,
+            "machine": machine(),
+            "versions": versions(),
+            "link": {"name": parts.link.name, **parts.link.properties()},
+            "trace_offsets_s": run.road.offsets_s(),
+            "faults_on_purpose": list(run.options.gateway_faults),
+            "warnings": [],
+        },
+    )
+
+
+def account(run: Run, parts: Parts, outcome: Outcome) -> None:
+    """Stop the sources, write every table, let Spark make the ledger, then write the report."""
+    run.display.phase("accounting for every message")
+    problems = [outcome.error] if outcome.error else []
+    _stop_sources(run, parts, problems)
+    _write_tables(run)
+    outcome.metrics = _ledger(run, parts, problems)
+    _finish_metrics(run, outcome, problems)
+    run.display.phase("writing the report")
+    from ivsim.report import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
+
+    outcome.report = write_page(run.directory.path)
+
+
+def _stop_sources(run: Run, parts: Parts, problems: list[str]) -> None:
+    """Stop vehicles, link replay, capture and gateways, upstream first, so that nothing is cut."""
+    for child in (parts.pacer, parts.capture, *parts.gateways):
+        if child is None:
+            continue
+        if child is parts.capture and run.replay is not None:
+            run.replay.stop()
+            if run.replay.failure is not None:
+                problems.append(f"link: {run.replay.failure}")
+        code = child.stop()
+        if code != 0 and not any(child.name in problem for problem in problems):
+            problems.append(str(ProcessDied(child.name, code, "")).partition(";")[0])
+
+
+def _write_tables(run: Run) -> None:
+    assert run.start_at_ns is not None
+    directory = run.directory
+    scenario = scenario_of(run.options)
+    pq.write_table(
+        emission_table.to_table(directory.emission_events, scenario, run.start_at_ns), directory.emissions
+    )
+    logs = receive_logs(directory.path)
+    if logs:
+        taken = pa.concat_tables([receive_log.to_table(path) for path in logs])
+        pq.write_table(taken, directory.path / "received.parquet")
+    rows = run.replay.rows() if run.replay is not None else []
+    pq.write_table(link_table(rows, directory.path / "wire.events"), directory.link)
+    write_json(directory.path / "clock.json", {"clock_drift_ms": run.clock.drift_ms()})
+    write_json(
+        directory.path / "run.json",
+        {
+            "start_at_ns": run.start_at_ns,
+            "warmup_s": run.options.warmup_s,
+            "end_at_ns": run.start_at_ns + scenario.duration_ns,
+            "stop_at_ns": run.window_stop_at_ns(),
+        },
+    )
+
+
+def _ledger(run: Run, parts: Parts, problems: list[str]) -> dict[str, Any]:
+    """Have the warm Spark session write the ledger; a dead one, or none, gives way to a job of its own."""
+    if parts.twin is not None and parts.twin.running():
+        try:
+            parts.twin.send("ledger", partial=problems)
+            parts.twin.wait_for("ledger", LEDGER_S)
+            return _read_metrics(run.directory)
+        except ProcessDied as error:
+            problems.append(str(error))
+    _ledger_alone(run, parts)
+    return _read_metrics(run.directory)
+
+
+def _ledger_alone(run: Run, parts: Parts) -> None:
+    config = run.directory.work / "ledger.json"
+    config.write_text(json.dumps(twin_config(parts)))
+    child = Child("ledger", ["twin.ledger", str(config)], parts.record)
+    parts.stack.callback(child.stop)
+    child.popen.wait(LEDGER_S)
+    if child.popen.returncode != 0:
+        child.check()
+        raise ProcessDied("ledger", child.popen.returncode, "")
+
+
+def _read_metrics(directory: RunDirectory) -> dict[str, Any]:
+    metrics: dict[str, Any] = json.loads(directory.metrics.read_text())
+    return metrics
+
+
+def _finish_metrics(run: Run, outcome: Outcome, problems: list[str]) -> None:
+    """Add what only the owner knows: how long the phases took, and why the result is partial."""
+    metrics = outcome.metrics
+    metrics["run"] = run.run
+    metrics["timings_s"] = {name: round(value, 3) for name, value in run.timings.items()}
+    if run.replay is not None:
+        metrics["replay"] = run.replay.properties()
+    if problems:
+        metrics["partial"] = True
+        metrics["partial_reason"] = "; ".join(problem.partition("\n")[0] for problem in problems)
+    write_json(run.directory.metrics, metrics)
+
+
+def remove_work(directory: RunDirectory) -> None:
+    """Remove the servers' scratch; what a person may want is beside it, not in it."""
+    logs = directory.work / "logs"
+    if logs.is_dir():
+        for log in logs.iterdir():
+            log.replace(directory.logs / log.name)
+    shutil.rmtree(directory.work, ignore_errors=True)
+
+
+def discard(directory: RunDirectory) -> None:
+    """Remove the directory of a run that never started; its logs stay when there are any."""
+    remove_work(directory)
+    if not any(directory.logs.iterdir()):
+        shutil.rmtree(directory.path, ignore_errors=True)

@@ -1,0 +1,97 @@
+"""Reads `twin.state` and `run.metrics` beside the run: for the display, and to see what has drained."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from schemas.topics import KafkaTopics
+
+POLL_S = 0.2
+
+
+class Watch:
+    """Follows both topics from their beginning in a thread of its own; commits no offsets to any group."""
+
+    def __init__(self, bootstrap: str, topics: KafkaTopics) -> None:
+        self._topics = topics
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "ivsim-watch",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "log_level": 2,
+            }
+        )
+        self._contained: dict[str, int] = {}
+        self._live: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        names = (self._topics.state, self._topics.metrics)
+        known = self._consumer.list_topics(timeout=10).topics
+        here = [TopicPartition(name, p, 0) for name in names if name in known for p in known[name].partitions]
+        self._consumer.assign(here)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def contained(self) -> int:
+        """Return how many distinct messages the twins contain by now, over all vehicles."""
+        with self._lock:
+            return sum(self._contained.values())
+
+    def live(self) -> dict[str, Any]:
+        """Return the newest fleet row of `run.metrics`, empty before the first one."""
+        with self._lock:
+            return dict(self._live)
+
+    def _follow(self) -> None:
+        while not self._closing.is_set():
+            for message in self._consumer.consume(500, timeout=POLL_S):
+                if message.error() is None:
+                    self._take(message)
+
+    def _take(self, message: Message) -> None:
+        if message.topic() == self._topics.metrics:
+            self._take_metrics(message)
+            return
+        key = message.key()
+        if key is None:
+            return
+        counters = _counters(message)
+        if "messages" in counters:
+            with self._lock:
+                name = key.decode(errors="replace")
+                self._contained[name] = counters["messages"] - counters.get("duplicates", 0)
+
+    def _take_metrics(self, message: Message) -> None:
+        try:
+            row = json.loads(message.value() or b"{}")
+        except ValueError:
+            return
+        if row.get("vehicle_id") is None:
+            with self._lock:
+                self._live = row
+
+
+def _counters(message: Message) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for name, value in message.headers() or []:
+        if name in {"messages", "duplicates"} and value is not None:
+            found[name] = int(value)
+    return dict(found)
