@@ -1,0 +1,94 @@
+"""What one twin process is told: read once from a JSON file, never changed; it opens nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.errors import Refusal
+from schemas.topics import KafkaTopics
+
+Trigger = Literal["realtime", "microbatch"]
+Topology = Literal["gateway", "echo"]
+
+
+class TwinConfig(BaseModel):
+    """Settings of the twin process; unknown keys and values out of range are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    run_dir: str
+    bootstrap: str = Field(default="", description="HOST:PORT of Kafka; empty only for the topology `echo`")
+    topics_prefix: str = ""
+    trigger: Trigger = "realtime"
+    topology: Topology = "gateway"
+    checkpoint_dir: str = Field(default="", description="empty: RUN_DIR/checkpoint")
+    jars_dir: str = Field(default="", description="Spark's jars; empty: none are added")
+    spark_master: str = Field(
+        default="local[16]", pattern=r"^(local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+)$"
+    )
+    loss_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
+    realtime_duration_s: float = Field(default=300.0, ge=5, le=86_400)
+    microbatch_interval_s: float = Field(default=0.0, ge=0, le=3_600)
+    live: bool = Field(default=True, description="write live figures to run.metrics")
+    live_interval_s: float = Field(default=2.0, gt=0, le=60)
+    live_window_s: int = Field(default=10, ge=1, le=3_600)
+    history: bool = Field(default=False, description="write every status, decoded, to Parquet")
+    history_interval_s: float = Field(default=10.0, gt=0, le=3_600)
+    shuffle_partitions: int = Field(default=2, ge=1, le=1_024)
+    topic_partitions: int = Field(default=2, ge=1, le=1_024)
+    shuffle_wait_ms: int = Field(default=2, ge=1, le=1_000)
+    max_payload_bytes: int = Field(default=1_048_576, ge=1)
+    future_tolerance_s: float = Field(default=5.0, ge=0)
+    drain_timeout_s: float = Field(default=20.0, gt=0)
+    warm_records: int = Field(default=2_000, ge=1)
+    log_level: Literal["ERROR", "WARN", "INFO"] = "ERROR"
+
+    @property
+    def topics(self) -> KafkaTopics:
+        return KafkaTopics(self.topics_prefix)
+
+    @property
+    def checkpoint(self) -> Path:
+        return Path(self.checkpoint_dir) if self.checkpoint_dir else Path(self.run_dir) / "checkpoint"
+
+    def run_file(self, name: str) -> Path:
+        """Return the path of a file in the run directory."""
+        return Path(self.run_dir) / name
+
+    def jars(self) -> list[str]:
+        """Return the paths of Spark's extra jars; Refusal when the directory has none."""
+        if not self.jars_dir:
+            return []
+        found = sorted(str(p) for p in Path(self.jars_dir).glob("*.jar"))
+        if not found:
+            raise Refusal(f"jars_dir {self.jars_dir}: holds no jar; `make setup` fetches Spark's connector")
+        return found
+
+
+def read_config(path: str | os.PathLike[str]) -> TwinConfig:
+    """Return the configuration in a JSON file; Refusal names the file and the key."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        config = TwinConfig.model_validate(json.loads(text), strict=True)
+    except OSError as error:
+        raise Refusal(f"{path}: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise Refusal(f"{path}: line {error.lineno}: {error.msg}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise Refusal(f"{path}: {key}: {first['msg']}") from error
+    return _checked(config, path)
+
+
+def _checked(config: TwinConfig, path: str | os.PathLike[str]) -> TwinConfig:
+    if config.topology == "gateway" and not config.bootstrap:
+        raise Refusal(f"{path}: bootstrap: HOST:PORT of Kafka is needed (only topology echo has none)")
+    if not Path(config.run_dir).is_dir():
+        raise Refusal(f"{path}: run_dir: no directory {config.run_dir}")
+    return config

@@ -1,0 +1,77 @@
+"""The twin query: the newest status of each vehicle and its counters, one query for both triggers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming import StreamingQuery
+
+from schemas.topics import HEADERS
+from twin import source
+from twin.config import TwinConfig
+
+COUNTERS: Final = ("messages", "duplicates", "gaps", "first_received_at_ns", "last_received_at_ns")
+_SEPARATOR: Final = "\x1f"
+
+
+def state_records(records: DataFrame, config: TwinConfig) -> DataFrame:
+    """Return what to write to twin.state: key, value (payload untouched), headers, topic."""
+    good = source.parsed(records, config).where("reason is null")
+    head = F.concat_ws(_SEPARATOR, *(F.coalesce(F.col(name).cast("string"), F.lit("")) for name in HEADERS))
+    folded = (
+        good.select(
+            "vehicle_id",
+            "epoch",
+            "sequence",
+            "received_at_ns",
+            head.alias("head"),
+            F.col("value").alias("payload"),
+        )
+        .groupBy("vehicle_id")
+        .agg(F.expr("twin_fold(epoch, sequence, received_at_ns, head, payload)").alias("twin"))
+    )
+    warm = F.col("vehicle_id").startswith(source.WARM_KEY)
+    return folded.select(
+        F.col("vehicle_id").cast("binary").alias("key"),
+        F.col("twin.payload").alias("value"),
+        F.array(*_headers()).alias("headers"),
+        F.when(warm, F.lit(source.warm_output_topic(config)))
+        .otherwise(F.lit(config.topics.state))
+        .alias("topic"),
+    )
+
+
+def _headers() -> list[Column]:
+    words = F.split("twin.head", _SEPARATOR)
+    newest = [(name, words[i]) for i, name in enumerate(HEADERS)]
+    counters = [(name, F.col(f"twin.{name}").cast("string")) for name in COUNTERS]
+    return [
+        F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
+        for name, text in newest + counters
+    ]
+
+
+def trigger(config: TwinConfig) -> dict[str, Any]:
+    """Return the keyword of `DataStreamWriter.trigger` for the configured trigger."""
+    if config.trigger == "realtime":
+        return {"realTime": f"{round(config.realtime_duration_s * 1000)} milliseconds"}
+    return {"processingTime": f"{round(config.microbatch_interval_s * 1000)} milliseconds"}
+
+
+def start(session: SparkSession, config: TwinConfig) -> StreamingQuery:
+    """Start the twin query; a record without a vehicle's name, or a bad one, never reaches the fold."""
+    records = source.read_stream(session, config, config.topics.status, source.warm_topic(config))
+    writer = (
+        state_records(records, config)
+        .writeStream.queryName("twin")
+        .format("kafka")
+        .option("kafka.bootstrap.servers", config.bootstrap)
+        .option("kafka.acks", "all")
+        .option("kafka.linger.ms", "0")
+        .option("kafka.max.request.size", str(max(1_048_576, config.max_payload_bytes + 65_536)))
+        .option("checkpointLocation", str(config.checkpoint / "twin"))
+        .outputMode("update")
+    )
+    return writer.trigger(**trigger(config)).start()

@@ -1,0 +1,153 @@
+"""Every figure of a run: its name, unit, population and meaning; the one place that report and glossary print from."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Metric(NamedTuple):
+    """A figure of a run; counts have the unit "1", ratios "ratio". A figure that is undefined is null, never 0."""
+
+    name: str
+    unit: str
+    population: str
+    meaning: str
+
+
+HOPS: Final = ("vehicle", "link", "broker", "gateway", "kafka")
+DIRECTIONS: Final = ("uplink", "downlink")
+# Nearest rank (inverse of the distribution function): the smallest value with at least this share at or below it.
+QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+
+# latency -> (column of the ledger, population, meaning)
+LATENCIES: Final = {
+    "one_way_delay": (
+        "one_way_delay_ns",
+        "delivered, emission logged",
+        "gateway receive stamp minus emission stamp",
+    ),
+    "bridge_delay": ("bridge_delay_ns", "delivered", "Kafka append stamp minus gateway receive stamp"),
+    "processing_delay": (
+        "processing_delay_ns",
+        "delivered",
+        "append of the twin state minus append of the message",
+    ),
+    "end_to_end_latency": ("end_to_end_latency_ns", "delivered", "append of the twin state minus due time"),
+    "acknowledgement_time": (
+        "acknowledgement_time_ns",
+        "acknowledged",
+        "acknowledgement minus emission stamp",
+    ),
+}
+
+_WINDOW: Final = "due in the window"
+_FATES: Final = {
+    "delivered": "emitted and contained in the twin, received within the loss timeout",
+    "late": "contained in the twin, received after the loss timeout",
+    "lost": "emitted, not contained in the twin by the end",
+    "unsent": "due, but the client would not take it",
+}
+_LAST_SEEN: Final = {
+    "vehicle": "still in the vehicle's client: emitted without a connection, never acknowledged",
+    "link": "given to a connected client, never acknowledged, never at the gateway",
+    "broker": "acknowledged by the broker, never at the gateway",
+    "gateway": "in the gateway's receive log, not in Kafka",
+    "kafka": "a record exists, the twin does not contain it",
+}
+
+
+def _table() -> list[Metric]:
+    return [
+        Metric("due", "1", _WINDOW, "messages due; due = delivered + late + lost + unsent"),
+        *(Metric(name, "1", _WINDOW, meaning) for name, meaning in _FATES.items()),
+        Metric("duplicates", "1", _WINDOW, "further records in Kafka of a message that is already there"),
+        Metric("delivery_ratio", "ratio", _WINDOW, "delivered / due"),
+        *(Metric(f"lost_at_{hop}", "1", "lost", f"last seen: {_LAST_SEEN[hop]}") for hop in HOPS),
+        *_latencies(),
+        Metric(
+            "emission_lag_p99_ms",
+            "ms",
+            "emitted in the window",
+            "emission stamp minus due time, 99th percentile",
+        ),
+        *_wire(),
+        Metric("twin_updates", "1", "the run", "records appended to twin.state"),
+        Metric("run_due", "1", "the run", "messages due, warm-up and those after the window included"),
+        Metric("rejected_records", "1", "the run", "records of vehicle.status that may not enter the twin"),
+        Metric(
+            "unknown_records", "1", "the run", "good records of vehicle.status that no message due explains"
+        ),
+        Metric(
+            "unlogged_emissions", "1", _WINDOW, "delivered or late without an emission stamp (the pacer died)"
+        ),
+        Metric("clock_drift_ms", "ms", "the run", "movement of the wall clock against the monotonic clock"),
+        *_link(),
+    ]
+
+
+def _latencies() -> list[Metric]:
+    return [
+        Metric(f"{name}_{quantile}_ms", "ms", population, f"{meaning}, {quantile}")
+        for name, (_, population, meaning) in LATENCIES.items()
+        for quantile in QUANTILES
+    ]
+
+
+def _wire() -> list[Metric]:
+    after = "due after the warm-up, delivered"
+    return [
+        *(
+            Metric(
+                f"wire_bytes_{way}",
+                "B",
+                "seconds after the warm-up",
+                f"bytes captured on the {way}, IP headers included",
+            )
+            for way in DIRECTIONS
+        ),
+        Metric(
+            "overhead_bytes_per_message",
+            "B",
+            after,
+            "(wire bytes of both directions - payload bytes once) / delivered",
+        ),
+        Metric(
+            "goodput_bps",
+            "bit/s",
+            "delivered in the window",
+            "payload bits of delivered messages per second of window",
+        ),
+    ]
+
+
+def _link() -> list[Metric]:
+    second = "seconds and vehicles of the run"
+    return [
+        metric
+        for way in DIRECTIONS
+        for metric in (
+            Metric(
+                f"link_rate_{way}_asked_bps", "bit/s", f"{second} with a rate", "mean rate asked of the link"
+            ),
+            Metric(
+                f"link_rate_{way}_achieved_bps",
+                "bit/s",
+                second,
+                "mean rate that left the link's queue (or the capture)",
+            ),
+            Metric(f"link_delay_{way}_asked_ms", "ms", second, "mean delay asked of the link"),
+            Metric(
+                f"link_delay_{way}_achieved_ms", "ms", "probes", "mean one-way delay of the link's own probes"
+            ),
+            Metric(f"link_loss_{way}_asked_ratio", "ratio", second, "mean loss asked of the link"),
+            Metric(
+                f"link_loss_{way}_achieved_ratio",
+                "ratio",
+                "packets offered",
+                "drops / (drops + packets passed)",
+            ),
+        )
+    ]
+
+
+METRICS: Final[dict[str, Metric]] = {metric.name: metric for metric in _table()}

@@ -1,0 +1,127 @@
+"""One twin process from start to stop: session, queries, the owner's commands, the ledger."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from schemas.control import emit
+from twin import checkpoint, drain, history, job, kafka_topics, ledger, live, warm
+from twin.config import TwinConfig
+from twin.session import open_session
+
+
+class QueryDied(RuntimeError):
+    """A streaming query ended by itself; the message is its first line."""
+
+
+class TwinProcess:
+    """What `python -m twin` owns; `close` gives all of it back and may be called twice."""
+
+    def __init__(self, config: TwinConfig) -> None:
+        self._config = config
+        self._session: SparkSession | None = None
+        self._queries: list[StreamingQuery] = []
+        self._started = time.monotonic()
+        self._lock = threading.Lock()
+
+    def open(self) -> dict[str, Any]:
+        """Start everything and return the fields of `ready`; the twin query has then taken warm-up records."""
+        config = self._config
+        if config.topology != "echo":
+            kafka_topics.ensure_topics(config)
+            checkpoint.claim(config)
+        self._session = open_session(config)
+        opened_s = time.monotonic() - self._started
+        warm_s = 0.0
+        if config.topology != "echo":
+            self._queries.append(job.start(self._session, config))
+            warm_s = warm.warm_up(config, self.check)
+            if config.live:
+                self._queries += live.start(self._session, config)
+            if config.history:
+                self._queries += history.start(self._session, config)
+        return {
+            "trigger": config.trigger,
+            "topics_prefix": config.topics_prefix,
+            "session_s": round(opened_s, 1),
+            "warm_s": round(warm_s, 1),
+            "ready_s": round(time.monotonic() - self._started, 1),
+        }
+
+    def check(self) -> None:
+        """Raise QueryDied when a query has ended by itself."""
+        for query in self._queries:
+            if not query.isActive:
+                error = query.exception()
+                first = str(error).strip().splitlines()[0] if error else "ended"
+                raise QueryDied(f"query {query.name}: {first[:300]}")
+
+    def progress(self) -> dict[str, Any]:
+        """Return what the queries say of themselves; a real-time batch reports when it ends."""
+        return {query.name: _progress(query) for query in self._queries}
+
+    def ledger(self, partial: list[str]) -> dict[str, Any]:
+        """Wait until all is applied, stop the queries, write the ledger; return the metrics."""
+        assert self._session is not None
+        reasons = list(partial)
+        if self._config.topology != "echo":
+            reasons += self._finish_queries()
+        with self._lock:
+            return ledger.write_ledger(self._session, self._config, reasons)
+
+    def _finish_queries(self) -> list[str]:
+        assert self._session is not None
+        reasons: list[str] = []
+        try:
+            self.check()
+            late = drain.await_applied(self._session, self._config, self.check)
+            reasons += [late] if late else []
+        except Exception as error:  # noqa: BLE001 - a dead query or broker must not cost the ledger
+            reasons.append(str(error).strip().splitlines()[0][:300])
+        self._stop_queries()
+        return reasons
+
+    def _stop_queries(self) -> None:
+        for query in reversed(self._queries):
+            query.stop()
+        self._queries.clear()
+
+    def close(self) -> None:
+        """Stop the queries and Spark."""
+        if self._session is None:
+            return
+        session, self._session = self._session, None
+        try:
+            self._stop_queries()
+        finally:
+            session.stop()
+
+
+def _progress(query: StreamingQuery) -> dict[str, Any]:
+    last = query.lastProgress
+    if last is None:
+        return {"active": query.isActive}
+    behind = [int(s["metrics"].get("maxOffsetsBehindLatest", 0)) for s in _sources(last) if s.get("metrics")]
+    return {
+        "active": query.isActive,
+        "batch": last["batchId"],
+        "rows_per_second": round(float(last["processedRowsPerSecond"] or 0.0), 1),
+        "batch_ms": last["batchDuration"],
+        "consumer_lag_records": max(behind, default=0),
+    }
+
+
+def _sources(progress: Any) -> list[dict[str, Any]]:
+    import json  # noqa: PLC0415 - only where asked
+
+    return list(json.loads(progress.json)["sources"])
+
+
+def report_error(error: BaseException) -> None:
+    """Tell the owner why this process ends."""
+    emit("error", message=str(error).strip().splitlines()[0][:500] if str(error).strip() else repr(error))

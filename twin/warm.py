@@ -1,0 +1,71 @@
+"""Warms the twin query with records of no vehicle, so that a run's first message finds it running."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from twin.config import TwinConfig
+from twin.source import WARM_KEY, warm_output_topic, warm_topic
+
+_KEYS = 8
+_PAYLOAD_BYTES = 1_157
+
+
+def warm_up(config: TwinConfig, alive: Callable[[], None], timeout_s: float = 90.0) -> float:
+    """Send warm-up records through the query and return the seconds until the last came out.
+
+    `alive` is called while waiting and raises when the query has died. TimeoutError when nothing comes.
+    """
+    started = time.monotonic()
+    epoch = time.time_ns() // 1_000_000
+    consumer = _consumer(config)
+    try:
+        _produce(config, epoch, first=1, last=1)
+        _await(consumer, epoch, 1, alive, started + timeout_s)
+        each = max(2, config.warm_records // _KEYS)
+        _produce(config, epoch, first=2, last=each)
+        _await(consumer, epoch, each, alive, started + timeout_s)
+    finally:
+        consumer.close()
+    return time.monotonic() - started
+
+
+def _consumer(config: TwinConfig) -> Consumer:
+    consumer = Consumer(
+        {"bootstrap.servers": config.bootstrap, "group.id": "ivsim-warm-up", "enable.auto.commit": False}
+    )
+    part = TopicPartition(warm_output_topic(config), 0)
+    _, part.offset = consumer.get_watermark_offsets(part, timeout=10)
+    consumer.assign([part])
+    return consumer
+
+
+def _produce(config: TwinConfig, epoch: int, first: int, last: int) -> None:
+    producer = Producer({"bootstrap.servers": config.bootstrap, "linger.ms": 2})
+    for sequence in range(first, last + 1):
+        for number in range(_KEYS):
+            key = f"{WARM_KEY}-{number}"
+            now = str(time.time_ns())
+            headers = [
+                ("format", b"protobuf"), ("protocol", b"warm-up"), ("mode", b"warm-up"), ("epoch", b"%d" % epoch),
+                ("sequence", b"%d" % sequence), ("sampled_at_ns", now.encode()), ("received_at_ns", now.encode()),
+            ]  # fmt: skip
+            value = key.encode().ljust(_PAYLOAD_BYTES, b".")
+            producer.produce(warm_topic(config), value, key, headers=headers)
+        producer.poll(0)
+    producer.flush(30)
+
+
+def _await(consumer: Consumer, epoch: int, sequence: int, alive: Callable[[], None], deadline: float) -> None:
+    waiting = {f"{WARM_KEY}-{number}".encode() for number in range(_KEYS)}
+    while waiting:
+        alive()
+        if time.monotonic() > deadline:
+            raise TimeoutError("the twin query took no warm-up record in time")
+        for message in consumer.consume(1_000, timeout=0.2):
+            headers = dict(message.headers() or [])
+            if headers.get("epoch") == b"%d" % epoch and headers.get("sequence") == b"%d" % sequence:
+                waiting.discard(message.key())

@@ -1,0 +1,64 @@
+"""The measurement window of a run: what is measured, and over which seconds; pure but for reading run.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from schemas.errors import Refusal
+from twin.config import TwinConfig
+
+
+@dataclass(frozen=True)
+class Window:
+    """Messages due from `from_ns` (inclusive) to `to_ns` (exclusive) are measured; a bound of None is none."""
+
+    start_at_ns: int | None
+    warmup_s: float
+    from_ns: int | None
+    to_ns: int | None
+
+    def column(self) -> Column:
+        """Return whether a ledger row is measured."""
+        inside = F.lit(True)
+        if self.from_ns is not None:
+            inside = inside & (F.col("due_at_ns") >= self.from_ns)
+        if self.to_ns is not None:
+            inside = inside & (F.col("due_at_ns") < self.to_ns)
+        return inside
+
+    @property
+    def seconds(self) -> float | None:
+        """Length of the window; None when a bound is not known or nothing lies between them."""
+        if self.from_ns is None or self.to_ns is None or self.to_ns <= self.from_ns:
+            return None
+        return (self.to_ns - self.from_ns) / 1e9
+
+
+def read_window(config: TwinConfig, partial: list[str]) -> Window:
+    """Return the window from run.json: after the warm-up, ending one loss timeout before the stop.
+
+    run.json: start_at_ns, warmup_s (0), stop_at_ns (when the last process stopped; missing in a run that
+    died, then nothing is cut off at the end), end_at_ns (end of the schedule; the window ends there at the latest).
+    """
+    path = config.run_file("run.json")
+    if not path.is_file():
+        partial.append("run.json is missing: no measurement window")
+        return Window(None, 0.0, None, None)
+    try:
+        run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        start, warmup_s = int(run["start_at_ns"]), float(run.get("warmup_s", 0.0))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refusal(f"{path}: {error}") from error
+    ends = []
+    if run.get("stop_at_ns") is not None:
+        ends.append(int(run["stop_at_ns"]) - round(config.loss_timeout_s * 1e9))
+    if run.get("end_at_ns") is not None:
+        ends.append(int(run["end_at_ns"]))
+    if not ends:
+        partial.append("run.json has neither stop_at_ns nor end_at_ns: the window has no end")
+    return Window(start, warmup_s, start + round(warmup_s * 1e9), min(ends) if ends else None)
