@@ -8,11 +8,13 @@ import select
 import signal
 import sys
 import time
+from collections import deque
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,11 +22,14 @@ from schemas.control import emit, parse
 from schemas.errors import Refusal
 from simulator.links.packet_ring import PacketRing
 from simulator.wire import pcap
+from simulator.wire.attribution import COAP_PORT, AttributionOptions, Attributor
 from simulator.wire.counting import COUNTS, RECORD, Counter
 from simulator.wire.fields import DIRECTIONS, MIN_SNAP_BYTES, Frames
 from simulator.wire.second_log import SecondLog, to_table
+from simulator.wire.tables import categories_table, messages_table
 
 LOG_NAME, TABLE_NAME = "wire.events", "wire.parquet"
+MESSAGES_NAME, CATEGORIES_NAME = "wire_messages.parquet", "wire_categories.parquet"
 _PROGRESS_S = 0.5
 _POLL_MS = 100
 _SHOWN = ("packets", "ip_bytes", "link_bytes", "super_frames")
@@ -40,6 +45,15 @@ class CaptureConfig(BaseModel):
     ring_mib: int = Field(default=64, ge=2, le=1024)
     pcap: str | None = None
     snap_bytes: int = Field(default=65_535, ge=MIN_SNAP_BYTES, le=262_144)
+    # Attribution to messages: about ten times the work of counting.
+    messages: bool = True
+    coap_ports: list[int] = [COAP_PORT]
+    probe_ports: list[int] = []
+    echo: bool = False
+
+    def attribution(self) -> AttributionOptions:
+        """Return what the attribution is told."""
+        return AttributionOptions(tuple(self.coap_ports), tuple(self.probe_ports), self.echo)
 
 
 def read_config(path: Path) -> CaptureConfig:
@@ -84,8 +98,8 @@ class Capture:
     def __init__(self, config: CaptureConfig, stack: ExitStack) -> None:
         run_dir = Path(config.run_dir)
         self._config = config
+        self._run_dir = run_dir
         self._log_path = run_dir / LOG_NAME
-        self._table_path = run_dir / TABLE_NAME
         self._ring = stack.enter_context(PacketRing(config.device, config.ring_mib))
         self._log = stack.enter_context(SecondLog(self._log_path))
         self._pcap = None
@@ -93,6 +107,9 @@ class Capture:
             self._pcap = stack.enter_context(Path(config.pcap).open("wb"))  # noqa: SIM115 - the stack closes it
             pcap.write_header(self._pcap, config.snap_bytes)
         self._counter = Counter()
+        self._attributor = Attributor(config.attribution()) if config.messages else None
+        # Copied out of the ring and counted, not yet attributed: a slow attribution costs memory, not frames.
+        self._backlog: deque[Frames] = deque()
         self._totals = np.zeros((len(DIRECTIONS), len(COUNTS)), np.int64)
         self.stopping = False
 
@@ -103,10 +120,11 @@ class Capture:
         poller.register(owner.file, select.POLLIN | select.POLLHUP)
         due = time.monotonic() + _PROGRESS_S
         while not (self.stopping or owner.gone):
-            ready = poller.poll(_POLL_MS)
+            ready = poller.poll(0 if self._backlog else _POLL_MS)
             if any(file == owner.file for file, _ in ready):
                 self._obey(owner.commands())
             self._drain()
+            self._attribute()
             if time.monotonic() >= due:
                 due = time.monotonic() + _PROGRESS_S
                 emit("progress", **self._flush())
@@ -119,6 +137,8 @@ class Capture:
                     # Frames already in the ring belong to the phase before; those of the future to the run.
                     self._drain()
                     self._counter.start_at_ns = at_ns
+                    if self._attributor is not None:
+                        self._attributor.start_at_ns = at_ns
                 case {"command": "stop"}:
                     self.stopping = True
                 case _:
@@ -130,8 +150,15 @@ class Capture:
 
     def _take(self, frames: Frames) -> None:
         self._counter.add(frames)
+        if self._attributor is not None:
+            self._backlog.append(frames)
         if self._pcap is not None:
             self._pcap.write(pcap.records(frames, self._config.snap_bytes))
+
+    def _attribute(self) -> None:
+        """Attribute one batch, no more: the ring comes first."""
+        if self._backlog and self._attributor is not None:
+            self._attributor.add(self._backlog.popleft())
 
     def _flush(self) -> dict[str, Any]:
         gained = self._counter.take()
@@ -142,7 +169,7 @@ class Capture:
     def _figures(self) -> dict[str, Any]:
         shown = {name: self._totals[:, COUNTS.index(name)].tolist() for name in _SHOWN}
         by_way = {way: {name: shown[name][code] for name in _SHOWN} for code, way in enumerate(DIRECTIONS)}
-        return {**by_way, "kernel_drops": self._ring.update_drops()}
+        return {**by_way, "kernel_drops": self._ring.update_drops(), "backlog_batches": len(self._backlog)}
 
     def _finish(self) -> dict[str, Any]:
         # The kernel retires a half-filled block after 50 ms: two rounds get the last frames out.
@@ -150,11 +177,24 @@ class Capture:
             select.select([self._ring], [], [], 0.06)
             self._drain()
         figures = self._flush()
-        table = to_table(self._log_path)
         drops = figures["kernel_drops"]
+        files = {"wire": self._write(TABLE_NAME, to_table(self._log_path), drops)}
+        notes = {}
+        if self._attributor is not None:
+            while self._backlog:
+                self._attribute()
+            notes = self._attributor.finish()
+            accounts = self._attributor.accounts
+            files["messages"] = self._write(MESSAGES_NAME, messages_table(accounts), drops)
+            files["categories"] = self._write(CATEGORIES_NAME, categories_table(accounts), drops)
+        return {**figures, **notes, **files, "complete": drops == 0}
+
+    def _write(self, name: str, table: pa.Table, drops: int) -> str:
+        """Write a table that says of itself whether frames are missing; return its path."""
         metadata = {b"kernel_drops": str(drops).encode(), b"complete": str(drops == 0).lower().encode()}
-        pq.write_table(table.replace_schema_metadata(metadata), self._table_path)
-        return {**figures, "complete": drops == 0, "wire": str(self._table_path)}
+        path = self._run_dir / name
+        pq.write_table(table.replace_schema_metadata(metadata), path)
+        return str(path)
 
 
 def main(arguments: list[str]) -> int:
