@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -111,10 +110,8 @@ class Run:
         assert parts.link is not None
         assert parts.pacer is not None
         assert parts.capture is not None
-        self.replay = LinkReplay(parts.link, self.road.at, self._seconds())
-        parts.stack.callback(self.replay.stop)
+        self.replay = parts.stack.enter_context(LinkReplay(parts.link, self.road.at, self.start_at_ns))
         feed = parts.stack.enter_context(Feed(parts, self.start_at_ns))
-        self.replay.begin(self.start_at_ns)
         parts.capture.send("start", at_ns=self.start_at_ns)
         parts.pacer.send("start", at_ns=self.start_at_ns)
         self._wait(parts, feed)
@@ -146,10 +143,6 @@ class Run:
         A run that drained has nothing left to wait for: each message had its chance.
         """
         return None if self.drained else self.stop_at_ns
-
-    def _seconds(self) -> int:
-        """Return how many seconds the road is played: to the end of the drain."""
-        return math.ceil(self.options.duration_s + self.options.loss_timeout_s) + 1
 
     def _arrived(self, parts: Parts, feed: Feed, due: int) -> bool:
         """Say whether nothing is on its way any more: every message due is at its end, or was never sent."""
