@@ -123,7 +123,7 @@ class Statistics(NamedTuple):
     kind: str
     handle: int
     parent: int
-    bytes: int
+    sent_bytes: int
     packets: int
     drops: int
     backlog_bytes: int

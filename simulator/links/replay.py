@@ -6,10 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
 
 from schemas.topics import vehicle_id
-from simulator.links.base import DIRECTIONS, Conditions, Link, LinkCounter
+from simulator.links.base import DIRECTIONS, Conditions, Direction, Link, LinkCounter, LinkError
 
 SECOND_NS: Final = 1_000_000_000
 Schedule = Callable[[int], Conditions]  # second from the start -> every vehicle's conditions
@@ -43,28 +44,30 @@ class _Totals(NamedTuple):
 
 
 class LinkReplay(threading.Thread):
-    """A thread that sets all vehicles each second from `start_at_ns` (wall clock) until `stop`.
+    """A thread that sets all vehicles each second from `start_at_ns` (wall clock) until it is left.
 
-    The conditions of second 0 are set when the thread is made, so that connections before the start already
-    meet the link; after `seconds` the last ones stay. An error of the link ends the replay and is kept in
-    `failure`.
+    A context manager. The conditions of second 0 are set on entering, so that connections before the start
+    already meet the link. An error of the link ends the replay and is kept in `failure`.
     """
 
-    def __init__(self, link: Link, schedule: Schedule, seconds: int) -> None:
+    def __init__(self, link: Link, schedule: Schedule, start_at_ns: int) -> None:
         super().__init__(name="link-replay", daemon=True)
         self._link = link
         self._schedule = schedule
-        self._seconds = seconds
-        self._start_at_ns: int | None = None
+        self._start_at_ns = start_at_ns
         self._stopped = threading.Event()
         self.steps: list[Second] = []
         self.failure: Exception | None = None
-        self._apply(-1, schedule(0), time.time_ns())
 
-    def begin(self, start_at_ns: int) -> None:
-        """Start the thread; second 0 begins at `start_at_ns`."""
-        self._start_at_ns = start_at_ns
+    def __enter__(self) -> Self:
+        self._apply(-1, self._schedule(0), time.time_ns())
         self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     def run(self) -> None:
         try:
@@ -73,22 +76,15 @@ class LinkReplay(threading.Thread):
             self.failure = error
 
     def _play(self) -> None:
-        assert self._start_at_ns is not None
-        for second in range(self._seconds):
+        second = 0
+        while True:
             due_at_ns = self._start_at_ns + second * SECOND_NS
             asked = self._schedule(second)
-            if self._sleep_until(due_at_ns):
-                break
-            self._count()
+            if self._stopped.wait(max(0.0, (due_at_ns - time.time_ns()) / 1e9)):
+                return
+            self.steps[-1].counters = self._link.counters()
             self._apply(second, asked, due_at_ns)
-        self._sleep_until(self._start_at_ns + self._seconds * SECOND_NS)
-
-    def _sleep_until(self, at_ns: int) -> bool:
-        """Return True when stopped before the time has come."""
-        return self._stopped.wait(max(0.0, (at_ns - time.time_ns()) / 1e9))
-
-    def _count(self) -> None:
-        self.steps[-1].counters = self._link.counters()
+            second += 1
 
     def _apply(self, second: int, asked: Conditions, due_at_ns: int) -> None:
         began = time.perf_counter_ns()
@@ -98,11 +94,15 @@ class LinkReplay(threading.Thread):
 
     def stop(self) -> None:
         """End the replay and take the last counts; the link's conditions stay as they are."""
+        if self._stopped.is_set():
+            return
         self._stopped.set()
-        if self.ident is not None:
-            self.join()
+        self.join()
         if self.failure is None:
-            self._count()
+            try:
+                self.steps[-1].counters = self._link.counters()
+            except LinkError as error:
+                self.failure = error
 
     def properties(self) -> dict[str, Any]:
         """Return how punctual the replay was, for the manifest."""
@@ -121,7 +121,7 @@ class LinkReplay(threading.Thread):
         Counts are those of the step alone; null on a link that does not count.
         """
         rows: list[dict[str, Any]] = []
-        before: dict[tuple[int, str], _Totals] = {}
+        before: dict[tuple[int, Direction], _Totals] = {}
         for step in self.steps:
             found = {(c.vehicle, c.direction): c for c in step.counters}
             if step.second >= 0:
@@ -132,8 +132,8 @@ class LinkReplay(threading.Thread):
 
 def _rows(
     step: Second,
-    found: dict[tuple[int, str], LinkCounter],
-    before: dict[tuple[int, str], _Totals],
+    found: dict[tuple[int, Direction], LinkCounter],
+    before: dict[tuple[int, Direction], _Totals],
 ) -> list[dict[str, Any]]:
     rows = []
     for vehicle, pair in step.asked.items():

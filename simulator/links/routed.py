@@ -130,7 +130,7 @@ class RoutedLink:
                     LinkCounter(
                         (one.handle >> 16) - 1,
                         directions[one.device],
-                        one.bytes,
+                        one.sent_bytes,
                         one.packets,
                         one.drops,
                         0,
