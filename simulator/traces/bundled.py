@@ -14,7 +14,12 @@ from simulator.traces.profiles import profile_named
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything `ivsim trace generate` needs to make one bundled file again, byte for byte."""
+    """Everything `ivsim trace generate` needs to make one bundled file again, byte for byte.
+
+    Half an hour is short against time constants of minutes: each seed was picked among some 1,500 so that its
+    trace looks like the profile (quantiles, outage share, for RTT the tail), the default's also so that its
+    outages stay short (3 s) and one message a second gets through all over it.
+    """
 
     profiles: tuple[str, ...]
     seed: int
@@ -39,37 +44,37 @@ BUNDLED: dict[str, Recipe] = {
     ),
     "lte-car-uplink-as-logged": Recipe(
         ("ie-2018-car-ul-as-logged",),
-        seed=2018,
+        seed=1254,
         duration_s=1800,
         about="LTE car uplink as logged while downloading (the paper's kind), not capacity",
     ),
     "paper-lte-car": Recipe(
         ("ie-2018-car-ul-as-logged", "huang-2012-lte"),
-        seed=2020,
+        seed=1254,
         duration_s=1800,
         about="the paper's link: uplink as logged with the normal RTT (69.5, 5.6) ms",
     ),
     "car-uplink-2012": Recipe(
         ("us-2012-car-ul-pooled3",),
-        seed=2012,
+        seed=453,
         duration_s=900,
         about="true uplink capacity, early LTE, UMTS and EVDO",
     ),
     "car-uplink-2024": Recipe(
         ("us-2024-car-ul-udp",),
-        seed=2024,
+        seed=970,
         duration_s=1800,
         about="true uplink capacity, LTE and 5G, long outages included",
     ),
     "car-downlink-2018": Recipe(
         ("ie-2018-car-dl",),
-        seed=2018,
+        seed=351,
         duration_s=1800,
         about="LTE car downlink as logged during downloads",
     ),
     "car-rtt-2023": Recipe(
         ("us-2023-car-rtt",),
-        seed=2023,
+        seed=60,
         duration_s=1800,
         about="driving RTT with its heavy tail, and loss in bursts",
         loss=True,

@@ -54,6 +54,8 @@ def plot(trace: Trace, path: str | Path, title: str) -> None:
 
 
 def _panel(axis: Any, edges_s: Floats, column: str, values: Floats) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415
+
     axis.stairs(values, edges_s, color=_COLOURS[column], linewidth=0.9, baseline=None)
     axis.set_ylabel(_LABELS[column])
     axis.set_xlim(0, edges_s[-1])
@@ -64,7 +66,9 @@ def _panel(axis: Any, edges_s: Floats, column: str, values: Floats) -> None:
         _rate_axis(axis, edges_s, column, values)
     elif column == "rtt_ms" and values.max() > 5 * max(float(np.median(values)), 0.1):
         axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter(_plain)
+        axis.yaxis.set_minor_formatter(NullFormatter())
     else:
         axis.set_ylim(bottom=0, top=None if values.any() else 1)
 
@@ -78,9 +82,7 @@ def _rate_axis(axis: Any, edges_s: Floats, column: str, values: Floats) -> None:
     for start_s, end_s in zip(edges_s[:-1][out], edges_s[1:][out], strict=True):
         axis.axvspan(start_s, end_s, color="#B00020", alpha=0.18, linewidth=0)
     if out.any():
-        axis.text(
-            0.995, 0.94, "shaded: outage (0)", transform=axis.transAxes, ha="right", va="top", fontsize=8
-        )
+        axis.text(1, 1.02, "shaded: outage (0)", transform=axis.transAxes, ha="right", fontsize=8)
 
 
 def _plain(value: float, _: int) -> str:
