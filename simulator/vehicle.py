@@ -1,45 +1,52 @@
-"""One vehicle that drives: a status that changes in place from tick to tick; knows no clock."""
+"""One vehicle: a status that lives, changed in place from tick to tick; knows no clock and no format."""
 
 from __future__ import annotations
 
 from random import Random
 
 from schemas.messages import CurrentStatus
-from schemas.topics import vehicle_id
+from simulator.vehicles.content import VARIANTS, first_content
+from simulator.vehicles.drive import Drive
+from simulator.vehicles.gauges import Gauges
+
+STEP_NS = 1_000_000_000
 
 
 class Vehicle:
-    """A thin first vehicle: speed and place; the rest follows."""
+    """A vehicle of a variant (`rigid`, `trailer`, `hybrid`, `stub`), numbered 1 to 65,000.
+
+    All it does comes from `rng`: the same stream gives the same drive.
+    """
 
     def __init__(self, number: int, variant: str, rng: Random) -> None:
+        if variant not in VARIANTS:
+            raise ValueError(f"variant {variant!r}: allowed are {', '.join(VARIANTS)}")
         self.variant = variant
-        self.cause = "PERIODIC"
         self._rng = rng
-        self._offset_ns = 0
-        self._speed_kmh = rng.uniform(0.0, 80.0)
-        self._status = CurrentStatus()
-        self._status.header.vehicle_id = vehicle_id(number)
-        self._status.header.schema_version = 1
-        self._status.position.latitude_deg = 58.4 + rng.uniform(-0.3, 0.3)
-        self._status.position.longitude_deg = 15.6 + rng.uniform(-0.3, 0.3)
-        for lamp in range(1, 61):
-            self._status.lamps.add().lamp = lamp
+        self._offset_ns = -1
+        self._drive = Drive(variant, rng)
+        self._content = first_content(number, variant, rng)
+        self._gauges = Gauges(variant, self._content, self._drive, rng)
 
     def advance(self, to_offset_ns: int) -> None:
-        """Drive on until `to_offset_ns` nanoseconds after the start."""
-        elapsed_s = (to_offset_ns - self._offset_ns) / 1e9
+        """Drive on until `to_offset_ns` nanoseconds after the start, in steps of at most one second."""
+        if self._offset_ns < 0:
+            self._offset_ns = to_offset_ns  # the drive began before the run: nothing to catch up with
+        left_ns = to_offset_ns - self._offset_ns
+        if left_ns < 0:
+            raise ValueError(f"offset {to_offset_ns} ns: the vehicle is already at {self._offset_ns} ns")
         self._offset_ns = to_offset_ns
-        self._speed_kmh = min(max(self._speed_kmh + self._rng.gauss(0.0, 2.0), 0.0), 90.0)
-        self._status.position.latitude_deg += self._speed_kmh / 3.6 * elapsed_s / 111_320.0
-        self._status.motion.wheel_speed_average_kmh.value = self._speed_kmh
+        while left_ns > 0:
+            step_ns = min(left_ns, STEP_NS)
+            self._drive.step(step_ns / 1e9)
+            left_ns -= step_ns
+        self._gauges.read()
+
+    @property
+    def cause(self) -> str:
+        """Why the vehicle would send now: `PERIODIC`, `LAMP_CHANGE`, or `IGNITION_ON` for a stub."""
+        return self._gauges.cause
 
     def status(self, sequence: int, epoch: int, sampled_at_ns: int, cause: str) -> CurrentStatus:
         """Return the living status: changed in place, valid until the next call."""
-        header = self._status.header
-        header.sequence_number, header.epoch, header.sampled_at_ms = (
-            sequence,
-            epoch,
-            sampled_at_ns // 1_000_000,
-        )
-        header.cause = cause  # type: ignore[assignment]
-        return self._status
+        return self._gauges.headed(sequence, epoch, sampled_at_ns // 1_000_000, cause)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from schemas.errors import PayloadError
 from schemas.messages import CurrentStatus
 
 
@@ -32,5 +33,12 @@ class Format(Protocol):
         ...
 
     def peek(self, payload: bytes) -> Peek:
-        """Return sequence, epoch and, where the format has them, time and vehicle, without decoding the rest."""
+        """Return sequence, epoch and, where the format has them, time and vehicle; the rest is not decoded."""
         ...
+
+
+def peeked(name: str, offset: int, vehicle_id: str, sequence: int, epoch: int, sampled_at_ms: int) -> Peek:
+    """Return the peek of a header; PayloadError when it lacks what every message of ours has."""
+    if not vehicle_id or not sequence or not epoch:
+        raise PayloadError(name, offset, "no header with vehicle id, sequence and epoch")
+    return Peek(sequence, epoch, sampled_at_ms * 1_000_000, vehicle_id)

@@ -542,3 +542,21 @@ class CurrentStatus(_message.Message):
     lamps: _containers.RepeatedCompositeFieldContainer[Lamp]
     connectivity: Connectivity
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., motion: _Optional[_Union[Motion, _Mapping]] = ..., combustion: _Optional[_Union[Combustion, _Mapping]] = ..., traction: _Optional[_Union[Traction, _Mapping]] = ..., drivetrain: _Optional[_Union[Drivetrain, _Mapping]] = ..., axles: _Optional[_Iterable[_Union[Axle, _Mapping]]] = ..., trailers: _Optional[_Iterable[_Union[Trailer, _Mapping]]] = ..., body: _Optional[_Union[Body, _Mapping]] = ..., crew: _Optional[_Iterable[_Union[Crew, _Mapping]]] = ..., lamps: _Optional[_Iterable[_Union[Lamp, _Mapping]]] = ..., connectivity: _Optional[_Union[Connectivity, _Mapping]] = ...) -> None: ...
+
+class PeekedHeader(_message.Message):
+    __slots__ = ("vehicle_id", "sequence_number", "sampled_at_ms", "epoch")
+    VEHICLE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SAMPLED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    vehicle_id: str
+    sequence_number: int
+    sampled_at_ms: int
+    epoch: int
+    def __init__(self, vehicle_id: _Optional[str] = ..., sequence_number: _Optional[int] = ..., sampled_at_ms: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class HeaderOnly(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: PeekedHeader
+    def __init__(self, header: _Optional[_Union[PeekedHeader, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,231 @@
+"""Texts that follow from the schema: Avro and FlatBuffers schemas, typed records, per-message functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from schemas.layout import RECORDS, ROOT, Field, Layout
+
+_AVRO: Final = {
+    "double": ("double", 0.0),
+    "float": ("float", 0.0),
+    "uint64": ("long", 0),
+    "uint32": ("long", 0),
+    "int32": ("int", 0),
+    "bool": ("boolean", False),
+    "string": ("string", ""),
+}
+_FLAT: Final = {"double": "double", "float": "float", "uint64": "ulong", "uint32": "uint", "int32": "int"}
+_PYTHON: Final = {
+    "double": ("Float64", "msgspec.field(default_factory=float)"),
+    "float": ("Float32", "msgspec.field(default_factory=float)"),
+    "uint64": ("UInt64", "0"),
+    "uint32": ("UInt32", "0"),
+    "int32": ("Int32", "0"),
+    "bool": ("bool", "False"),
+    "string": ("str", '""'),
+}
+# By width, widest first, as flatc's own packers order a table; strings last.
+FLAT_WIDTH: Final = {"double": 8, "uint64": 8, "float": 4, "uint32": 4, "int32": 4, "bool": 1, "enum": 1}
+_MADE: Final = "Made from current_status.proto by `python -m schemas.generate`"
+
+
+def snake(name: str) -> str:
+    """Return `CurrentStatus` as `current_status`."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+def flat_order(fields: tuple[Field, ...]) -> list[Field]:
+    """Return the numeric fields in the order in which they lie in a FlatBuffers table."""
+    numbers = [f for f in fields if f.kind in FLAT_WIDTH]
+    return sorted(numbers, key=lambda f: -FLAT_WIDTH[f.kind])
+
+
+def avro_schema(layout: Layout) -> str:
+    """Return the Avro schema: optional messages are unions with null, every field has a default."""
+    return json.dumps(_avro_record(ROOT, layout, set()), indent=1) + "\n"
+
+
+def _avro_record(name: str, layout: Layout, seen: set[str]) -> Any:
+    if name in seen:
+        return f"ivsim.{name}"
+    seen.add(name)
+    fields = [_avro_field(f, layout, seen) for f in layout.messages[name]]
+    return {"type": "record", "name": name, "namespace": "ivsim", "fields": fields}
+
+
+def _avro_field(field: Field, layout: Layout, seen: set[str]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": field.json_name}
+    if field.kind == "message":
+        inner = _avro_record(field.type_name, layout, seen)
+        if field.repeated:
+            return entry | {"type": {"type": "array", "items": inner}, "default": []}
+        return entry | {"type": ["null", inner], "default": None}
+    if field.kind == "enum":
+        symbols = layout.enums[field.type_name]
+        # The symbol default lets an old reader take a value it has never heard of (Avro 1.9 and later).
+        enum = {"type": "enum", "name": field.type_name, "symbols": list(symbols), "default": symbols[0]}
+        kind: Any = f"ivsim.{field.type_name}" if field.type_name in seen else enum
+        seen.add(field.type_name)
+        return entry | {"type": kind, "default": symbols[0]}
+    kind, default = _AVRO[field.kind]
+    return entry | {"type": kind, "default": default}
+
+
+def flatbuffers_schema(layout: Layout) -> str:
+    """Return the FlatBuffers schema; field ids are the Protobuf numbers less one, so both stay stable."""
+    lines = [f"// {_MADE}; do not edit.", "namespace ivsim;", ""]
+    for name, values in layout.enums.items():
+        lines.append(f"enum {name} : ubyte {{ {', '.join(values)} }}")
+    for name, fields in layout.messages.items():
+        lines += ["", f"table {name} {{"]
+        lines += [f"  {f.name}:{_flat_type(f)} (id: {f.number - 1});" for f in fields]
+        lines.append("}")
+    return "\n".join([*lines, "", f"root_type {ROOT};", ""])
+
+
+def _flat_type(field: Field) -> str:
+    name = field.type_name or _FLAT.get(field.kind, field.kind)
+    return f"[{name}]" if field.repeated else name
+
+
+def records(layout: Layout) -> str:
+    """Return the module of typed records (msgspec structs)."""
+    lines = [
+        f'"""Typed records. {_MADE}; do not edit."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import Annotated, Literal",
+        "",
+        "import msgspec",
+        "",
+        "Float64 = Annotated[float, msgspec.Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]",
+        "Float32 = Annotated[float, msgspec.Meta(ge=-3.4028234663852886e38, le=3.4028234663852886e38)]",
+        "UInt64 = Annotated[int, msgspec.Meta(ge=0, le=9223372036854775807)]",
+        "UInt32 = Annotated[int, msgspec.Meta(ge=0, le=4294967295)]",
+        "Int32 = Annotated[int, msgspec.Meta(ge=-2147483648, le=2147483647)]",
+        "",
+    ]
+    for name, values in layout.enums.items():
+        lines.append(f"{name} = Literal[{', '.join(json.dumps(v) for v in values)}]")
+    for name, fields in layout.messages.items():
+        lines += ["", "", *_struct(name, fields, layout)]
+    return "\n".join([*lines, ""])
+
+
+def _struct(name: str, fields: tuple[Field, ...], layout: Layout) -> Iterator[str]:
+    title = "Document" if name == ROOT else name
+    yield f'class {title}(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):'
+    for field in fields:
+        if field.repeated:
+            yield f"    {field.name}: list[{field.type_name}] = msgspec.field(default_factory=list)"
+        elif field.kind == "message":
+            yield f"    {field.name}: {field.type_name} | None = None"
+        elif field.kind == "enum":
+            yield f'    {field.name}: {field.type_name} = "{layout.enums[field.type_name][0]}"'
+        else:
+            yield "    {}: {} = {}".format(field.name, *_PYTHON[field.kind])
+
+
+def runs(layout: Layout) -> str:
+    """Return the module of functions on one message's scalars, and of the bridge to Protobuf's objects."""
+    messages = {n: f for n, f in layout.messages.items() if n != ROOT}
+    lines = [
+        f'"""Per-message functions. {_MADE}; do not edit."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from struct import Struct",
+        "from typing import Any",
+        "",
+        "from schemas.formats.scalars import avro_string, json_number, json_string, varint, zigzag",
+        "from schemas.generated import records as r",
+        "",
+        'F32 = Struct("<f").pack',
+        'F64 = Struct("<d").pack',
+        "ZIGZAG = tuple(zigzag(k) for k in range(128))",
+    ]
+    for name, values in layout.enums.items():
+        lines.append(f"NAMES_{name} = {values!r}")
+        lines.append(f"NUMBER_{name} = {{name: k for k, name in enumerate(NAMES_{name})}}")
+        lines.append(f"AVRO_{name} = {{name: zigzag(k) for name, k in NUMBER_{name}.items()}}")
+    for name, fields in messages.items():
+        scalars = tuple(f for f in fields if f.is_scalar)
+        if scalars:
+            lines += ["", "", *_json_run(name, scalars), "", "", *_avro_run(name, scalars)]
+            lines += ["", "", *_flat_run(name, scalars), "", "", *_to_protobuf(name, scalars)]
+        lines += ["", "", *_from_protobuf(name, fields)]
+    lines += ["", ""]
+    for kind in ("JSON", "AVRO", "FLAT", "TO_PROTOBUF"):
+        names = [n for n, fs in messages.items() if any(f.is_scalar for f in fs)]
+        lines.append(f"{kind} = {{{', '.join(f'{n!r}: {kind.lower()}_{snake(n)}' for n in names)}}}")
+    entries = ", ".join(f"{n!r}: from_protobuf_{snake(n)}" for n in messages)
+    return "\n".join([*lines, f"FROM_PROTOBUF = {{{entries}}}", ""])
+
+
+def _json_run(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
+    yield f"def json_{snake(name)}(o: Any) -> str:"
+    parts = [f'"{f.json_name}":{_json_value(f)}' for f in fields]
+    yield "    return f'{}'".format(",".join(parts))
+
+
+def _json_value(field: Field) -> str:
+    value = f"o.{field.name}"
+    if field.kind in {"float", "double"}:
+        # x - x is 0 for every number that JSON can write; infinities and NaN go the slow way.
+        return f"{{{value} if {value} - {value} == 0.0 else json_number({value})}}"
+    forms = {"uint64": f'"{{{value}}}"', "enum": f'"{{{value}}}"', "string": f"{{json_string({value})}}"}
+    forms["bool"] = f'{{"true" if {value} else "false"}}'
+    return forms.get(field.kind, f"{{{value}}}")
+
+
+def _avro_run(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
+    forms = {
+        "double": "F64({})",
+        "float": "F32({})",
+        "uint64": "varint({} << 1)",
+        "uint32": "(ZIGZAG[{0}] if {0} < 128 else varint({0} << 1))",
+        "int32": "zigzag({})",
+        "string": "avro_string({})",
+        "bool": '(b"\\x01" if {} else b"\\x00")',
+    }
+    yield f"def avro_{snake(name)}(o: Any) -> bytes:"
+    parts = [forms.get(f.kind, f"AVRO_{f.type_name}[{{}}]").format(f"o.{f.name}") for f in fields]
+    yield f"    return {' + '.join(parts)}"
+
+
+def _flat_run(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
+    yield f"def flat_{snake(name)}(o: Any) -> tuple[Any, ...]:"
+    values = [_number(f) for f in flat_order(fields)]
+    yield f"    return ({''.join(f'{v}, ' for v in values)})"
+
+
+def _number(field: Field) -> str:
+    return f"NUMBER_{field.type_name}[o.{field.name}]" if field.kind == "enum" else f"o.{field.name}"
+
+
+def _to_protobuf(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
+    yield f"def to_protobuf_{snake(name)}(o: Any, m: Any) -> None:"
+    yield from (f"    m.{f.name} = {_number(f)}" for f in fields)
+
+
+def _from_protobuf(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
+    yield f"def from_protobuf_{snake(name)}(m: Any) -> r.{name}:"
+    yield f"    return r.{name}("
+    for f in fields:
+        inner = f"from_protobuf_{snake(f.type_name)}"
+        if f.repeated:
+            yield f"        [{inner}(x) for x in m.{f.name}],"
+        elif f.kind == "message":
+            yield f'        {inner}(m.{f.name}) if m.HasField("{f.name}") else None,'
+        elif f.kind == "enum":
+            yield f"        NAMES_{f.type_name}[m.{f.name}],"
+        else:
+            yield f"        m.{f.name},"
+    yield "    )"
+
+
+assert {"Reading", "Counter", "Flag"} == RECORDS

@@ -1,0 +1,42 @@
+"""Scalars as bytes and text, for the generated encoders; knows no message."""
+
+from __future__ import annotations
+
+import json
+import math
+
+
+def varint(number: int) -> bytes:
+    """Return `number` (0 to 2^64 - 1) in base 128, least significant group first."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def zigzag(number: int) -> bytes:
+    """Return a signed 64-bit `number` as Avro's int and long have it (Avro 1.11, binary encoding)."""
+    return varint((number << 1) ^ (number >> 63))
+
+
+def avro_string(text: str) -> bytes:
+    """Return length and UTF-8 bytes."""
+    data = text.encode()
+    return zigzag(len(data)) + data
+
+
+def json_string(text: str) -> str:
+    """Return a JSON string literal."""
+    # Every name and id of ours is plain; the check is a tenth of json.dumps' price.
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return json.dumps(text, ensure_ascii=False)
+
+
+def json_number(number: float) -> str:
+    """Return what the proto3 JSON mapping writes for NaN and the infinities."""
+    if math.isnan(number):
+        return '"NaN"'
+    return '"Infinity"' if number > 0 else '"-Infinity"'

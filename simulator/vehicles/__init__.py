@@ -1,0 +1,1 @@
+"""What a vehicle is made of: its drive, its signals, its first content."""
