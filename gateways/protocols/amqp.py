@@ -1,0 +1,72 @@
+"""AMQP 0-9-1 on RabbitMQ, by pika: the row of the table; the ends are in the modules beside it."""
+
+from __future__ import annotations
+
+from itertools import product
+from types import MappingProxyType
+
+from gateways.protocols.amqp_intake import AmqpIntake
+from gateways.protocols.amqp_subscriber import AmqpSubscriber
+from gateways.protocols.amqp_vehicle import AmqpVehicle
+from gateways.protocols.base import (
+    Endpoint,
+    Intake,
+    IntakeSettings,
+    Mode,
+    Protocol,
+    Sink,
+    Subscriber,
+    SubscriberEvents,
+    VehicleClient,
+    VehicleEvents,
+    VehicleSettings,
+)
+
+
+def _mode(ack: str, confirms: bool, persistent: bool) -> Mode:
+    """Return the mode of three words; only all three together survive a fault at every hop."""
+    return Mode(
+        ack + ("-confirms" if confirms else "") + ("-persistent" if persistent else ""),
+        "at_least_once" if ack == "manual" and confirms and persistent else "at_most_once",
+        acknowledged=confirms,
+        options=MappingProxyType({"ack": ack, "confirms": confirms, "persistent": persistent}),
+    )
+
+
+class Amqp(Protocol):
+    """The plain word `amqp` means 0-9-1 here; 1.0 is another protocol."""
+
+    name = "amqp"
+    title = "AMQP 0-9-1"
+    default_mode = "manual-confirms-persistent"
+    words = MappingProxyType(
+        {"ack": ("auto", "manual"), "confirms": (True, False), "persistent": (True, False)}
+    )
+    broker = "rabbitmq"
+    modes = MappingProxyType(
+        {
+            mode.name: mode
+            for mode in (
+                _mode(ack, confirms, persistent)
+                for ack, confirms, persistent in product(("auto", "manual"), (False, True), (False, True))
+            )
+        }
+    )
+
+    def vehicle_client(
+        self, endpoint: Endpoint, vehicle: int, mode: Mode, events: VehicleEvents, settings: VehicleSettings
+    ) -> VehicleClient:
+        return AmqpVehicle(endpoint, vehicle, mode, events, settings)
+
+    def intake(self, endpoint: Endpoint, mode: Mode, sink: Sink, settings: IntakeSettings) -> Intake:
+        return AmqpIntake(endpoint, mode, sink, settings)
+
+    def subscriber(
+        self,
+        endpoint: Endpoint,
+        vehicle: int,
+        mode: Mode,
+        events: SubscriberEvents,
+        settings: VehicleSettings,
+    ) -> Subscriber:
+        return AmqpSubscriber(endpoint, vehicle, mode, events, settings)

@@ -1,0 +1,199 @@
+"""The gateway as an AMQP 0-9-1 consumer of one durable queue; basic.ack only once Kafka has the message."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from gateways.protocols.amqp_link import EXCHANGE, AmqpLink
+from gateways.protocols.base import (
+    Backoff,
+    Endpoint,
+    IntakeSettings,
+    Mode,
+    Receipt,
+    Sink,
+    keep_trying,
+)
+from schemas.topics import vehicle_of_amqp_routing_key
+
+BINDING_KEY: Final = "vehicles.#"  # wider than a vehicle's key: a mistyped one belongs in the dead letters
+_CONNECT_TIMEOUT_S: Final = 10.0
+_CACHE_KEYS: Final = 100_000
+
+
+class AckWindow:
+    """Which deliveries of one channel are settled, so that one basic.ack covers all up to a tag."""
+
+    def __init__(self) -> None:
+        self._settled: dict[int, bool] = {}
+        self._low = 0
+
+    def settle(self, tag: int, *, acknowledged: bool) -> None:
+        """Note that a delivery is done with; a rejected one is settled at the broker already."""
+        self._settled[tag] = acknowledged
+
+    def take(self) -> int | None:
+        """Return the tag up to which everything may be acknowledged at once, or None for nothing new.
+
+        The tag itself was acknowledged, never rejected: RabbitMQ closes a channel for a tag it has settled.
+        """
+        newest = None
+        while self._low + 1 in self._settled:
+            self._low += 1
+            if self._settled.pop(self._low):
+                newest = self._low
+        return newest
+
+
+class AmqpIntake:
+    """Consumes the group's queue; several gateways on one queue compete for its messages."""
+
+    def __init__(self, endpoint: Endpoint, mode: Mode, sink: Sink, settings: IntakeSettings) -> None:
+        self._endpoint = endpoint
+        self._sink = sink
+        self._settings = settings
+        self._manual = mode.options["ack"] == "manual"
+        self._queue = settings.group if settings.shared else settings.name
+        self._link = AmqpLink(
+            self,
+            endpoint,
+            keepalive_s=settings.keepalive_s,
+            timeout_s=_CONNECT_TIMEOUT_S,
+            deliver=self._delivered,
+        )
+        self._vehicles: dict[bytes, str] = {}
+        self._window = AckWindow()
+        self._generation = 0
+        self._flushing = False
+        self._paused = False
+        self._tick: asyncio.TimerHandle | None = None
+        self._reopen: asyncio.Task[None] | None = None
+        self._counts = dict.fromkeys(
+            ("deliveries", "redelivered", "acknowledgements", "nacks", "reconnects", "stale_receipts"), 0
+        )
+
+    async def open(self) -> None:
+        self._generation += 1
+        self._window = AckWindow()
+        await self._link.open(self._consume)
+        if self._paused:
+            self.pause()
+        self._sink.link(up=True, reason="consuming")
+
+    async def _consume(self) -> None:
+        link, channel = self._link, self._link.channel
+        await link.call(channel.queue_declare, queue=self._queue, durable=True)
+        await link.call(channel.queue_bind, queue=self._queue, exchange=EXCHANGE, routing_key=BINDING_KEY)
+        if self._manual:
+            await link.call(channel.basic_qos, prefetch_count=self._settings.receive_max)
+        channel.add_on_cancel_callback(self._cancelled)
+        await link.call(
+            channel.basic_consume,
+            queue=self._queue,
+            on_message_callback=_read_elsewhere,
+            auto_ack=not self._manual,
+        )
+
+    async def close(self) -> None:
+        if self._reopen is not None:
+            self._reopen.cancel()
+        self._stop_tick()
+        self.flush()
+        self._generation += 1
+        await self._link.close()
+
+    def acknowledge(self, receipt: Receipt) -> None:
+        if self._current(receipt):
+            self._window.settle(receipt[1], acknowledged=True)
+            if not self._flushing:
+                self._flushing = True
+                asyncio.get_running_loop().call_soon(self.flush)
+
+    def refuse(self, receipt: Receipt, reason: str) -> None:
+        del reason
+        if self._current(receipt):
+            self._counts["nacks"] += 1
+            self._link.channel.basic_nack(receipt[1], requeue=True)
+            self._window.settle(receipt[1], acknowledged=False)
+
+    def flush(self) -> None:
+        self._flushing = False
+        tag = self._window.take()
+        if tag is not None and self._link.up:
+            self._counts["acknowledgements"] += 1
+            self._link.channel.basic_ack(tag, multiple=True)
+
+    def pause(self) -> None:
+        """Leave deliveries in the socket; the broker's heartbeats with them, so pika is told not to judge."""
+        self._paused = True
+        if self._link.up:
+            self._link.stream.set_reading(reading=False)
+            self._stop_tick()
+            self._stay_alive()
+
+    def resume(self) -> None:
+        self._paused = False
+        self._stop_tick()
+        if self._link.up:
+            self._link.stream.set_reading(reading=True)
+
+    def endpoint(self) -> tuple[str, int]:
+        return self._endpoint.host, self._endpoint.port
+
+    def counters(self) -> Mapping[str, int]:
+        return dict(self._counts)
+
+    def lost(self, reason: str) -> None:
+        self._counts["reconnects"] += 1
+        self._generation += 1
+        self._stop_tick()
+        self._sink.link(up=False, reason=reason)
+        self._reopen = asyncio.ensure_future(keep_trying(self.open, Backoff()))
+
+    def _cancelled(self, _frame: object) -> None:
+        """Somebody has deleted the queue: declare it again."""
+        self._link.drop("consumer cancelled by the broker")
+
+    def _delivered(self, tag: int, redelivered: bool, key: bytes, payload: bytes) -> None:
+        received_at_ns = time.time_ns()
+        self._counts["deliveries"] += 1
+        if redelivered:
+            self._counts["redelivered"] += 1
+        receipt = (self._generation, tag) if self._manual else None
+        identity = self._vehicles.get(key)
+        if identity is None:
+            address = key.decode("utf-8", "replace")
+            try:
+                identity = vehicle_of_amqp_routing_key(address)
+            except ValueError as error:
+                self._sink.misaddressed(address, payload, received_at_ns, receipt, str(error))
+                return
+            if len(self._vehicles) >= _CACHE_KEYS:
+                self._vehicles.clear()
+            self._vehicles[key] = identity
+        self._sink.take(identity, payload, received_at_ns, redelivered, receipt)
+
+    def _current(self, receipt: Receipt) -> bool:
+        if receipt is None:
+            return False  # automatic acknowledgement: the broker forgot the message when it sent it
+        if receipt[0] == self._generation and self._link.up:
+            return True
+        self._counts["stale_receipts"] += 1
+        return False
+
+    def _stay_alive(self) -> None:
+        self._link.alive()
+        every_s = max(1.0, self._settings.keepalive_s / 4)
+        self._tick = asyncio.get_running_loop().call_later(every_s, self._stay_alive)
+
+    def _stop_tick(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+
+
+def _read_elsewhere(*_arguments: object) -> None:
+    """Deliveries never reach pika: `DeliveryReader` takes them."""

@@ -1,0 +1,94 @@
+"""Reads deliveries out of AMQP 0-9-1 frames in bulk (4.2.3); leaves every other frame for pika."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+_METHOD, _HEADER, _BODY = 1, 2, 3
+_FRAME_END: Final = 0xCE
+_OVERHEAD_BYTES: Final = 8
+_BASIC_DELIVER: Final = b"\x00\x3c\x00\x3c"
+
+# delivery tag, redelivered, routing key, payload
+Deliver = Callable[[int, bool, bytes, bytes], None]
+
+
+class FrameError(ValueError):
+    """Bytes that are no AMQP frame, or frames out of order: the connection is worth nothing any more."""
+
+
+class DeliveryReader:
+    """Cuts bytes into frames; `feed` hands on whole deliveries and returns the other frames untouched."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        self._rest = b""
+        self._open = False
+        self._tag = 0
+        self._redelivered = False
+        self._key = b""
+        self._missing = -1
+        self._parts: list[bytes] = []
+
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes as they come. Raises FrameError."""
+        if self._rest:
+            data = self._rest + data
+        others: list[bytes] = []
+        at, end = 0, len(data)
+        while end - at >= _OVERHEAD_BYTES - 1:
+            kind = data[at]
+            start = at + 7
+            stop = start + int.from_bytes(data[at + 3 : start], "big")
+            if stop >= end:
+                break
+            if data[stop] != _FRAME_END:
+                raise FrameError(f"AMQP frame of type {kind} without its end octet")
+            if kind == _BODY and self._open:
+                self._body(data[start:stop])
+            elif kind == _METHOD and data[start : start + 4] == _BASIC_DELIVER:
+                self._method(data, start + 4, stop)
+            elif kind == _HEADER and self._open:
+                self._header(int.from_bytes(data[start + 4 : start + 12], "big"))
+            else:
+                others.append(data[at : stop + 1])
+            at = stop + 1
+        self._rest = data[at:]
+        return b"".join(others)
+
+    def _method(self, data: bytes, at: int, stop: int) -> None:
+        """Basic.Deliver (1.8.3.13): consumer tag, delivery tag, redelivered, exchange, routing key."""
+        if self._open:
+            raise FrameError("AMQP delivery inside another")
+        at += 1 + data[at]
+        self._tag = int.from_bytes(data[at : at + 8], "big")
+        self._redelivered = bool(data[at + 8] & 1)
+        at += 9
+        at += 1 + data[at]
+        length = data[at]
+        self._key = data[at + 1 : at + 1 + length]
+        if at + 1 + length > stop:
+            raise FrameError("AMQP routing key longer than its frame")
+        self._open, self._missing = True, -1
+
+    def _header(self, body_bytes: int) -> None:
+        self._missing = body_bytes
+        self._parts = []
+        if body_bytes == 0:
+            self._complete(b"")
+
+    def _body(self, part: bytes) -> None:
+        if self._missing == len(part) and not self._parts:
+            self._complete(part)
+            return
+        self._parts.append(part)
+        self._missing -= len(part)
+        if self._missing < 0:
+            raise FrameError("AMQP body longer than its header said")
+        if self._missing == 0:
+            self._complete(b"".join(self._parts))
+
+    def _complete(self, payload: bytes) -> None:
+        self._open = False
+        self._deliver(self._tag, self._redelivered, self._key, payload)
