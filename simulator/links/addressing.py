@@ -30,7 +30,7 @@ class Side:
     router_mac: str
     network: str  # what lives at this end
     other_network: str
-    preferred_source: str | None
+    preferred_source: str
 
 
 VEHICLES_SIDE: Final = Side(
@@ -41,7 +41,7 @@ VEHICLES_SIDE: Final = Side(
     ROUTER_VEHICLES_MAC,
     VEHICLES_NETWORK,
     CLOUD_NETWORK,
-    None,
+    "198.18.255.254",  # no vehicle's: what is sent unbound is lost on the link, and counted
 )
 CLOUD_SIDE: Final = Side(
     "cld0",

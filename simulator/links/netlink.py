@@ -156,9 +156,9 @@ def dump(kind: int, device: int) -> bytes:
     return _tc(kind, ROOT_DUMP, device, 0, 0, b"")
 
 
-def htb_root(device: int) -> bytes:
-    """Return: HTB at the root as 1:, unclassified packets straight through."""
-    glob = struct.pack("=IIIII", 3, 10, 0, 0, 0)
+def htb_root(device: int, default: int) -> bytes:
+    """Return: HTB at the root as 1:; unclassified packets go to class 1:`default` (0: straight through)."""
+    glob = struct.pack("=IIIII", 3, 10, default, 0, 0)
     options = attribute(2, attribute(2, glob) + u32(5, 1000))
     return _tc(NEWQDISC, CREATE_EXCLUSIVE, device, 1 << 16, TC_ROOT, text(1, "htb") + options)
 
@@ -191,6 +191,41 @@ def flow_filter(device: int, key: int) -> bytes:
 
 def _swap(value: int) -> int:
     return (value & 0xFF) << 8 | value >> 8
+
+
+PLUG_BUFFER, PLUG_RELEASE, PLUG_LIMIT = 0, 2, 3
+
+
+def plug(device: int, minor: int, action: int, limit_bytes: int, *, create: bool) -> bytes:
+    """Return: plug leaf `minor`: under class 1:minor, a byte-limited queue that can be held and released."""
+    flags = CREATE_EXCLUSIVE if create else 0
+    rest = text(1, "plug") + attribute(2, struct.pack("=iI", action, limit_bytes))
+    return _tc(NEWQDISC, flags, device, minor << 16, (1 << 16) | minor, rest)
+
+
+def clsact(device: int) -> bytes:
+    """Return: the hooks before and behind a device's queue."""
+    return _tc(NEWQDISC, CREATE_EXCLUSIVE, device, CLSACT_HANDLE, CLSACT, text(1, "clsact"))
+
+
+def redirect(device: int, hook: int, match: tuple[int, int, int], priority: int, target: int) -> bytes:
+    """Return: packets of a hook whose IP header matches go to device `target`.
+
+    Args:
+        device: interface index; `target` likewise.
+        hook: CLSACT_INGRESS or CLSACT_EGRESS.
+        match: value, mask and offset of the 32 bits compared, from the IP header's start.
+        priority: filters are tried in its order.
+    """
+    value, mask, offset = match
+    # struct tc_u32_sel with one key, terminal; struct tc_mirred: redirect to egress, the packet is stolen.
+    selector = struct.pack("=BBBxHHhhI", 1, 0, 1, 0, 0, 0, 0, 0)
+    selector += struct.pack(">II", mask, value) + struct.pack("=ii", offset, 0)
+    mirred = struct.pack("=IIiiiiI", 0, 0, 4, 0, 0, 1, target)
+    action = text(1, "mirred") + attribute(2, attribute(2, mirred))
+    options = attribute(5, selector) + attribute(7, attribute(1, action))
+    info = (priority << 16) | _swap(ETH_P_IP)
+    return _tc(NEWFILTER, CREATE_EXCLUSIVE, device, 0, hook, text(1, "u32") + attribute(2, options), info)
 
 
 class NetemOptions(NamedTuple):

@@ -1,17 +1,33 @@
-"""Which class and leaf each vehicle has on the router's devices, and the messages that say so."""
+"""Which devices, classes and leaves the router has for each vehicle, and the messages that say so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from typing import Final
 
+from schemas.topics import VEHICLES_NETWORK
 from simulator.links import netlink as nl
+from simulator.links import queueing
 from simulator.links.base import Condition, Direction
+from simulator.links.queueing import Meter
 
-UNLIMITED_BYTES: Final = 1_250_000_000  # 10 Gbit/s
-FRAME_BYTES: Final = 1514
-LIMIT_MIN_PACKETS: Final = 1000
+SHARD_VEHICLES: Final = 1024
+MAX_SHARDS: Final = 64
+VEHICLES_BASE: Final = int(IPv4Network(VEHICLES_NETWORK).network_address)
+STRAY_CLASS: Final = 0xFFFE  # what no vehicle sends ends here, and is lost
+
+
+def shards_for(vehicles: int) -> int:
+    """Return how many devices carry a fleet: a power of two, at most 1,024 vehicles on each.
+
+    The kernel finds a qdisc by its handle in 16 chains per device, and HTB asks every waiting leaf in turn.
+    """
+    count = 1
+    while count * SHARD_VEHICLES < vehicles and count < MAX_SHARDS:
+        count *= 2
+    return count
 
 
 @dataclass(frozen=True)
@@ -23,34 +39,82 @@ class Change:
     message: bytes
 
 
-def options(condition: Condition) -> nl.NetemOptions:
-    """Return netem's parameters in the kernel's units."""
-    rate = 0 if condition.rate_bps is None else max(1, round(condition.rate_bps / 8))
-    return nl.NetemOptions(
-        delay_ticks=round(condition.delay_ms * 1e6 / nl.TICK_NS),
-        limit_packets=LIMIT_MIN_PACKETS,
-        loss=round(condition.loss_ratio * 0xFFFFFFFF),
-        rate_bytes=rate,
-    )
-
-
-@dataclass(frozen=True)
+@dataclass
 class Plan:
-    """One direction of all vehicles: the device its packets leave by, and the key of its filter."""
+    """One direction of all vehicles.
+
+    Attributes:
+        entry: device by which packets reach the router; exit: the one by which they leave.
+        meters: devices of the first stage (queue and rate), one per shard.
+        lines: devices of the second stage (netem), one per shard; the exit itself when there is one shard.
+    """
 
     direction: Direction
-    device: int
     vehicles: int
+    entry: int
+    exit: int
+    meters: list[int]
+    lines: list[int]
+    state: dict[int, Meter] = field(default_factory=dict)
+
+    @property
+    def _key(self) -> int:
+        return 0 if self.direction == "uplink" else 1  # FLOW_KEY_SRC, FLOW_KEY_DST
+
+    def shard(self, vehicle: int) -> int:
+        return vehicle % len(self.meters)
 
     def set_up(self) -> Iterator[bytes]:
-        """Yield: HTB root, the filter, then class and leaf of every vehicle."""
-        yield nl.htb_root(self.device)
-        yield nl.flow_filter(self.device, 0 if self.direction == "uplink" else 1)
+        """Yield: the way through both stages, then class and leaf of every vehicle in each."""
+        offset = 12 if self._key == 0 else 16
+        yield from self._redirect(nl.CLSACT_INGRESS, self.entry, self.meters, offset)
+        if self.lines != [self.exit]:
+            yield from self._redirect(nl.CLSACT_EGRESS, self.exit, self.lines, offset)
+        for device in self.meters:
+            yield nl.htb_root(device, 0)
+            yield nl.flow_filter(device, self._key)
+        for device in self.lines:
+            yield nl.htb_root(device, STRAY_CLASS)
+            yield nl.flow_filter(device, self._key)
+            yield nl.htb_class(
+                device, STRAY_CLASS, queueing.UNLIMITED_BYTES, queueing.BURST_TICKS, create=True
+            )
+            yield nl.netem(device, STRAY_CLASS, nl.NetemOptions(loss=0xFFFFFFFF), create=True)
         for vehicle in range(1, self.vehicles + 1):
-            yield nl.htb_class(self.device, vehicle + 1, UNLIMITED_BYTES, 15625, create=True)
-            yield nl.netem(self.device, vehicle + 1, options(Condition()), create=True)
+            yield from self._make(vehicle)
 
-    def changes(self, conditions: Iterable[tuple[int, Condition]]) -> Iterator[Change]:
+    def _redirect(self, hook: int, device: int, targets: list[int], offset: int) -> Iterator[bytes]:
+        mask = 0xFFFF0000 | (len(targets) - 1)
+        for shard, target in enumerate(targets):
+            yield nl.redirect(device, hook, (VEHICLES_BASE | shard, mask, offset), shard + 1, target)
+
+    def _make(self, vehicle: int) -> Iterator[bytes]:
+        meter, line = self.meters[self.shard(vehicle)], self.lines[self.shard(vehicle)]
+        minor = vehicle + 1
+        self.state[vehicle] = Meter()
+        for device in (meter, line):
+            yield nl.htb_class(device, minor, queueing.UNLIMITED_BYTES, queueing.BURST_TICKS, create=True)
+        limit = self.state[vehicle].queue_limit
+        yield nl.plug(meter, minor, nl.PLUG_LIMIT, limit, create=True)
+        yield nl.plug(meter, minor, nl.PLUG_RELEASE, limit, create=False)
+        yield nl.netem(line, minor, queueing.netem_options(Condition(), None), create=True)
+
+    def changes(self, conditions: Iterable[tuple[int, Condition]], now_s: float) -> Iterator[Change]:
+        """Yield every message of an update: class and netem with all parameters, the plug where it turns."""
+        # Messages are built once for all vehicles that share a condition; netem's differ by three numbers.
         for vehicle, condition in conditions:
-            one = nl.netem(self.device, vehicle + 1, options(condition), create=False)
-            yield Change(vehicle, self.direction, one)
+            meter, line = self.meters[self.shard(vehicle)], self.lines[self.shard(vehicle)]
+            state = self.state[vehicle]
+            limit, held = state.queue_limit, state.held
+            state.follow(condition, now_s)
+            minor = vehicle + 1
+            to: Callable[[bytes], Change] = lambda m, v=vehicle: Change(v, self.direction, m)  # type: ignore[misc] # noqa: E731
+            rate = queueing.UNLIMITED_BYTES if state.rate is None else state.rate
+            if state.queue_limit != limit:
+                yield to(nl.plug(meter, minor, nl.PLUG_LIMIT, state.queue_limit, create=False))
+            if state.held and not held:
+                yield to(nl.plug(meter, minor, nl.PLUG_BUFFER, 0, create=False))
+            yield to(nl.htb_class(meter, minor, rate, queueing.BURST_TICKS, create=False))
+            yield to(nl.netem(line, minor, queueing.netem_options(condition, state.rate), create=False))
+            if held and not state.held:
+                yield to(nl.plug(meter, minor, nl.PLUG_RELEASE, 0, create=False))

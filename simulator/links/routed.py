@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+import time
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from schemas.errors import Refusal
 from schemas.topics import MAX_VEHICLES, vehicle_id
-from simulator.links import addressing, wiring
+from simulator.links import addressing, counting, wiring
 from simulator.links import netlink as nl
 from simulator.links.base import Conditions, Direction, LinkCounter, LinkError, check
-from simulator.links.plan import Change, Plan
+from simulator.links.plan import Change, Plan, shards_for
 
 BLOCK_MESSAGES = 400
 
@@ -65,17 +67,30 @@ class RoutedLink:
         wiring.address_side(self.vehicles_namespace, addressing.VEHICLES_SIDE)
         wiring.address_side(self.cloud_namespace, addressing.CLOUD_SIDE)
         self._check_tick()
+        near, far = (self._index(device) for device in devices)
         # First addresses and neighbours, then forwarding: the router never asks who has an address.
-        indices = [int(self._router.read(f"/sys/class/net/{device}/ifindex")) for device in devices]
-        for index, side in zip(indices, (addressing.VEHICLES_SIDE, addressing.CLOUD_SIDE), strict=True):
-            self._apply(addressing.router_side(index, side))
-        self._plans = {
-            "uplink": Plan("uplink", indices[1], self.vehicles),
-            "downlink": Plan("downlink", indices[0], self.vehicles),
-        }
-        for plan in self._plans.values():
+        self._apply(addressing.router_side(near, addressing.VEHICLES_SIDE))
+        self._apply(addressing.router_side(far, addressing.CLOUD_SIDE))
+        self._apply([nl.clsact(near), nl.clsact(far)])
+        self._plans = (self._plan("uplink", near, far), self._plan("downlink", far, near))
+        for plan in self._plans:
             self._apply(list(plan.set_up()))
         self._router.write("/proc/sys/net/ipv4/ip_forward", "1")
+
+    def _index(self, device: str) -> int:
+        return int(self._router.read(f"/sys/class/net/{device}/ifindex"))
+
+    def _plan(self, direction: Direction, entry: int, leave: int) -> Plan:
+        shards = shards_for(self.vehicles)
+        meters = self._devices([f"{direction[0]}q{shard}" for shard in range(shards)])
+        lines = [leave]
+        if shards > 1:
+            lines = self._devices([f"{direction[0]}d{shard}" for shard in range(shards)])
+        return Plan(direction, self.vehicles, entry, leave, meters, lines)
+
+    def _devices(self, names: list[str]) -> list[int]:
+        self._apply([addressing.new_device(name, "ifb") for name in names])
+        return [self._index(name) for name in names]
 
     def _check_tick(self) -> None:
         words = [int(word, 16) for word in self._router.read("/proc/net/psched").split()]
@@ -100,10 +115,11 @@ class RoutedLink:
             check(up, f"{vehicle_id(vehicle)} uplink")
             check(down, f"{vehicle_id(vehicle)} downlink")
         changes: list[Change] = []
-        for which, direction in enumerate(("uplink", "downlink")):
-            plan = self._plans[direction]
-            changes += plan.changes((vehicle, pair[which]) for vehicle, pair in conditions.items())
         with self._lock:
+            now_s = time.monotonic()
+            for which, plan in enumerate(self._plans):
+                asked = ((vehicle, pair[which]) for vehicle, pair in conditions.items())
+                changes += plan.changes(asked, now_s)
             self._send(changes)
 
     def _send(self, changes: list[Change]) -> None:
@@ -122,23 +138,7 @@ class RoutedLink:
         """Return the kernel's counts for every vehicle and direction."""
         with self._lock:
             replies = self._router.exchange(nl.sequenced([nl.dump(nl.GETQDISC, 0)], 1), 1)
-        directions: dict[int, Direction] = {plan.device: plan.direction for plan in self._plans.values()}
-        found = []
-        for one in nl.statistics(replies):
-            if one.kind == "netem" and one.device in directions:
-                found.append(
-                    LinkCounter(
-                        (one.handle >> 16) - 1,
-                        directions[one.device],
-                        one.sent_bytes,
-                        one.packets,
-                        one.drops,
-                        0,
-                        one.backlog_bytes,
-                        one.backlog_packets,
-                    )
-                )
-        return found
+        return counting.read(replies, self._plans)
 
     def properties(self) -> dict[str, Any]:
         return {
@@ -154,6 +154,4 @@ class RoutedLink:
 
 
 def _words(reply: nl.Reply) -> str:
-    import os  # noqa: PLC0415
-
     return f"{os.strerror(reply.errno)}{': ' + reply.reason if reply.reason else ''}"

@@ -208,8 +208,8 @@ class UmlRouter:
             wiring.veth(outer, (namespace, device, "02:00:c6:15:00:0" + ("1" if end == "v" else "2")))
         wiring.veth((namespace, "ctl0", addressing.CONTROL_PEER_MAC), (namespace, "rx0", "02:00:c6:15:00:03"))
         wiring.address_control(namespace)
-        # 64 MB for the kernel and the agent, 24 kB for each vehicle's classes, leaves and queues.
-        guest = Guest(namespace, ("rv0", "rc0", "rx0"), 96 + vehicles * 24 // 1000)
+        # Taken from the host only as it is used: queues and delay lines of the fleet.
+        guest = Guest(namespace, ("rv0", "rc0", "rx0"), 256 + vehicles // 8)
         stack.callback(guest.close)
         guest.start()
         self._guest = guest

@@ -55,8 +55,8 @@ def address_side(namespace: str, side: Side) -> None:
         ip.neigh("add", dst=side.router_address, lladdr=side.router_mac, ifindex=index, state="permanent")
         # AnyIP: every address of the range is local without being added one by one.
         ip.route("add", dst=side.network, oif=1, type="local", table=255, scope="host")
-        source = {} if side.preferred_source is None else {"prefsrc": side.preferred_source}
-        ip.route("add", dst=side.other_network, gateway=side.router_address, oif=index, **source)
+        source = side.preferred_source
+        ip.route("add", dst=side.other_network, gateway=side.router_address, oif=index, prefsrc=source)
 
 
 def address_control(namespace: str) -> None:

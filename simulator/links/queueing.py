@@ -1,0 +1,121 @@
+"""Turns a condition into what the kernel is told: meter rate, hold, queue limit, netem's parameters; pure.
+
+Two stages in the order of a real road. The meter (HTB class, plug leaf) holds the queue in front of the rate.
+netem, behind it, adds serialisation, delay, loss, reordering and duplicates. netem alone would fix the send
+time of a packet when it arrives: after one slow second its queue would stay slow (docs/decisions/link-rate.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from simulator.links import distributions
+from simulator.links.base import QUEUE_MAX_BYTES, Condition
+from simulator.links.netlink import TICK_NS, NetemOptions
+
+UNLIMITED_BYTES: Final = 1_250_000_000  # 10 Gbit/s: the meter of a link without a rate
+FRAME_BYTES: Final = 1514
+# A packet that has begun at a low rate ends at it, so the next waits for at most one frame at FLOOR_BYTES,
+# 2 s. Below that rate whole frames are let through as the rate earns them.
+FLOOR_BYTES: Final = FRAME_BYTES // 2
+# Credit of the meter: covers a late timer. What it lets through at once, netem spaces again.
+BURST_TICKS: Final = 5_000_000 // TICK_NS
+QUEUE_MIN_BYTES: Final = 100 * FRAME_BYTES
+QUEUE_UNLIMITED_BYTES: Final = 16 << 20
+SMALLEST_FRAME_BYTES: Final = 60
+LINE_MIN_PACKETS: Final = 1000
+LINE_MAX_PACKETS: Final = 2_000_000
+
+
+def rate_bytes(rate_bps: float) -> int:
+    return max(1, round(rate_bps / 8))
+
+
+def queue_bytes(condition: Condition) -> int:
+    """Return how much may wait: one second and the delay at the rate asked for, 100 full frames at least."""
+    if condition.queue_limit is not None:
+        return condition.queue_limit
+    if condition.rate_bps is None:
+        return QUEUE_UNLIMITED_BYTES
+    wanted = condition.rate_bps / 8 * (1 + condition.delay_ms / 1000)
+    return min(max(QUEUE_MIN_BYTES, math.ceil(wanted)), QUEUE_MAX_BYTES)
+
+
+def line_packets(rate: int | None, condition: Condition) -> int:
+    """Return netem's limit: more packets than the delay line can ever hold at this rate."""
+    size = FRAME_BYTES if rate is None else SMALLEST_FRAME_BYTES
+    # A normal or pareto table reaches about four, respectively eight, times the jitter.
+    longest_s = (condition.delay_ms + 8 * condition.jitter_ms) / 1000
+    held = (UNLIMITED_BYTES if rate is None else rate) * longest_s / size
+    return min(max(LINE_MIN_PACKETS, math.ceil(held * 2) + 100), LINE_MAX_PACKETS)
+
+
+def netem_options(condition: Condition, rate: int | None) -> NetemOptions:
+    """Return netem's parameters for a condition at the rate (bytes/s) its serialisation has."""
+    bursts = condition.gilbert_elliott
+    model = None
+    if bursts is not None:
+        # struct tc_netem_gemodel: p, r, h = 1 - loss in bad, k1 = loss in good.
+        ratios = (
+            bursts.good_to_bad_ratio,
+            bursts.bad_to_good_ratio,
+            1 - bursts.bad_loss_ratio,
+            bursts.good_loss_ratio,
+        )
+        model = (_share(ratios[0]), _share(ratios[1]), _share(ratios[2]), _share(ratios[3]))
+    return NetemOptions(
+        delay_ticks=round(condition.delay_ms * 1e6 / TICK_NS),
+        limit_packets=line_packets(rate, condition),
+        loss=0 if bursts is not None else _share(condition.loss_ratio),
+        jitter_ticks=round(condition.jitter_ms * 1e6 / TICK_NS),
+        rate_bytes=rate or 0,
+        # Every packet is a candidate (gap 1); reorder is then the share sent at once.
+        gap=1 if condition.reorder_ratio else 0,
+        duplicate=_share(condition.duplicate_ratio),
+        reorder=_share(condition.reorder_ratio),
+        table=distributions.table(condition.distribution),
+        gilbert_elliott=model,
+    )
+
+
+def _share(ratio: float) -> int:
+    return round(ratio * 0xFFFFFFFF)
+
+
+@dataclass
+class Meter:
+    """What one direction of one vehicle was last told, and what it is owed below the floor."""
+
+    queue_limit: int = QUEUE_MIN_BYTES
+    rate: int | None = None
+    held: bool = False
+    credit_bytes: float = 0.0
+    asked_at_s: float = 0.0
+
+    def follow(self, condition: Condition, now_s: float) -> None:
+        """Take a condition over: sets `rate` (bytes/s, None unlimited), `held` and `queue_limit`."""
+        if condition.queue_limit is not None:
+            self.queue_limit = condition.queue_limit
+        else:
+            # Never smaller than before: a slow second must not drop what a fast one has queued.
+            self.queue_limit = max(self.queue_limit, queue_bytes(condition))
+        elapsed_s = min(now_s - self.asked_at_s, 1.5) if self.asked_at_s else 1.0
+        self.asked_at_s = now_s
+        if condition.rate_bps is None:
+            self.rate, self.held = None, False
+        elif condition.rate_bps == 0:
+            self.held = True  # the rate stays: it is the one that counts when the outage is over
+        elif (asked := rate_bytes(condition.rate_bps)) >= FLOOR_BYTES:
+            self.rate, self.held = asked, False
+        else:
+            self._earn(asked * elapsed_s)
+
+    def _earn(self, earned_bytes: float) -> None:
+        """Below the floor: hold, and open at the floor's rate for each interval that has been earned."""
+        self.rate = FLOOR_BYTES
+        self.credit_bytes += earned_bytes
+        self.held = self.credit_bytes < FLOOR_BYTES
+        if not self.held:
+            self.credit_bytes -= FLOOR_BYTES
