@@ -1,4 +1,4 @@
-"""What is installed, what is missing, how to get it, and what dead runs have left; repairs nothing unasked."""
+"""What is installed, what is missing, how to get it, and what dead runs left; changes nothing unasked."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def examine() -> list[Finding]:
     """Return what this machine has of the parts a run, the tests and the studies use."""
     return [
         _python_packages(),
-        Finding("Java", EVERY_RUN, _java(), "apt-get install openjdk-17-jre-headless (or newer)"),
+        Finding("Java", EVERY_RUN, _java(), "apt-get install default-jre-headless"),
         Finding("jars of Kafka", "every run without --kafka", _jars("kafka"), JARS_REMEDY),
         Finding("jars of Spark's connector", EVERY_RUN, _jars("spark"), JARS_REMEDY),
         _program("nsenter", EVERY_RUN, "apt-get install util-linux"),

@@ -62,12 +62,12 @@ python_packages() {
 # --- jars ------------------------------------------------------------------------------------------------------------
 jars() {
     wanted=$(digest compose/jars/pom.xml compose/jars/*/pom.xml)
-    [ "$(cat .jars/stamp 2>/dev/null)" = "$wanted" ] && return
+    [ "$(cat .setup/jars 2>/dev/null)" = "$wanted" ] && [ -d .jars/kafka ] && [ -d .jars/spark ] && return
     say "fetching the jars of Kafka and of Spark's connector into .jars (one Maven run)"
     rm -rf .jars.new
     mvn -q -B -ntp -Dstyle.color=never -f compose/jars/pom.xml -Djars.dir="$PWD/.jars.new" validate || die "Maven could not fetch the jars"
-    echo "$wanted" >.jars.new/stamp
     rm -rf .jars && mv .jars.new .jars
+    mkdir -p .setup && echo "$wanted" >.setup/jars
 }
 
 case $want in run | test) ;; *) die "usage: install.sh run|test" ;; esac

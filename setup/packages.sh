@@ -3,10 +3,12 @@
 # NAMES` installs them (as root). It starts no service, and leaves every service alone that was there before.
 set -eu
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+stamps=${0%/*}/../.setup
+unavailable=$stamps/unavailable
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-known() { apt-cache show "$1" >/dev/null 2>&1; }
+known() { apt-cache show "$1" 2>/dev/null | grep -q .; }
 
 java_is_new_enough() {
     have java || return 1
@@ -18,17 +20,16 @@ python_can_make_venv() { python3 -c 'import sys, venv, ensurepip; sys.exit(sys.v
 
 has_fonts() { find /usr/share/fonts /usr/local/share/fonts -name '*.ttf' 2>/dev/null | grep -q .; }
 
-# What is needed only where it can be had: Ubuntu has no chromium package, some releases have no user-mode-linux.
-optional() { have "$1" || ! known "$2" || echo "$2"; }
+# What only some releases have (Ubuntu ships no chromium as a package): tried once, then remembered as not to be had.
+optional() { have "$1" || grep -qx "$2" "$unavailable" 2>/dev/null || echo "$2"; }
 
 missing() {
     python_can_make_venv || echo python3-venv
-    java_is_new_enough || echo openjdk-17-jre-headless
-    have mvn || [ -e "$(dirname "$0")/../.jars/stamp" ] || echo maven
+    java_is_new_enough || echo java
+    have mvn || [ -e "$stamps/jars" ] || echo maven
     have mosquitto || echo mosquitto
     have ip || echo iproute2
     have nsenter && have setpriv || echo util-linux
-    have busybox || echo busybox-static
     optional linux.uml user-mode-linux
     [ "$1" = run ] && return
     [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || echo rabbitmq-server
@@ -51,21 +52,37 @@ keep_off() {
     systemctl disable --now "$@" >/dev/null 2>&1 || true
 }
 
+newest_fit_java() {
+    for name in default-jre-headless openjdk-21-jre-headless openjdk-17-jre-headless; do
+        major=$(apt-cache show "$name" 2>/dev/null | sed -n 's/^Version: [0-9]*:\{0,1\}[0-9]*\.\{0,1\}\([0-9]*\).*/\1/p' | head -n 1)
+        case $name in default*) [ "${major:-0}" -ge 17 ] || continue ;; esac
+        known "$name" && echo "$name" && return
+    done
+    echo openjdk-17-jre-headless
+}
+
 install() {
+    apt-get update -q || echo "setup: package lists could not be renewed, going on with those at hand" >&2
     new_services=""
+    chosen=""
     for name in "$@"; do
         case $name in
+        java) name=$(newest_fit_java) ;;
+        user-mode-linux | chromium)
+            known "$name" || { mkdir -p "$stamps" && echo "$name" >>"$unavailable" && continue; } ;;
         mosquitto) new_services="$new_services mosquitto.service" ;;
         rabbitmq-server) new_services="$new_services rabbitmq-server.service" && have epmd ||
             new_services="$new_services epmd.service epmd.socket" ;;
         esac
+        chosen="$chosen $name"
     done
+    [ -n "$chosen" ] || return 0
     forbid_starts
     export DEBIAN_FRONTEND=noninteractive
     # Captures are made as root or not at all: dumpcap needs no set-uid bit.
     echo 'wireshark-common wireshark-common/install-setuid boolean false' | debconf-set-selections 2>/dev/null || true
-    apt-get update -q
-    apt-get install -q -y --no-install-recommends "$@"
+    # shellcheck disable=SC2086
+    apt-get install -q -y --no-install-recommends $chosen
     # shellcheck disable=SC2086
     [ -z "$new_services" ] || keep_off $new_services
 }
