@@ -11,11 +11,18 @@ import asyncio
 import logging
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiocoap import Message, Reliable, Unreliable
-from aiocoap.numbers.codes import CONTINUE, POST, REQUEST_ENTITY_INCOMPLETE, SERVICE_UNAVAILABLE, Code
+from aiocoap.numbers.codes import (
+    CHANGED,
+    CONTINUE,
+    POST,
+    REQUEST_ENTITY_INCOMPLETE,
+    SERVICE_UNAVAILABLE,
+    Code,
+)
 
 from gateways.protocols.base import Endpoint, VehicleEvents, VehicleSettings
 from gateways.protocols.coap_layer import MessageLayer
@@ -61,13 +68,18 @@ class RoundTrip:
 
 @dataclass(slots=True)
 class Transfer:
-    """One message on its way, with where its next block starts."""
+    """One message on its way, with where its next block starts.
+
+    Attributes:
+        asked: tokens of the requests that carried its last block; a late answer to any of them counts.
+    """
 
     token: int
     payload: bytes
     size_exponent: int = BLOCK_SIZE_EXPONENT
     offset: int = 0
     attempts: int = 0
+    asked: list[bytes] = field(default_factory=list)
 
     @property
     def block_bytes(self) -> int:
@@ -140,6 +152,8 @@ class CoapVehicle:
         self._request_token = (self._request_token + 1) & 0xFFFF
         request.token = self._request_token.to_bytes(2, "big")
         request.remote = self._remote
+        if not transfer.block()[1]:
+            transfer.asked.append(request.token)
         self._sent_at = self.loop.time()
         self._layer.send_message(request, self._reset)
         if not self._con:
@@ -153,10 +167,9 @@ class CoapVehicle:
     def process_response(self, response: Message) -> bool:
         transfer = self._transfer
         if transfer is None or response.token != self._request_token.to_bytes(2, "big"):
-            given_up_at = self._given_up.pop(response.token, None)
-            if given_up_at is not None:
-                self._round_trip.sample(self.loop.time() - given_up_at)
-            return given_up_at is not None
+            late = transfer is not None and response.token in transfer.asked and response.code == CHANGED
+            if transfer is None or not late:
+                return self._late(response.token)
         self._stop_timer()
         assert self._layer is not None
         if not self._con:
@@ -166,6 +179,13 @@ class CoapVehicle:
             self._layer.forget(self._remote)
         self._answered(transfer, response)
         return True
+
+    def _late(self, token: bytes) -> bool:
+        """Learn the round trip from the answer to a NON request already given up; False for a stranger."""
+        given_up_at = self._given_up.pop(token, None)
+        if given_up_at is not None:
+            self._round_trip.sample(self.loop.time() - given_up_at)
+        return given_up_at is not None
 
     def _answered(self, transfer: Transfer, response: Message) -> None:
         code, block = response.code, response.opt.block1
