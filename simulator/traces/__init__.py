@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simulator.traces.bundled import BUNDLED, DEFAULT, bundled, bundled_path
 from simulator.traces.files import read_trace, to_csv, write_trace
-from simulator.traces.generate import generate
+from simulator.traces.generator import generate
 from simulator.traces.model import COLUMNS, Step, Trace
 from simulator.traces.profiles import PROFILES, Profile, profile_named
+from simulator.traces.recipes import BUNDLED, DEFAULT, bundled, bundled_path
 
 __all__ = [
     "BUNDLED",

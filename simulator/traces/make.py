@@ -6,16 +6,16 @@ import hashlib
 import sys
 from pathlib import Path
 
-from simulator.traces.bundled import BUNDLED, DEFAULT, bundled_folder
 from simulator.traces.files import to_csv
+from simulator.traces.recipes import BUNDLED, DEFAULT, bundled_folder
 
 _INTRODUCTION = """\
 # Bundled traces
 
 Every file here is **generated**: drawn from profiles fitted to published drives, no measured line in it.
 Anybody can make each again, byte for byte, with the command beside it (`--out NAME.csv` appended);
-`python -m simulator.traces.make` makes them all and this page. The seeds were picked, so that traces this short
-look like their profiles; calibration is tested over many seeds, not over these.
+`python -m simulator.traces.make` makes them all and this page. The seeds were picked so that traces this
+short look like their profiles; calibration is tested over many seeds, not over these.
 
 - **Origin**: `simulator/traces/profiles.json`; what a profile was fitted to stands in each file's header.
 - **Licence**: CC0-1.0, do with them what you like.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from schemas.errors import Refusal
 from simulator.traces.files import read_trace
-from simulator.traces.generate import generate
+from simulator.traces.generator import generate
 from simulator.traces.model import Trace
 from simulator.traces.profiles import profile_named
 
