@@ -102,6 +102,7 @@ class CoapFlow:
         self._tokens: dict[bytes, _Exchange] = {}
         self._blocks = NOBODY
         self._body = bytearray()
+        self._head = b""
         self._notified = NOBODY
 
     def take(self, direction: int, data: bytes, at_ns: int) -> Verdict:
@@ -135,23 +136,34 @@ class CoapFlow:
             purpose, target = (ACKNOWLEDGEMENT, self._notified) if further else (CONNECTION, NOBODY)
             last = False
         else:
-            purpose, (target, last) = MESSAGE, self._publish(datagram, data)
+            purpose, target, last = self._publish(datagram, data)
         _remember(self._tokens, datagram.token, _Exchange(at_ns, purpose, target, last))
         return purpose, target, last
 
-    def _publish(self, datagram: Datagram, data: bytes) -> tuple[int, bool]:
-        """Return the message of a request with a body; a later block (RFC 7959, 2.2) continues it."""
+    def _publish(self, datagram: Datagram, data: bytes) -> tuple[int, int, bool]:
+        """Return purpose and message of a request with a body; a later block (RFC 7959, 2.2) continues it."""
         block = datagram.options.get(_BLOCK1)
+        purpose = MESSAGE
         if block is None or block >> 4 == 0:
-            self._blocks = self._publications.publish()
-            self._body = bytearray()
+            purpose = self._begin(data[datagram.payload :])
         elif self._blocks == NOBODY:
-            return NOBODY, False
+            return OTHER, NOBODY, False
         self._body += data[datagram.payload :]
         last = block is None or not block & 8
         if last:
             self._publications.completed(self._blocks, self._body)
-        return self._blocks, last
+        return purpose, self._blocks, last
+
+    def _begin(self, head: bytes) -> int:
+        """Begin a message, or the last one anew: a client that had no answer sends it under another id."""
+        current = self._blocks
+        again = current != NOBODY and head == self._head and not self._messages.acknowledged_at_ns[current]
+        self._body = bytearray()
+        if again:
+            return RETRANSMISSION
+        self._head = head
+        self._blocks = self._publications.publish()
+        return MESSAGE
 
     def _answer(
         self, direction: int, datagram: Datagram, others: dict[int, _Exchange], at_ns: int
@@ -174,7 +186,7 @@ class CoapFlow:
         return _answers(exchange.purpose), exchange.target
 
     def _settle(self, exchange: _Exchange, code: int, at_ns: int) -> None:
-        if exchange.purpose != MESSAGE or exchange.target == NOBODY:
+        if exchange.purpose not in (MESSAGE, RETRANSMISSION) or exchange.target == NOBODY:
             return
         if exchange.last:
             self._messages.reached(exchange.target, at_ns)
