@@ -14,6 +14,18 @@ from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
 
+# Cheapest first: a broken pure part shows before anything is started, and shared servers start late.
+ORDER = ("broker", "kafka", "netns", "browser", "spark", "slow")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests in the order of what they start; within it their own order is kept."""
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    return max((ORDER.index(mark.name) + 1 for mark in item.iter_markers() if mark.name in ORDER), default=0)
+
 
 @pytest.fixture(scope="session")
 def session_record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecord]:

@@ -39,6 +39,7 @@ time.sleep(300)
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("IVSIM_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(leftovers, "TERM_TIMEOUT_S", 0.5)  # the stubborn one sits out any deadline
     return tmp_path / "state"
 
 
