@@ -45,6 +45,7 @@ LINK_NAMES = ", ".join(["auto", *(name for name in LINKS if name != "auto")])
 def run(
     protocol: Annotated[str, typer.Option(help=f"One of: {', '.join(PROTOCOLS)}.")] = _default("protocol"),
     qos: Annotated[int | None, typer.Option(help="MQTT: QoS 0, 1 or 2 (default 1).")] = None,
+    mqtt_version: Annotated[str | None, typer.Option(help="MQTT: 5 or 3.1.1 (default 5).")] = None,
     ack: Annotated[str | None, typer.Option(help="AMQP: consumer acknowledgement, auto or manual.")] = None,
     confirms: Annotated[
         bool | None, typer.Option("--confirms/--no-confirms", help="AMQP: publisher confirms.")
@@ -116,7 +117,6 @@ def run(
         typer.Option("--early-ack", help="Careless on purpose: acknowledge before Kafka has the record."),
     ] = False,
     security: Annotated[str, typer.Option(help="plain or tls (MQTT, AMQP).")] = _default("security"),
-    protocol_version: Annotated[str | None, typer.Option(help="MQTT: 5 or 3.1.1 (default 5).")] = None,
     outbox_limit: Annotated[
         int, typer.Option(help="Messages a vehicle keeps while it has no connection.")
     ] = _default("outbox_limit"),
@@ -136,7 +136,14 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
     """Send messages from a fleet over a replayed cellular link, keep its twins, and account for every message."""
-    words = {"qos": qos, "ack": ack, "confirms": confirms, "persistent": persistent, "con": con}
+    words = {
+        "qos": qos,
+        "mqtt_version": mqtt_version,
+        "ack": ack,
+        "confirms": confirms,
+        "persistent": persistent,
+        "con": con,
+    }
     options = run_options(
         protocol=protocol,
         mode=mode_of(protocol, words),
@@ -160,7 +167,6 @@ def run(
         gateways=gateways,
         early_ack=early_ack,
         security=security,
-        protocol_version=protocol_version,
         outbox_limit=outbox_limit,
         outbox_policy=outbox_policy,
         seed=seed,

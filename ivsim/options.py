@@ -46,7 +46,6 @@ class RunOptions(BaseModel):
     gateways: int = Field(default=1, ge=1, le=64)
     early_ack: bool = False
     security: Literal["plain", "tls"] = "plain"
-    protocol_version: str | None = None
     outage: tuple[tuple[float, float], ...] = ()
     outbox_limit: int = Field(default=1_000, ge=1)
     outbox_policy: Literal["drop_oldest", "drop_newest", "block"] = "drop_oldest"
@@ -113,6 +112,7 @@ def run_options(**fields: Any) -> RunOptions:
     if options.mode not in PROTOCOLS[options.protocol].modes:
         modes = ", ".join(PROTOCOLS[options.protocol].modes)
         raise Refusal(f"--mode {options.mode!r}: {options.protocol} has {modes}")
+    _check_combination(options)
     if options.warmup_s >= options.duration_s:
         raise Refusal(
             f"--warmup {options.warmup_s:g}: must be shorter than --duration {options.duration_s:g}"
@@ -120,6 +120,16 @@ def run_options(**fields: Any) -> RunOptions:
     load_trace(options)
     fixed_rtt_ms(options)
     return options
+
+
+def _check_combination(options: RunOptions) -> None:
+    """Refuse what no part can do together."""
+    if options.security == "tls" and PROTOCOLS[options.protocol].broker is None:
+        raise Refusal(f"--security tls: MQTT and AMQP have it, not {options.protocol}")
+    if options.topology == "echo":
+        for field, plain in (("security", "plain"), ("early_ack", False), ("gateways", 1), ("kafka", None)):
+            if getattr(options, field) != plain:
+                raise Refusal(f"{option_name(field)}: needs --topology gateway; echo has no gateway")
 
 
 def _one_line(error: ValidationError) -> str:

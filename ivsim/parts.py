@@ -6,28 +6,25 @@ import json
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from gateways.protocols import PROTOCOLS
+from ivsim import child_configs as configs
+from ivsim.credentials import PLAIN, Credentials, make_credentials
 from ivsim.display import Display
 from ivsim.options import RunOptions
 from ivsim.run_directory import RunDirectory
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka import KafkaServer, create_topics, delete_topics, probe
 from ivsim.testbed.mosquitto import MosquittoServer
-from ivsim.testbed.paths import installed_jars
 from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
-from ivsim.testbed.security import OPEN, Security
 from ivsim.watch import Watch
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics
 from simulator.links import Link, open_link
-from simulator.scenario import Scenario
 
 BROKERS = {"mosquitto": MosquittoServer, "rabbitmq": RabbitmqServer}
-COAP_PORT = 5683
 READY_S = 90.0
 
 
@@ -41,6 +38,7 @@ class Parts:
     stack: ExitStack
     bootstrap: str = ""
     topics: KafkaTopics = field(default_factory=KafkaTopics)
+    credentials: Credentials = PLAIN
     link: Link | None = None
     broker: MosquittoServer | RabbitmqServer | None = None
     gateways: list[Child] = field(default_factory=list)
@@ -49,6 +47,11 @@ class Parts:
     capture: Child | None = None
     watch: Watch | None = None
     servers: list[OwnedProcess] = field(default_factory=list)
+
+    @property
+    def cloud_namespace(self) -> str:
+        assert self.link is not None
+        return self.link.cloud_namespace
 
     @property
     def children(self) -> list[Child]:
@@ -62,17 +65,6 @@ class Parts:
             process.check()
 
 
-def scenario_of(options: RunOptions) -> Scenario:
-    """Return the fleet that the options ask for."""
-    return Scenario(
-        vehicles=options.vehicles,
-        interval_s=options.interval_s,
-        duration_s=options.duration_s,
-        format=options.format,
-        seed=options.seed,
-    )
-
-
 def open_parts(parts: Parts, display: Display) -> None:
     """Open everything up to vehicles that are connected and waiting for the start.
 
@@ -83,12 +75,11 @@ def open_parts(parts: Parts, display: Display) -> None:
         display.phase("starting Kafka")
         _open_kafka(parts)
         display.phase("starting Spark, and the link")
-        parts.twin = _child(parts, "twin", ["twin"], twin_config(parts))
+        parts.twin = _child(parts, "twin", ["twin"], configs.twin_config(parts))
     _open_link(parts)
     display.phase("starting broker and gateway")
-    _open_broker(parts, OPEN)
-    if options.topology == "gateway":
-        _open_gateways(parts)
+    _open_broker(parts)
+    _open_gateways(parts)
     parts.capture = _open_capture(parts)
     if parts.twin is not None:
         display.phase("waiting for Spark")
@@ -96,7 +87,11 @@ def open_parts(parts: Parts, display: Display) -> None:
         parts.watch = parts.stack.enter_context(Watch(parts.bootstrap, parts.topics))
     display.phase(f"connecting {options.vehicles} vehicles")
     parts.pacer = _child(
-        parts, "pacer", ["simulator.pacer"], _pacer_config(parts), inside=_link(parts).vehicles_namespace
+        parts,
+        "pacer",
+        ["simulator.pacer"],
+        configs.pacer_config(parts),
+        inside=_link(parts).vehicles_namespace,
     )
     parts.pacer.wait_for("ready", READY_S)
 
@@ -130,27 +125,31 @@ def _link(parts: Parts) -> Link:
     return parts.link
 
 
-def _open_broker(parts: Parts, security: Security) -> None:
+def _open_broker(parts: Parts) -> None:
     kind = PROTOCOLS[parts.options.protocol].broker
     if kind is None:
         return
+    if parts.options.security == "tls":
+        parts.credentials = make_credentials(parts.directory.work / "keys", parts.options.vehicles)
     server = BROKERS[kind](
-        parts.record, host=CLOUD_ADDRESS, namespace=_link(parts).cloud_namespace, security=security
+        parts.record, host=CLOUD_ADDRESS, namespace=parts.cloud_namespace, security=parts.credentials.security
     )
     parts.broker = parts.stack.enter_context(server)
     parts.servers.append(server.process)
 
 
-def broker_port(parts: Parts) -> int:
-    """Return the port to which vehicles send."""
-    return COAP_PORT if parts.broker is None else parts.broker.port
-
-
 def _open_gateways(parts: Parts) -> None:
-    for index in range(parts.options.gateways):
-        name = f"gateway-{index}" if parts.options.gateways > 1 else "gateway"
-        arguments = ["gateways", parts.options.protocol, "--config"]
-        parts.gateways.append(_child(parts, name, arguments, _gateway_config(parts, name, index)))
+    """Start the gateways, or what echoes the messages where no broker does."""
+    protocol = PROTOCOLS[parts.options.protocol]
+    if parts.options.topology == "echo":
+        if protocol.broker is None:
+            arguments = ["gateways", f"{protocol.name}-echo", "--config"]
+            parts.gateways.append(_child(parts, "echo", arguments, configs.echo_config(parts)))
+    else:
+        for index in range(parts.options.gateways):
+            arguments = ["gateways", protocol.name, "--config"]
+            config = configs.gateway_config(parts, index)
+            parts.gateways.append(_child(parts, config["name"], arguments, config))
     for gateway in parts.gateways:
         gateway.wait_for("ready", READY_S)
 
@@ -174,61 +173,6 @@ def _child(
     return child
 
 
-def twin_config(parts: Parts) -> dict[str, Any]:
-    """Return what the twin process, or the ledger alone, is told."""
-    return {
-        "run_dir": str(parts.directory.path),
-        "bootstrap": parts.bootstrap,
-        "topics_prefix": parts.topics.prefix,
-        "trigger": parts.options.trigger,
-        "topology": parts.options.topology,
-        "checkpoint_dir": str(parts.directory.work / "checkpoint"),
-        "jars_dir": str(installed_jars("spark")),
-        "loss_timeout_s": parts.options.loss_timeout_s,
-    }
-
-
-def _gateway_config(parts: Parts, name: str, index: int) -> dict[str, Any]:
-    options = parts.options
-    log = parts.directory.path / ("received.events" if options.gateways == 1 else f"received-{index}.events")
-    return {
-        "bootstrap": parts.bootstrap,
-        "host": CLOUD_ADDRESS,
-        "port": broker_port(parts),
-        "mode": options.mode,
-        "format": options.format,
-        "topics_prefix": parts.topics.prefix,
-        "namespace": _link(parts).cloud_namespace,
-        "name": name,
-        "shared": options.gateways > 1,
-        "early_ack": options.early_ack,
-        "receive_log": str(log),
-        "faults": {"drop": options.gateway_faults},
-    }
-
-
-def _pacer_config(parts: Parts) -> dict[str, Any]:
-    options = parts.options
-    return {
-        "protocol": options.protocol,
-        "mode": options.mode,
-        "topology": options.topology,
-        "host": CLOUD_ADDRESS,
-        "port": broker_port(parts),
-        "scenario": scenario_of(options).model_dump(),
-        "events_path": str(parts.directory.emission_events),
-        "drain_s": options.loss_timeout_s,
-        "bind_addresses": True,
-        "outbox_limit": options.outbox_limit,
-        "outbox_policy": options.outbox_policy,
-    }
-
-
 def note_environment(record: RunRecord) -> None:
     """Mark what this process starts by itself (the router) as this run's, for `ivsim doctor --clean`."""
     os.environ.update(record.environment)
-
-
-def receive_logs(directory: Path) -> list[Path]:
-    """Return the gateways' receive logs in a run directory."""
-    return sorted(directory.glob("received*.events"))

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateways import receive_log
+from ivsim.child_configs import receive_logs, scenario_of, twin_config
 from ivsim.link_log import link_table
-from ivsim.parts import Parts, receive_logs, scenario_of, twin_config
+from ivsim.parts import Parts
 from ivsim.run_directory import SCHEMA, RunDirectory, machine, versions, write_json
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import ProcessDied

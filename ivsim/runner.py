@@ -10,12 +10,13 @@ from typing import Any
 
 from gateways.protocols import PROTOCOLS
 from ivsim import results
+from ivsim.child_configs import scenario_of
 from ivsim.clock import ClockWatch
 from ivsim.display import Display
 from ivsim.feed import Feed
 from ivsim.interrupt import Interrupted, interruptible
 from ivsim.options import RunOptions, fixed_rtt_ms, load_trace
-from ivsim.parts import Parts, note_environment, open_parts, scenario_of
+from ivsim.parts import Parts, note_environment, open_parts
 from ivsim.preflight import preflight
 from ivsim.run_directory import RunDirectory, make_run_directory, new_run_id
 from ivsim.testbed.process import NotReady, ProcessDied
