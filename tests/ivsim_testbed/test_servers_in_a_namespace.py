@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from ivsim.testbed.mosquitto import DEFAULT_PORT as MQTT_PORT
+from ivsim.testbed.mosquitto import MosquittoServer
+from ivsim.testbed.process import TCP_LISTEN, has_listener
+from ivsim.testbed.rabbitmq import DEFAULT_PORT as AMQP_PORT
+from ivsim.testbed.rabbitmq import RabbitmqServer
+from ivsim.testbed.registry import RunRecord
+
+pytestmark = [pytest.mark.broker, pytest.mark.netns]
+
+CLOUD = "198.19.0.1"
+
+
+@pytest.fixture
+def namespace(run_record: RunRecord) -> Iterator[str]:
+    name = f"ivsim-{run_record.run_id}-c"
+    run_record.namespace(name)
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    for words in (("addr", "add", f"{CLOUD}/32", "dev", "lo"), ("link", "set", "lo", "up")):
+        subprocess.run(["ip", "-n", name, *words], check=True)
+    yield name
+    subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+@pytest.mark.parametrize(("make", "port"), [(MosquittoServer, MQTT_PORT), (RabbitmqServer, AMQP_PORT)])
+def test_it_listens_on_the_clouds_address_and_nowhere_else(
+    run_record: RunRecord, namespace: str, make: type[MosquittoServer | RabbitmqServer], port: int
+) -> None:
+    with make(run_record, host=CLOUD, namespace=namespace) as server:
+        assert server.port == port
+        assert has_listener(server.process.pid, CLOUD, port)
+        assert listening_addresses(namespace) <= {CLOUD, "127.0.0.1"}
+    inside = subprocess.run(
+        ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True
+    ).stdout
+    assert inside.strip() == ""
+
+
+def listening_addresses(namespace: str) -> set[str]:
+    argv = ["ip", "netns", "exec", namespace, "cat", "/proc/net/tcp", "/proc/net/tcp6"]
+    rows = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    local = [row.split()[1].split(":")[0] for row in rows if row.split()[3] == TCP_LISTEN]
+    return {".".join(str(byte) for byte in reversed(bytes.fromhex(address))) for address in local}
