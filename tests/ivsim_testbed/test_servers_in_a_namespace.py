@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import socket
+import struct
 import subprocess
 from collections.abc import Iterator
 
@@ -35,7 +37,7 @@ def test_it_listens_on_the_clouds_address_and_nowhere_else(
     with make(run_record, host=CLOUD, namespace=namespace) as server:
         assert server.port == port
         assert has_listener(server.process.pid, CLOUD, port)
-        assert listening_addresses(namespace) <= {CLOUD, "127.0.0.1"}
+        assert listening_addresses(namespace) <= {CLOUD, "127.0.0.1", "::1"}
     inside = subprocess.run(
         ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True
     ).stdout
@@ -45,5 +47,10 @@ def test_it_listens_on_the_clouds_address_and_nowhere_else(
 def listening_addresses(namespace: str) -> set[str]:
     argv = ["ip", "netns", "exec", namespace, "cat", "/proc/net/tcp", "/proc/net/tcp6"]
     rows = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
-    local = [row.split()[1].split(":")[0] for row in rows if row.split()[3] == TCP_LISTEN]
-    return {".".join(str(byte) for byte in reversed(bytes.fromhex(address))) for address in local}
+    return {_address(row.split()[1].split(":")[0]) for row in rows if row.split()[3] == TCP_LISTEN}
+
+
+def _address(hexadecimal: str) -> str:
+    words = struct.unpack(f"<{len(hexadecimal) // 8}I", bytes.fromhex(hexadecimal))
+    packed = struct.pack(f">{len(words)}I", *words)
+    return socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, packed)
