@@ -30,7 +30,7 @@ def frame(vehicle: int, up: bool, numbers: tuple[int, int], flags: int, payload:
 
 
 def exchanges(messages: int, payload_bytes: int) -> Iterator[bytes]:
-    """Yield MQTT QoS 1 of all vehicles in random order: PUBLISH, PUBACK, and the TCP acknowledgement of that."""
+    """Yield MQTT QoS 1 of all vehicles in random order: PUBLISH, PUBACK, and the ACK of that."""
     vehicles = list(range(1, VEHICLES + 1))
     sequence = dict.fromkeys(vehicles, 1)
     acknowledged = dict.fromkeys(vehicles, 1)

@@ -153,9 +153,9 @@ class Connection:
             self._book(segment, RETRANSMISSION, opaque=len(segment.payload))
             return
         pieces = stream.receive(position, segment.payload)
-        stream.carry(self._carrier(segment, pieces))
         self._sniff(segment.direction, stream)
         stream.parse(segment.at_ns)
+        stream.carry(self._carrier(segment, pieces))
 
     def _sniff(self, direction: int, stream: Stream) -> None:
         """Tell the protocol by the vehicle's first bytes; a server that speaks first is none of ours."""
@@ -213,7 +213,7 @@ class Connection:
 
     def _carrier(self, segment: Segment, pieces: list[Piece]) -> Carrier:
         return Carrier(
-            needs=max(piece.end for piece in pieces),
+            needs=pieces[-1].end,
             pieces=pieces,
             transport=segment.transport,
             ip=segment.ip,

@@ -237,6 +237,8 @@ class Stream:
     def _parts(self, piece: Piece) -> list[_Part]:
         """Cut a piece at the units' bounds; bytes outside every known unit are nobody's."""
         start, end, sense = piece
+        if self._units and self._units[-1].start <= start and end <= self._units[-1].end:
+            return [_part(self._units[-1], start, end, sense)]
         parts: list[_Part] = []
         index = max(bisect_right(self._starts, start) - 1, 0)
         at = start

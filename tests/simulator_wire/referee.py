@@ -5,11 +5,16 @@ from __future__ import annotations
 import subprocess
 
 FIELDS = (
-    "frame.len", "ip.src", "ip.dst", "tcp.analysis.retransmission",
+    "frame.len",
+    "ip.src",
+    "ip.dst",
+    "tcp.analysis.retransmission",
     "tcp.analysis.fast_retransmission",
-    "tcp.analysis.out_of_order", "tcp.analysis.spurious_retransmission", "tcp.analysis.keep_alive",
-    "tcp.len", "mqtt.msgtype", "amqp.method.class", "amqp.method.method", "coap.mid", "coap.type", "udp.length",
-)  # fmt: skip
+    "tcp.analysis.out_of_order",
+    "tcp.analysis.spurious_retransmission",
+    "tcp.analysis.keep_alive",
+    "coap.type",
+)
 AGAIN = FIELDS[3:7]
 
 
