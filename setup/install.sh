@@ -53,7 +53,7 @@ python_packages() {
     [ "$(cat .venv/stamp 2>/dev/null)" = "$wanted" ] && [ -x .venv/bin/ivsim ] && return
     say "installing Python packages into .venv:" "$(grep -v '^#' .venv/requirements.txt | tr '\n' ' ')"
     pip="python -m pip install -q --disable-pip-version-check"
-    .venv/bin/$pip -c constraints.txt -r .venv/requirements.txt || die "pip could not install the packages above"
+    .venv/bin/$pip --use-pep517 -c constraints.txt -r .venv/requirements.txt || die "pip could not install the packages above"
     .venv/bin/$pip --no-deps --no-build-isolation -e . || die "pip could not install ivsim itself"
     [ -z "$extra" ] || touch .venv/has-dev
     echo "$wanted" >.venv/stamp
@@ -65,7 +65,10 @@ jars() {
     [ "$(cat .setup/jars 2>/dev/null)" = "$wanted" ] && [ -d .jars/kafka ] && [ -d .jars/spark ] && return
     say "fetching the jars of Kafka and of Spark's connector into .jars (one Maven run)"
     rm -rf .jars.new
-    mvn -q -B -ntp -Dstyle.color=never -f compose/jars/pom.xml -Djars.dir="$PWD/.jars.new" validate || die "Maven could not fetch the jars"
+    if ! said=$(mvn -q -B -ntp -f compose/jars/pom.xml -Djars.dir="$PWD/.jars.new" validate); then
+        echo "$said" >&2
+        die "Maven could not fetch the jars"
+    fi
     rm -rf .jars && mv .jars.new .jars
     mkdir -p .setup && echo "$wanted" >.setup/jars
 }
