@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from schemas.errors import Refusal
-from simulator.links import uml
+from simulator.links import netem, uml
 from simulator.links.base import Condition, GilbertElliott, Link, LinkCounter, LinkError
 from simulator.links.direct import DirectLink
+from simulator.links.netem import NetemRouter
 from simulator.links.routed import RoutedLink
 from simulator.links.uml import UmlRouter
 
@@ -19,18 +20,42 @@ def _uml(run: str, vehicles: int) -> Link:
     return RoutedLink("uml", run, vehicles, UmlRouter())
 
 
-LINKS: Final[dict[str, Factory]] = {"uml": _uml, "direct": DirectLink}
+def _netem(run: str, vehicles: int) -> Link:
+    return RoutedLink("netem", run, vehicles, NetemRouter())
+
+
+LINKS: Final[dict[str, Factory]] = {"netem": _netem, "uml": _uml, "direct": DirectLink}
 AUTO: Final = "auto"
 
 
 def why_not(name: str) -> str | None:
     """Return why a back end cannot work here, None when it can; nothing is left behind."""
     try:
-        if name == "uml":
-            uml.probe()
+        PROBES[name]()
     except (Refusal, LinkError) as error:
         return str(error)
     return None
+
+
+def _probe_netem() -> None:
+    """Open the whole link for one vehicle: each missing module and each missing right shows."""
+    try:
+        with _netem(netem.probe_run(), 1):
+            pass
+    except LinkError as error:
+        raise netem.refusal(error) from error
+
+
+def _probe_direct() -> None:
+    with DirectLink(netem.probe_run(), 1):
+        pass
+
+
+PROBES: Final[dict[str, Callable[[], None]]] = {
+    "netem": _probe_netem,
+    "uml": uml.probe,
+    "direct": _probe_direct,
+}
 
 
 def choose(name: str) -> str:
@@ -45,8 +70,6 @@ def choose(name: str) -> str:
         return name
     reasons = []
     for candidate in ("netem", "uml"):
-        if candidate not in LINKS:
-            continue
         reason = why_not(candidate)
         if reason is None:
             return candidate

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Protocol, Self
 
 from schemas.errors import Refusal
+from schemas.topics import vehicle_id
 
 Direction = Literal["uplink", "downlink"]
 DIRECTIONS: Final[tuple[Direction, Direction]] = ("uplink", "downlink")
@@ -67,38 +68,57 @@ class Condition:
     def outage(self) -> bool:
         return self.rate_bps == 0
 
-
-def check(condition: Condition, whose: str) -> None:
-    """Raise a Refusal that names `whose`, the field and what it may be, unless the kernel can do it."""
-    rate = condition.rate_bps
-    if rate is not None and rate != 0:
-        _within(rate, RATE_MIN_BPS, RATE_MAX_BPS, whose, "rate_bps", "0 (outage) or 8 to 1e11 bit/s")
-    _within(condition.delay_ms, 0, DELAY_MAX_MS, whose, "delay_ms", "0 to 274000 ms")
-    _within(condition.jitter_ms, 0, DELAY_MAX_MS, whose, "jitter_ms", "0 to 274000 ms")
-    for name in ("loss_ratio", "reorder_ratio", "duplicate_ratio"):
-        _within(getattr(condition, name), 0, 1, whose, name, "0 to 1")
-    if condition.distribution not in DISTRIBUTIONS:
-        raise Refusal(f"{whose}: distribution {condition.distribution!r}: allowed {', '.join(DISTRIBUTIONS)}")
-    if condition.reorder_ratio and not condition.delay_ms:
-        raise Refusal(
-            f"{whose}: reorder_ratio {condition.reorder_ratio}: needs a delay_ms above 0 to overtake"
+    @property
+    def plain(self) -> bool:
+        """Return whether there is nothing but rate, delay and independent loss."""
+        return (
+            not self.jitter_ms
+            and self.gilbert_elliott is None
+            and not self.reorder_ratio
+            and not self.duplicate_ratio
+            and self.queue_limit is None
+            and self.distribution == "uniform"
         )
-    if condition.queue_limit is not None:
-        _within(condition.queue_limit, 1, QUEUE_MAX_BYTES, whose, "queue_limit", "1 to 2147483647 bytes")
-    if condition.gilbert_elliott is not None:
-        _check_bursts(condition.gilbert_elliott, whose)
+
+
+def check(condition: Condition, vehicle: int, direction: Direction) -> None:
+    """Raise a Refusal that names the vehicle, the field and what it may be, unless the kernel can do it."""
+    c = condition
+    rate = c.rate_bps
+    if (
+        (rate is None or rate == 0 or RATE_MIN_BPS <= rate <= RATE_MAX_BPS)
+        and 0 <= c.delay_ms <= DELAY_MAX_MS
+        and 0 <= c.loss_ratio <= 1
+        and c.plain
+    ):
+        return  # a fleet's update checks thousands of these
+    whose = f"{vehicle_id(vehicle)} {direction}"
+    if rate is not None and rate != 0:
+        _within(rate, (RATE_MIN_BPS, RATE_MAX_BPS), f"{whose}: rate_bps", "0 (outage) or 8 to 1e11 bit/s")
+    for name in ("delay_ms", "jitter_ms"):
+        _within(getattr(c, name), (0, DELAY_MAX_MS), f"{whose}: {name}", "0 to 274000 ms")
+    for name in ("loss_ratio", "reorder_ratio", "duplicate_ratio"):
+        _within(getattr(c, name), (0, 1), f"{whose}: {name}", "0 to 1")
+    if c.distribution not in DISTRIBUTIONS:
+        raise Refusal(f"{whose}: distribution {c.distribution!r}: allowed {', '.join(DISTRIBUTIONS)}")
+    if c.reorder_ratio and not c.delay_ms:
+        raise Refusal(f"{whose}: reorder_ratio {c.reorder_ratio}: needs a delay_ms above 0 to overtake")
+    if c.queue_limit is not None:
+        _within(c.queue_limit, (1, QUEUE_MAX_BYTES), f"{whose}: queue_limit", "1 to 2147483647 bytes")
+    if c.gilbert_elliott is not None:
+        _check_bursts(c.gilbert_elliott, whose)
 
 
 def _check_bursts(bursts: GilbertElliott, whose: str) -> None:
     for name in ("good_to_bad_ratio", "bad_to_good_ratio", "bad_loss_ratio", "good_loss_ratio"):
-        _within(getattr(bursts, name), 0, 1, whose, f"gilbert_elliott.{name}", "0 to 1")
+        _within(getattr(bursts, name), (0, 1), f"{whose}: gilbert_elliott.{name}", "0 to 1")
     if bursts.good_to_bad_ratio + bursts.bad_to_good_ratio == 0:
         raise Refusal(f"{whose}: gilbert_elliott: one of its two transitions must be above 0")
 
 
-def _within(value: float, low: float, high: float, whose: str, field: str, allowed: str) -> None:
-    if not math.isfinite(value) or not low <= value <= high:
-        raise Refusal(f"{whose}: {field} {value:g}: allowed {allowed}")
+def _within(value: float, bounds: tuple[float, float], what: str, allowed: str) -> None:
+    if not math.isfinite(value) or not bounds[0] <= value <= bounds[1]:
+        raise Refusal(f"{what} {value:g}: allowed {allowed}")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import platform
 from types import TracebackType
 from typing import Any, Self
 
-from schemas.topics import vehicle_id
 from simulator.links import addressing, wiring
 from simulator.links.base import Conditions, LinkCounter, check
 
@@ -49,8 +48,8 @@ class DirectLink:
     def update(self, conditions: Conditions) -> None:
         """Check the conditions and change nothing: this link is the control."""
         for vehicle, (up, down) in conditions.items():
-            check(up, f"{vehicle_id(vehicle)} uplink")
-            check(down, f"{vehicle_id(vehicle)} downlink")
+            check(up, vehicle, "uplink")
+            check(down, vehicle, "downlink")
 
     def counters(self) -> list[LinkCounter]:
         """Return nothing: no queue counts per vehicle on a plain wire."""

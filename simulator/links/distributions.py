@@ -28,7 +28,7 @@ def pareto_quantile(u: float) -> float:
     a = PARETO_SHAPE
     mean = a / (a - 1)
     deviation = math.sqrt(a / ((a - 1) ** 2 * (a - 2)))
-    return ((1 - u) ** (-1 / a) - mean) / deviation
+    return (math.pow(1 - u, -1 / a) - mean) / deviation
 
 
 def paretonormal_quantile(u: float) -> float:

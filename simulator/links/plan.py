@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
-from typing import Final
+from typing import Final, NamedTuple
 
 from schemas.topics import VEHICLES_NETWORK
 from simulator.links import netlink as nl
@@ -30,8 +30,7 @@ def shards_for(vehicles: int) -> int:
     return count
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One message and whose it is."""
 
     vehicle: int
@@ -101,20 +100,22 @@ class Plan:
 
     def changes(self, conditions: Iterable[tuple[int, Condition]], now_s: float) -> Iterator[Change]:
         """Yield every message of an update: class and netem with all parameters, the plug where it turns."""
-        # Messages are built once for all vehicles that share a condition; netem's differ by three numbers.
+        direction, shards = self.direction, len(self.meters)
         for vehicle, condition in conditions:
-            meter, line = self.meters[self.shard(vehicle)], self.lines[self.shard(vehicle)]
+            shard, minor = vehicle % shards, vehicle + 1
+            meter, line = self.meters[shard], self.lines[shard]
             state = self.state[vehicle]
             limit, held = state.queue_limit, state.held
             state.follow(condition, now_s)
-            minor = vehicle + 1
-            to: Callable[[bytes], Change] = lambda m, v=vehicle: Change(v, self.direction, m)  # type: ignore[misc] # noqa: E731
             rate = queueing.UNLIMITED_BYTES if state.rate is None else state.rate
             if state.queue_limit != limit:
-                yield to(nl.plug(meter, minor, nl.PLUG_LIMIT, state.queue_limit, create=False))
+                message = nl.plug(meter, minor, nl.PLUG_LIMIT, state.queue_limit, create=False)
+                yield Change(vehicle, direction, message)
             if state.held and not held:
-                yield to(nl.plug(meter, minor, nl.PLUG_BUFFER, 0, create=False))
-            yield to(nl.htb_class(meter, minor, rate, queueing.BURST_TICKS, create=False))
-            yield to(nl.netem(line, minor, queueing.netem_options(condition, state.rate), create=False))
+                yield Change(vehicle, direction, nl.plug(meter, minor, nl.PLUG_BUFFER, 0, create=False))
+            message = nl.htb_class(meter, minor, rate, queueing.BURST_TICKS, create=False)
+            yield Change(vehicle, direction, message)
+            options = queueing.netem_options(condition, state.rate)
+            yield Change(vehicle, direction, nl.netem(line, minor, options, create=False))
             if held and not state.held:
-                yield to(nl.plug(meter, minor, nl.PLUG_RELEASE, 0, create=False))
+                yield Change(vehicle, direction, nl.plug(meter, minor, nl.PLUG_RELEASE, 0, create=False))

@@ -1,8 +1,9 @@
 """Turns a condition into what the kernel is told: meter rate, hold, queue limit, netem's parameters; pure.
 
-Two stages in the order of a real road. The meter (HTB class, plug leaf) holds the queue in front of the rate.
-netem, behind it, adds serialisation, delay, loss, reordering and duplicates. netem alone would fix the send
-time of a packet when it arrives: after one slow second its queue would stay slow (docs/decisions/link-rate.md).
+Two stages in the order of a real road. The meter (HTB class, plug leaf) holds the queue in front of the
+rate; netem, behind it, adds serialisation, delay, loss, reordering and duplicates. netem alone would fix the
+send time of a packet when it arrives: after one slow second its queue would stay slow
+(docs/decisions/link-rate.md).
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from simulator.links import distributions
 from simulator.links.base import QUEUE_MAX_BYTES, Condition
 from simulator.links.netlink import TICK_NS, NetemOptions
 
+TICKS_PER_MS: Final = 1e6 / TICK_NS
 UNLIMITED_BYTES: Final = 1_250_000_000  # 10 Gbit/s: the meter of a link without a rate
 FRAME_BYTES: Final = 1514
 # A packet that has begun at a low rate ends at it, so the next waits for at most one frame at FLOOR_BYTES,
 # 2 s. Below that rate whole frames are let through as the rate earns them.
 FLOOR_BYTES: Final = FRAME_BYTES // 2
-# Credit of the meter: covers a late timer. What it lets through at once, netem spaces again.
-BURST_TICKS: Final = 5_000_000 // TICK_NS
+# Credit of the meter, 50 ms, covers a timer that comes late. What it lets through at once, netem spaces.
+BURST_TICKS: Final = 50_000_000 // TICK_NS
 QUEUE_MIN_BYTES: Final = 100 * FRAME_BYTES
 QUEUE_UNLIMITED_BYTES: Final = 16 << 20
 SMALLEST_FRAME_BYTES: Final = 60
@@ -34,13 +36,16 @@ def rate_bytes(rate_bps: float) -> int:
 
 
 def queue_bytes(condition: Condition) -> int:
-    """Return how much may wait: one second and the delay at the rate asked for, 100 full frames at least."""
+    """Return how much may wait: one second and the delay at the rate asked for, 100 full frames at least.
+
+    Rounded up to a power of two, so that a rate that changes each second seldom changes the limit.
+    """
     if condition.queue_limit is not None:
         return condition.queue_limit
     if condition.rate_bps is None:
         return QUEUE_UNLIMITED_BYTES
     wanted = condition.rate_bps / 8 * (1 + condition.delay_ms / 1000)
-    return min(max(QUEUE_MIN_BYTES, math.ceil(wanted)), QUEUE_MAX_BYTES)
+    return min(1 << (max(QUEUE_MIN_BYTES, math.ceil(wanted)) - 1).bit_length(), QUEUE_MAX_BYTES)
 
 
 def line_packets(rate: int | None, condition: Condition) -> int:
@@ -54,6 +59,10 @@ def line_packets(rate: int | None, condition: Condition) -> int:
 
 def netem_options(condition: Condition, rate: int | None) -> NetemOptions:
     """Return netem's parameters for a condition at the rate (bytes/s) its serialisation has."""
+    delay_ticks = round(condition.delay_ms * TICKS_PER_MS)
+    limit_packets = line_packets(rate, condition)
+    if condition.plain:
+        return NetemOptions(delay_ticks, limit_packets, _share(condition.loss_ratio), 0, rate or 0)
     bursts = condition.gilbert_elliott
     model = None
     if bursts is not None:
@@ -66,10 +75,10 @@ def netem_options(condition: Condition, rate: int | None) -> NetemOptions:
         )
         model = (_share(ratios[0]), _share(ratios[1]), _share(ratios[2]), _share(ratios[3]))
     return NetemOptions(
-        delay_ticks=round(condition.delay_ms * 1e6 / TICK_NS),
-        limit_packets=line_packets(rate, condition),
+        delay_ticks=delay_ticks,
+        limit_packets=limit_packets,
         loss=0 if bursts is not None else _share(condition.loss_ratio),
-        jitter_ticks=round(condition.jitter_ms * 1e6 / TICK_NS),
+        jitter_ticks=round(condition.jitter_ms * TICKS_PER_MS),
         rate_bytes=rate or 0,
         # Every packet is a candidate (gap 1); reorder is then the share sent at once.
         gap=1 if condition.reorder_ratio else 0,

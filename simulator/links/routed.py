@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -25,8 +27,11 @@ class Router(Protocol):
     def open(self, stack: contextlib.ExitStack, run: str, vehicles: int) -> tuple[str, str]:
         """Make the router joined to both namespaces; return its devices towards vehicles and cloud."""
 
-    def exchange(self, block: bytes, last: int) -> bytes:
-        """Send a block; return all replies up to the one that closes sequence number `last`."""
+    def exchange(self, blocks: Iterable[tuple[bytes, int]]) -> list[bytes]:
+        """Send blocks with their last sequence numbers; return each one's replies up to that number's."""
+
+    def index(self, device: str) -> int:
+        """Return a device's interface index."""
 
     def read(self, path: str) -> bytes: ...
 
@@ -67,7 +72,7 @@ class RoutedLink:
         wiring.address_side(self.vehicles_namespace, addressing.VEHICLES_SIDE)
         wiring.address_side(self.cloud_namespace, addressing.CLOUD_SIDE)
         self._check_tick()
-        near, far = (self._index(device) for device in devices)
+        near, far = (self._router.index(device) for device in devices)
         # First addresses and neighbours, then forwarding: the router never asks who has an address.
         self._apply(addressing.router_side(near, addressing.VEHICLES_SIDE))
         self._apply(addressing.router_side(far, addressing.CLOUD_SIDE))
@@ -76,9 +81,6 @@ class RoutedLink:
         for plan in self._plans:
             self._apply(list(plan.set_up()))
         self._router.write("/proc/sys/net/ipv4/ip_forward", "1")
-
-    def _index(self, device: str) -> int:
-        return int(self._router.read(f"/sys/class/net/{device}/ifindex"))
 
     def _plan(self, direction: Direction, entry: int, leave: int) -> Plan:
         shards = shards_for(self.vehicles)
@@ -90,7 +92,7 @@ class RoutedLink:
 
     def _devices(self, names: list[str]) -> list[int]:
         self._apply([addressing.new_device(name, "ifb") for name in names])
-        return [self._index(name) for name in names]
+        return [self._router.index(name) for name in names]
 
     def _check_tick(self) -> None:
         words = [int(word, 16) for word in self._router.read("/proc/net/psched").split()]
@@ -101,44 +103,48 @@ class RoutedLink:
     def _apply(self, messages: list[bytes]) -> None:
         for start in range(0, len(messages), BLOCK_MESSAGES):
             block = messages[start : start + BLOCK_MESSAGES]
-            replies = self._router.exchange(nl.sequenced(block, 1), len(block))
-            for reply in nl.errors(replies):
+            replies = self._router.exchange([(nl.sequenced(block, 1), len(block))])
+            for reply in nl.errors(replies[0]):
                 if reply.errno:
-                    step = block[reply.sequence - 1][:64].hex()
-                    raise LinkError(f"link {self.name}: set-up: {_words(reply)} (message {step})")
+                    step = nl.kind_of(block[reply.sequence - 1])
+                    raise LinkError(f"link {self.name}: {step}: {_words(reply)}")
 
     def update(self, conditions: Conditions) -> None:
         """Set both directions of each vehicle named; see `base.Link.update`."""
         for vehicle, (up, down) in conditions.items():
             if not 1 <= vehicle <= self.vehicles:
                 raise Refusal(f"vehicle {vehicle}: this link has vehicles 1 to {self.vehicles}")
-            check(up, f"{vehicle_id(vehicle)} uplink")
-            check(down, f"{vehicle_id(vehicle)} downlink")
-        changes: list[Change] = []
+            check(up, vehicle, "uplink")
+            check(down, vehicle, "downlink")
         with self._lock:
-            now_s = time.monotonic()
-            for which, plan in enumerate(self._plans):
-                asked = ((vehicle, pair[which]) for vehicle, pair in conditions.items())
-                changes += plan.changes(asked, now_s)
-            self._send(changes)
+            self._send(self._changes(conditions, time.monotonic()))
 
-    def _send(self, changes: list[Change]) -> None:
+    def _changes(self, conditions: Conditions, now_s: float) -> Iterator[Change]:
+        for which, plan in enumerate(self._plans):
+            yield from plan.changes(((vehicle, pair[which]) for vehicle, pair in conditions.items()), now_s)
+
+    def _send(self, changes: Iterator[Change]) -> None:
+        blocks: list[list[Change]] = []
+
+        def packed() -> Iterator[tuple[bytes, int]]:
+            while block := list(itertools.islice(changes, BLOCK_MESSAGES)):
+                blocks.append(block)
+                yield nl.sequenced([change.message for change in block], 1), len(block)
+
         failures = []
-        for start in range(0, len(changes), BLOCK_MESSAGES):
-            block = changes[start : start + BLOCK_MESSAGES]
-            replies = self._router.exchange(nl.sequenced([c.message for c in block], 1), len(block))
+        for block, replies in zip(blocks, self._router.exchange(packed()), strict=True):
             for reply in nl.errors(replies):
                 if reply.errno:
                     change = block[reply.sequence - 1]
                     failures.append(f"{vehicle_id(change.vehicle)} {change.direction}: {_words(reply)}")
         if failures:
-            raise LinkError(f"link {self.name}: {failures[0]} ({len(failures)} of {len(changes)} refused)")
+            raise LinkError(f"link {self.name}: {failures[0]} ({len(failures)} changes refused)")
 
     def counters(self) -> list[LinkCounter]:
         """Return the kernel's counts for every vehicle and direction."""
         with self._lock:
-            replies = self._router.exchange(nl.sequenced([nl.dump(nl.GETQDISC, 0)], 1), 1)
-        return counting.read(replies, self._plans)
+            replies = self._router.exchange([(nl.sequenced([nl.dump(nl.GETQDISC, 0)], 1), 1)])
+        return counting.read(replies[0], self._plans)
 
     def properties(self) -> dict[str, Any]:
         return {

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -147,8 +148,25 @@ class Guest:
 
     def request(self, kind: bytes, body: bytes, number: int = 0) -> bytes:
         """Send one request to the agent and return its answer; LinkError with its reason if it fails."""
+        self._ask(kind, body, number)
+        return self._answer()
+
+    def exchange(self, blocks: Iterable[tuple[bytes, int]]) -> list[bytes]:
+        """Send netlink blocks while they are built, the guest at work meanwhile; then read all answers."""
+        count = 0
+        for block, last in blocks:
+            self._ask(b"N", block, last)
+            count += 1
+        return [self._answer() for _ in range(count)]
+
+    def _ask(self, kind: bytes, body: bytes, number: int) -> None:
         try:
             self._socket.sendall(struct.pack("!cII", kind, number, len(body)) + body)
+        except OSError as error:
+            raise LinkError(f"link uml: the guest does not answer: {error}") from error
+
+    def _answer(self) -> bytes:
+        try:
             status, count = struct.unpack("!II", self._receive(8))
             answer = self._receive(count)
         except OSError as error:
@@ -165,9 +183,6 @@ class Guest:
                 raise LinkError("link uml: the guest closed its connection")
             data += part
         return bytes(data)
-
-    def exchange(self, block: bytes, last: int) -> bytes:
-        return self.request(b"N", block, last)
 
     def read(self, path: str) -> bytes:
         return self.request(b"R", path.encode())
@@ -221,8 +236,11 @@ class UmlRouter:
             raise LinkError("link uml: not open")
         return self._guest
 
-    def exchange(self, block: bytes, last: int) -> bytes:
-        return self.guest.exchange(block, last)
+    def exchange(self, blocks: Iterable[tuple[bytes, int]]) -> list[bytes]:
+        return self.guest.exchange(blocks)
+
+    def index(self, device: str) -> int:
+        return int(self.guest.read(f"/sys/class/net/{device}/ifindex"))
 
     def read(self, path: str) -> bytes:
         return self.guest.read(path)

@@ -73,7 +73,7 @@ def main() -> None:
     if has_wide_registers():
         hide_extended_registers()
         argv.append(WITHOUT_AVX)
-    os.execv(argv[0], argv)
+    os.execv(argv[0], argv)  # noqa: S606 - that is its whole purpose
 
 
 if __name__ == "__main__":
