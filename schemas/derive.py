@@ -149,7 +149,7 @@ def runs(layout: Layout) -> str:
         "ZIGZAG = tuple(zigzag(k) for k in range(128))",
     ]
     for name, values in layout.enums.items():
-        lines.append(f"NAMES_{name} = {values!r}")
+        lines.append(f"NAMES_{name}: tuple[Any, ...] = {values!r}")
         lines.append(f"NUMBER_{name} = {{name: k for k, name in enumerate(NAMES_{name})}}")
         lines.append(f"AVRO_{name} = {{name: zigzag(k) for name, k in NUMBER_{name}.items()}}")
     for name, fields in messages.items():
@@ -159,9 +159,11 @@ def runs(layout: Layout) -> str:
             lines += ["", "", *_flat_run(name, scalars), "", "", *_to_protobuf(name, scalars)]
         lines += ["", "", *_from_protobuf(name, fields)]
     lines += ["", ""]
+    lines.append(f"NAMES = {{{', '.join(f'{n!r}: NAMES_{n}' for n in layout.enums)}}}")
     for kind in ("JSON", "AVRO", "FLAT", "TO_PROTOBUF"):
         names = [n for n, fs in messages.items() if any(f.is_scalar for f in fs)]
-        lines.append(f"{kind} = {{{', '.join(f'{n!r}: {kind.lower()}_{snake(n)}' for n in names)}}}")
+        entries = ", ".join(f"r.{n}: {kind.lower()}_{snake(n)}" for n in names)
+        lines.append(f"{kind}: dict[type[Any], Any] = {{{entries}}}")
     entries = ", ".join(f"{n!r}: from_protobuf_{snake(n)}" for n in messages)
     return "\n".join([*lines, f"FROM_PROTOBUF = {{{entries}}}", ""])
 

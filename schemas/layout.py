@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
@@ -80,7 +81,7 @@ def _add(message: Descriptor, messages: dict[str, tuple[Field, ...]]) -> None:
         if field.message_type is not None and field.message_type.name not in messages:
             _add(field.message_type, messages)
     fields = tuple(_field(f) for f in sorted(message.fields, key=lambda f: f.number))
-    changes = sum(a.is_scalar != b.is_scalar for a, b in zip(fields, fields[1:], strict=False))
+    changes = sum(a.is_scalar != b.is_scalar for a, b in pairwise(fields))
     scalars = [f.is_scalar for f in fields]
     if changes > 2 or (changes == 2 and scalars[0]):
         raise ValueError(f"message {message.name}: its scalar fields must be one run of numbers")

@@ -37,7 +37,7 @@ class CurrentStatus:
     whoever changes a record names its unit in `changed`, and encoders then renew only those bytes.
     """
 
-    __slots__ = (*SECTIONS, "_source", "changed", "encoders")
+    __slots__ = (*SECTIONS, "_source", "changed", "encoders", "units")
 
     header: Header | None
     position: Position | None
@@ -51,7 +51,8 @@ class CurrentStatus:
     crew: list[Crew]
     lamps: list[Lamp]
     connectivity: Connectivity | None
-    changed: list[int]
+    units: list[Any]  # living only: every record and every message with scalars, in schema order
+    changed: list[int]  # living only: indices into `units`
     encoders: dict[str, Any] | None  # format name -> its state for this living status; None: not living
 
     def __init__(self, source: Callable[[str], Any]) -> None:
@@ -90,14 +91,11 @@ class CurrentStatus:
         return f"CurrentStatus({self.document()!r})"
 
     def watch(self) -> list[Any]:
-        """Make the status living and return its units: what `changed` counts, in `units` order."""
+        """Make the status living, or living anew after a record came or went; return its units."""
         self.changed = []
         self.encoders = {}
-        return [unit for _, unit in units(self)]
-
-    def restructure(self) -> list[Any]:
-        """Forget every encoder's state after a record came or went; return the new units."""
-        return self.watch()
+        self.units = list(units(self))
+        return self.units
 
     def changes_for(self, name: str) -> tuple[Any, list[int] | None]:
         """Return the state of encoder `name` and the units changed since it last asked.
@@ -110,7 +108,8 @@ class CurrentStatus:
             for _, pending in self.encoders.values():
                 pending.extend(self.changed)
             self.changed.clear()
-        return self.encoders.get(name, (None, None))
+        entry: tuple[Any, list[int] | None] = self.encoders.get(name, (None, None))
+        return entry
 
     def keep(self, name: str, state: Any) -> None:
         """Keep an encoder's state with a living status."""
@@ -118,8 +117,8 @@ class CurrentStatus:
             self.encoders[name] = (state, [])
 
 
-def units(status: CurrentStatus) -> Iterator[tuple[str, Any]]:
-    """Yield (message name, object) for every record and every message with scalars, in schema order."""
+def units(status: CurrentStatus) -> Iterator[Any]:
+    """Yield every record and every message with scalars, in schema order."""
     for field in LAYOUT.messages[ROOT]:
         value = getattr(status, field.name)
         for item in value if field.repeated else [value]:
@@ -127,15 +126,15 @@ def units(status: CurrentStatus) -> Iterator[tuple[str, Any]]:
                 yield from _units(field.type_name, item)
 
 
-def _units(name: str, message: Any) -> Iterator[tuple[str, Any]]:
+def _units(name: str, message: Any) -> Iterator[Any]:
     if name in RECORDS:
-        yield name, message
+        yield message
         return
     scalars_done = False
     for field in LAYOUT.messages[name]:
         if field.is_scalar:
             if not scalars_done:
-                yield name, message
+                yield message
             scalars_done = True
             continue
         value = getattr(message, field.name)

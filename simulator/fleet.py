@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import simpy
 
-from schemas.formats import FORMATS, Format
+from schemas.formats import FORMATS
 from simulator.scenario import Scenario
 from simulator.vehicle import Vehicle
 
@@ -75,13 +75,12 @@ def emissions(
     """
     environment = simpy.Environment(initial_time=0)
     out: list[Emission] = []
-    encoder = FORMATS[scenario.format]
     for p in _plans(scenario, vehicles):
-        environment.process(_drive(environment, scenario, p, encoder, start_at_ns, out))
+        environment.process(_drive(environment, scenario, p, start_at_ns, out))
     while environment.peek() < scenario.duration_ns:
         environment.step()
         if out:
-            yield out.pop()
+            yield out.pop()  # one step is one vehicle's: there is never more than one
 
 
 def _plans(scenario: Scenario, vehicles: Iterable[int] | None) -> Iterator[Plan]:
@@ -90,13 +89,9 @@ def _plans(scenario: Scenario, vehicles: Iterable[int] | None) -> Iterator[Plan]
 
 
 def _drive(
-    environment: simpy.Environment,
-    scenario: Scenario,
-    p: Plan,
-    encoder: Format,
-    start_at_ns: int,
-    out: list[Emission],
+    environment: simpy.Environment, scenario: Scenario, p: Plan, start_at_ns: int, out: list[Emission]
 ) -> Generator[simpy.Event, None, None]:
+    encode = FORMATS[scenario.format].encode
     vehicle = Vehicle(p.vehicle, p.variant, Random(f"{scenario.seed}/{p.vehicle}/drive"))
     sequence = 0
     yield environment.timeout(p.phase_ns)
@@ -105,5 +100,5 @@ def _drive(
         sequence += 1
         vehicle.advance(now)
         status = vehicle.status(sequence, scenario.epoch, start_at_ns + now, vehicle.cause)
-        out.append(Emission(now, p.vehicle, scenario.epoch, sequence, encoder.encode(status)))
+        out.append(Emission(now, p.vehicle, scenario.epoch, sequence, encode(status)))
         yield environment.timeout(scenario.interval_ns)

@@ -18,6 +18,8 @@ class Vehicle:
     All it does comes from `rng`: the same stream gives the same drive.
     """
 
+    __slots__ = ("_content", "_drive", "_gauges", "_offset_ns", "_rng", "variant")
+
     def __init__(self, number: int, variant: str, rng: Random) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant {variant!r}: allowed are {', '.join(VARIANTS)}")

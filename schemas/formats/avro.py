@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -22,10 +21,6 @@ from schemas.layout import LAYOUT, RECORDS, ROOT
 from schemas.messages import CurrentStatus
 
 _MARKER: Final = b"\xc3\x01"  # Avro 1.11, "Single-object encoding": marker, fingerprint, body
-_VARINT: Final = rb"([\x80-\xff]{0,9}[\x00-\x7f])"
-_HEADER: Final = re.compile(
-    rb"\x02\x22([!-~]{17})" + _VARINT + _VARINT + _VARINT + rb"[\x00-\x7f]", re.DOTALL
-)
 
 
 def _fingerprint(schema: Any) -> bytes:
@@ -48,6 +43,7 @@ class Avro:
         text = (Path(__file__).parent.parent / "current_status.avsc").read_text()
         self.schema = parse_schema(json.loads(text))
         self.prefix = _MARKER + _fingerprint(json.loads(text))
+        self._beginning = self.prefix + b"\x02\x22"  # a header, and a vehicle id of 17 characters
         self._writers = {self.prefix: self.schema}
 
     def learn(self, schema: dict[str, Any]) -> bytes:
@@ -59,12 +55,12 @@ class Avro:
     def encode(self, status: CurrentStatus) -> bytes:
         state, pending = status.changes_for("avro")
         if state is None:
-            state = Chunks(b"")
+            state = Chunks(b"", AVRO)
             state.literal(self.prefix)
             _write(state, ROOT, status)
             status.keep("avro", state)
         elif pending:
-            state.renew(pending)
+            state.renew(status.units, pending)
             pending.clear()
         return state.payload()  # type: ignore[no-any-return]
 
@@ -74,31 +70,42 @@ class Avro:
         stream.seek(10)
         try:
             content = fastavro.schemaless_reader(stream, writer, self.schema)
-            if stream.tell() != len(payload):
-                raise PayloadError(self.name, stream.tell(), "bytes after the end")
-            return CurrentStatus.of(msgspec.convert(content, Document))
-        except PayloadError:
-            raise
+            document = msgspec.convert(content, Document)
         except Exception as error:  # noqa: BLE001 - fastavro raises whatever its reading runs into
             raise PayloadError(self.name, min(stream.tell(), len(payload)), _said(error)) from None
+        if stream.tell() != len(payload):
+            raise PayloadError(self.name, stream.tell(), "bytes after the end")
+        return CurrentStatus.of(document)
 
     def peek(self, payload: bytes) -> Peek:
-        if not payload.startswith(self.prefix):
+        # Our own encoder's beginning, read byte by byte; anything else goes through `decode`.
+        if payload[:12] != self._beginning:
             return self._peek_slowly(payload)
-        match = _HEADER.match(payload, 10)
-        if match is None:
-            return self._peek_slowly(payload)
-        vehicle_id, _, sequence, sampled_at_ms = match.groups()
-        at = match.end()
         try:
-            for _ in range(2):  # trip_id, software_release
-                at += 1 + (payload[at] >> 1) if payload[at] < 128 else len(payload)
+            at, sequence = _uvarint(payload, 30 if payload[29] < 128 else 31)
+            word = int.from_bytes(payload[at : at + 6], "little")
+            if (
+                word & 0x8080_8080_8080 != 0x80_8080_8080 or payload[at + 6] > 127
+            ):  # not six bytes, not an enum
+                return self._peek_slowly(payload)
+            at += 7
+            at += 1 + (payload[at] >> 1)  # trip_id
+            at += 1 + (payload[at] >> 1)  # software_release
             epoch = payload[at]
-        except IndexError:
+            vehicle_id = payload[12:29].decode("ascii")
+        except (IndexError, UnicodeDecodeError):
             return self._peek_slowly(payload)
-        if epoch & 0x81 or len(sampled_at_ms) > 9:
+        if epoch > 127 or (sequence | epoch) & 1:
             return self._peek_slowly(payload)
-        return peeked(self.name, 10, vehicle_id.decode(), _long(sequence), epoch >> 1, _long(sampled_at_ms))
+        sampled_at_ms = (
+            (word & 0x7F)
+            | (word >> 1 & 0x3F80)
+            | (word >> 2 & 0x1F_C000)
+            | (word >> 3 & 0xFE0_0000)
+            | (word >> 4 & 0x7_F000_0000)
+            | (word >> 5 & 0x3F8_0000_0000)
+        ) >> 1
+        return peeked(self.name, 10, vehicle_id, sequence >> 1, epoch >> 1, sampled_at_ms)
 
     def _peek_slowly(self, payload: bytes) -> Peek:
         header = self.decode(payload).header
@@ -115,12 +122,16 @@ class Avro:
         return writer
 
 
-def _long(data: bytes) -> int:
-    """Return a zigzag varint that is known to be positive."""
-    number = 0
-    for byte in reversed(data):
-        number = number << 7 | byte & 127
-    return number >> 1
+def _uvarint(payload: bytes, at: int) -> tuple[int, int]:
+    """Return (where it ends, the number) of the varint at `at`; IndexError past the end."""
+    byte = payload[at]
+    number, shift = byte & 127, 7
+    while byte > 127 and shift < 70:
+        at += 1
+        byte = payload[at]
+        number |= (byte & 127) << shift
+        shift += 7
+    return at + 1, number
 
 
 def _said(error: Exception) -> str:
@@ -129,13 +140,13 @@ def _said(error: Exception) -> str:
 
 def _write(out: Chunks[bytes], name: str, message: Any) -> None:
     if name in RECORDS:
-        out.unit(AVRO[name], message)
+        out.unit(message)
         return
     scalars_done = False
     for field in LAYOUT.messages[name]:
         if field.is_scalar:
             if not scalars_done:
-                out.unit(AVRO[name], message)
+                out.unit(message)
             scalars_done = True
             continue
         value = getattr(message, field.name)

@@ -33,11 +33,13 @@ class Format(Protocol):
         ...
 
     def peek(self, payload: bytes) -> Peek:
-        """Return sequence, epoch and, where the format has them, time and vehicle; the rest is not decoded."""
+        """Return sequence, epoch and, where it has them, time and vehicle; the rest is not decoded."""
         ...
 
 
-def peeked(name: str, offset: int, vehicle_id: str, sequence: int, epoch: int, sampled_at_ms: int) -> Peek:
+def peeked(  # noqa: PLR0917 - called per message: keywords would cost
+    name: str, offset: int, vehicle_id: str, sequence: int, epoch: int, sampled_at_ms: int
+) -> Peek:
     """Return the peek of a header; PayloadError when it lacks what every message of ours has."""
     if not vehicle_id or not sequence or not epoch:
         raise PayloadError(name, offset, "no header with vehicle id, sequence and epoch")

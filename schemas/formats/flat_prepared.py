@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any, Final
 
@@ -51,7 +51,7 @@ def _build(builder: Any, name: str, message: Any) -> int:
             offsets[field.number - 1] = builder.CreateString(value)
     builder.StartObject(max(f.number for f in LAYOUT.messages[name]))
     order = flat_order(LAYOUT.messages[name])
-    numbers = dict(zip(order, FLAT[name](message), strict=True)) if order else {}
+    numbers = dict(zip(order, FLAT[type(message)](message), strict=True)) if order else {}
     # Offsets lie behind the numbers, so that between two numbers there is never more than padding.
     for slot, offset in offsets.items():
         builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
@@ -88,7 +88,7 @@ class _Template:
 
     def __init__(self, status: CurrentStatus) -> None:
         self.built = build(status)
-        names = [name for name, _ in units(status)]
+        names = [type(unit).__name__ for unit in units(status)]
         tables = list(_tables(self.built, ROOT, U32(self.built, 0)[0]))
         pairs = zip(names, tables, strict=True)
         self.places = [_place(self.built, name, at) for name, at in pairs]
@@ -100,32 +100,27 @@ _templates: OrderedDict[tuple[Any, ...], _Template] = OrderedDict()
 class Prepared:
     """One status' payload; equal to `build(status)` byte for byte after every change of a number."""
 
-    __slots__ = ("buffer", "parts", "texts")
+    __slots__ = ("buffer", "places")
 
     def __init__(self, status: CurrentStatus) -> None:
         template = _template(status)
         self.buffer = bytearray(template.built)
-        self.parts: list[tuple[Pack, int, Pack, Any]] = []
-        self.texts: dict[int, tuple[tuple[str, int, int], ...]] = {}
-        for unit, (name, record) in enumerate(units(status)):
-            pack, base, texts = template.places[unit]
-            self.parts.append((pack, base, FLAT[name], record))
-            if texts:
-                self.texts[unit] = texts
-        self.renew(list(range(len(self.parts))))
+        self.places = template.places
+        self.renew(list(units(status)), range(len(self.places)))
 
-    def renew(self, changed: list[int]) -> bool:
+    def renew(self, records: list[Any], changed: Iterable[int]) -> bool:
         """Write these units' values where they lie; False when a string no longer fits its place."""
-        buffer, parts, texts = self.buffer, self.parts, self.texts
+        buffer, places = self.buffer, self.places
         for unit in changed:
-            pack, base, numbers, record = parts[unit]
-            pack(buffer, base, *numbers(record))
-            if unit in texts and not self._write_texts(unit, record):
+            pack, base, texts = places[unit]
+            record = records[unit]
+            pack(buffer, base, *FLAT[type(record)](record))
+            if texts and not self._write_texts(texts, record):
                 return False
         return True
 
-    def _write_texts(self, unit: int, record: Any) -> bool:
-        for name, start, length in self.texts[unit]:
+    def _write_texts(self, texts: tuple[tuple[str, int, int], ...], record: Any) -> bool:
+        for name, start, length in texts:
             data = getattr(record, name).encode()
             if len(data) != length:
                 return False

@@ -9,7 +9,7 @@ from typing import Any, Final
 from schemas.errors import PayloadError
 from schemas.generated import records
 from schemas.generated.records import Document
-from schemas.generated.runs import __dict__ as _RUNS
+from schemas.generated.runs import NAMES
 from schemas.layout import LAYOUT, ROOT, Field
 
 U16: Final = Struct("<H").unpack_from
@@ -75,7 +75,7 @@ def _value_reader(field: Field) -> Callable[[_Work, int], Any]:
             return lambda work, at: [read(work, work.follow(place)) for place in work.vector(at)]
         return lambda work, at: read(work, work.follow(at))
     if field.kind == "enum":
-        return _enum_reader(field.name, _RUNS[f"NAMES_{field.type_name}"])
+        return _enum_reader(field.name, NAMES[field.type_name])
     unpack = Struct(_NUMBER[field.kind]).unpack_from
     if field.kind == "uint64":
         return lambda work, at: _below_63_bits(work, at, unpack(work.payload, at)[0])
@@ -137,7 +137,7 @@ def _vtable(work: _Work, at: int) -> tuple[int, ...]:
     size = U16(work.payload, start)[0]
     if size < 4 or size & 1 or start + size > work.size:
         raise work.broken(start, f"a vtable of {size} bytes")
-    slots = _VTABLES[min(size // 2, 63)](work.payload, start)
+    slots: tuple[int, ...] = _VTABLES[min(size // 2, 63)](work.payload, start)
     if slots[1] < 4 or at + slots[1] > work.size:
         raise work.broken(at, "a table past the end")
     return slots

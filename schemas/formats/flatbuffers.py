@@ -28,7 +28,7 @@ class FlatBuffers:
 
     def encode(self, status: CurrentStatus) -> bytes:
         state, pending = status.changes_for("flatbuffers")
-        if state is None or (pending and not state.renew(pending)):
+        if state is None or (pending and not state.renew(status.units, pending)):
             state = Prepared(status)
             status.keep("flatbuffers", state)
         elif pending:

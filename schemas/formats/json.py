@@ -53,11 +53,11 @@ class Json:
     def encode(self, status: CurrentStatus) -> bytes:
         state, pending = status.changes_for("json")
         if state is None:
-            state = Chunks("")
+            state = Chunks("", JSON)
             _write(state, ROOT, status)
             status.keep("json", state)
         elif pending:
-            state.renew(pending)
+            state.renew(status.units, pending)
             pending.clear()
         return state.payload().encode()  # type: ignore[no-any-return]
 
@@ -91,7 +91,7 @@ def _write(out: Chunks[str], name: str, message: Any) -> None:
         if field.is_scalar:
             if not scalars_done:
                 out.literal(separator)
-                out.unit(JSON[name], message)
+                out.unit(message)
             scalars_done, separator = True, ","
             continue
         value = getattr(message, field.name)

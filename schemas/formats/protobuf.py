@@ -1,10 +1,11 @@
-"""CurrentStatus in Protobuf: the official library's bytes from a message that is kept and changed in place."""
+"""CurrentStatus in Protobuf: the official library's bytes, from a message that is changed in place."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
@@ -12,8 +13,10 @@ from schemas.formats.wire import fault_offset
 from schemas.generated import current_status_pb2 as pb
 from schemas.generated.runs import FROM_PROTOBUF, TO_PROTOBUF
 from schemas.layout import LAYOUT, RECORDS, ROOT
-from schemas.messages import CurrentStatus, units
+from schemas.messages import CurrentStatus
 
+_Path = tuple[str, tuple[str | int, ...]]
+_PATHS: Final[dict[_Path, _Path]] = {}
 _FIELDS: Final = {f.name: f for f in LAYOUT.messages[ROOT]}
 
 
@@ -34,7 +37,7 @@ class Protobuf:
             state = _Mirror(status)
             status.keep("protobuf", state)
         elif pending:
-            state.renew(pending)
+            state.renew(status.units, pending)
             pending.clear()
         return state.message.SerializeToString()  # type: ignore[no-any-return]
 
@@ -56,27 +59,36 @@ class Protobuf:
 
 
 class _Mirror:
-    """The library's message beside a living status, and its part for each unit."""
+    """The library's message beside a living status.
 
-    __slots__ = ("message", "parts")
+    It holds the library's sections, not their parts: a Python object for each part would cost more memory
+    than the whole message.
+    """
+
+    __slots__ = ("message", "paths", "sections")
 
     def __init__(self, status: CurrentStatus) -> None:
         self.message = pb.CurrentStatus()
         _fill(self.message, ROOT, status)
-        # (assign, ours, theirs) per unit, so that a change costs one call.
-        pairs = zip(units(status), _parts(self.message, ROOT), strict=True)
-        self.parts = [(TO_PROTOBUF[name], ours, theirs) for (name, ours), theirs in pairs]
+        self.paths = tuple(_paths(ROOT, status, ()))
+        self.sections: dict[str, Any] = {}
 
-    def renew(self, changed: list[int]) -> None:
-        parts = self.parts
+    def renew(self, units: list[Any], changed: list[int]) -> None:
+        paths, sections = self.paths, self.sections
         for unit in changed:
-            assign, ours, theirs = parts[unit]
-            assign(ours, theirs)
+            name, steps = paths[unit]
+            part = sections.get(name)
+            if part is None:
+                part = sections[name] = getattr(self.message, name)
+            for step in steps:
+                part = getattr(part, step) if type(step) is str else part[step]
+            record = units[unit]
+            TO_PROTOBUF[type(record)](record, part)
 
 
 def _fill(message: Any, name: str, source: Any) -> None:
-    if name in TO_PROTOBUF:
-        TO_PROTOBUF[name](source, message)
+    if type(source) in TO_PROTOBUF:
+        TO_PROTOBUF[type(source)](source, message)
     for field in LAYOUT.messages[name]:
         if field.is_scalar:
             continue
@@ -90,23 +102,26 @@ def _fill(message: Any, name: str, source: Any) -> None:
             _fill(target, field.type_name, value)
 
 
-def _parts(message: Any, name: str) -> list[Any]:
-    """Return the library's objects in the order of `units`."""
-    found: list[Any] = []
+def _paths(name: str, message: Any, path: tuple[str | int, ...]) -> Iterator[_Path]:
+    """Yield (section, steps below it) for every unit, in the order of `units`; equal paths are one object."""
+    whole = (str(path[0]), path[1:]) if path else ("", ())
+    whole = _PATHS.setdefault(whole, whole)
     if name in RECORDS:
-        return [message]
+        yield whole
+        return
     scalars_done = False
     for field in LAYOUT.messages[name]:
         if field.is_scalar:
             if not scalars_done:
-                found.append(message)
+                yield whole
             scalars_done = True
-        elif field.repeated:
-            for item in getattr(message, field.name):
-                found += _parts(item, field.type_name)
-        elif message.HasField(field.name):
-            found += _parts(getattr(message, field.name), field.type_name)
-    return found
+            continue
+        value = getattr(message, field.name)
+        if field.repeated:
+            for k, item in enumerate(value):
+                yield from _paths(field.type_name, item, (*path, field.name, k))
+        elif value is not None:
+            yield from _paths(field.type_name, value, (*path, field.name))
 
 
 class _Sections:

@@ -1,4 +1,4 @@
-"""The paper's small message: ten bytes, `message001` to `message100`, that say a sequence and nothing else."""
+"""The paper's small message: ten bytes, `message001` to `message100`, a sequence and nothing else."""
 
 from __future__ import annotations
 

@@ -11,22 +11,22 @@ from schemas.generated import records as r
 F32 = Struct("<f").pack
 F64 = Struct("<d").pack
 ZIGZAG = tuple(zigzag(k) for k in range(128))
-NAMES_Quality = ('VALID', 'STALE', 'ESTIMATED', 'OUT_OF_RANGE', 'SENSOR_FAULT')
+NAMES_Quality: tuple[Any, ...] = ('VALID', 'STALE', 'ESTIMATED', 'OUT_OF_RANGE', 'SENSOR_FAULT')
 NUMBER_Quality = {name: k for k, name in enumerate(NAMES_Quality)}
 AVRO_Quality = {name: zigzag(k) for name, k in NUMBER_Quality.items()}
-NAMES_Trend = ('STEADY', 'RISING', 'FALLING')
+NAMES_Trend: tuple[Any, ...] = ('STEADY', 'RISING', 'FALLING')
 NUMBER_Trend = {name: k for k, name in enumerate(NAMES_Trend)}
 AVRO_Trend = {name: zigzag(k) for name, k in NUMBER_Trend.items()}
-NAMES_Origin = ('POWERTRAIN_BUS', 'CHASSIS_BUS', 'BODY_BUS', 'TELEMATICS_UNIT', 'TRAILER_BUS')
+NAMES_Origin: tuple[Any, ...] = ('POWERTRAIN_BUS', 'CHASSIS_BUS', 'BODY_BUS', 'TELEMATICS_UNIT', 'TRAILER_BUS')
 NUMBER_Origin = {name: k for k, name in enumerate(NAMES_Origin)}
 AVRO_Origin = {name: zigzag(k) for name, k in NUMBER_Origin.items()}
-NAMES_Cause = ('PERIODIC', 'IGNITION_ON', 'IGNITION_OFF', 'LAMP_CHANGE', 'RECONNECTED')
+NAMES_Cause: tuple[Any, ...] = ('PERIODIC', 'IGNITION_ON', 'IGNITION_OFF', 'LAMP_CHANGE', 'RECONNECTED')
 NUMBER_Cause = {name: k for k, name in enumerate(NAMES_Cause)}
 AVRO_Cause = {name: zigzag(k) for name, k in NUMBER_Cause.items()}
-NAMES_LampKind = ('LAMP_UNKNOWN', 'ENGINE_FAULT', 'ENGINE_COOLANT_HOT', 'ENGINE_COOLANT_LOW', 'ENGINE_OIL_PRESSURE_LOW', 'ENGINE_OIL_LEVEL_LOW', 'ENGINE_EMISSION_FAULT', 'ENGINE_DERATED', 'PARTICULATE_FILTER_FULL', 'REDUCTANT_LOW', 'REDUCTANT_QUALITY_BAD', 'FUEL_LOW', 'FUEL_FILTER_CLOGGED', 'AIR_FILTER_CLOGGED', 'WATER_IN_FUEL', 'PREHEATING_ACTIVE', 'SUPPLY_CHARGING_FAULT', 'SUPPLY_VOLTAGE_LOW', 'HIGH_VOLTAGE_FAULT', 'HIGH_VOLTAGE_HOT', 'HIGH_VOLTAGE_ISOLATION_FAULT', 'TRACTION_POWER_LIMITED', 'CHARGE_LOW', 'CHARGING_FAULT', 'SERVICE_BRAKE_FAULT', 'BRAKE_PRESSURE_LOW', 'BRAKE_LINING_WORN', 'ANTI_LOCK_FAULT', 'TRAILER_ANTI_LOCK_FAULT', 'STABILITY_CONTROL_FAULT', 'TRACTION_CONTROL_FAULT', 'PARKING_BRAKE_SET', 'RETARDER_HOT', 'STEERING_FAULT', 'STEERING_FLUID_LOW', 'TRANSMISSION_HOT', 'TRANSMISSION_FAULT', 'CLUTCH_WORN', 'CLUTCH_HOT', 'AXLE_LOCK_ENGAGED', 'AIR_SUSPENSION_FAULT', 'SUSPENSION_NOT_LEVEL', 'TYRE_PRESSURE_LOW', 'AIRBAG_FAULT', 'SEAT_BELT_OPEN', 'HEAD_LAMP_FAULT', 'BRAKE_LAMP_FAULT', 'INDICATOR_FAULT', 'TRAILER_LAMP_FAULT', 'WASHER_FLUID_LOW', 'SERVICE_DUE', 'LANE_KEEPING_FAULT', 'EMERGENCY_BRAKING_FAULT', 'ADAPTIVE_CRUISE_FAULT', 'BLIND_SPOT_FAULT', 'TACHOGRAPH_FAULT', 'DOOR_OPEN', 'CAB_UNLOCKED', 'TAIL_LIFT_OUT', 'POWER_TAKEOFF_ON', 'HAZARD_LIGHTS_ON')
+NAMES_LampKind: tuple[Any, ...] = ('LAMP_UNKNOWN', 'ENGINE_FAULT', 'ENGINE_COOLANT_HOT', 'ENGINE_COOLANT_LOW', 'ENGINE_OIL_PRESSURE_LOW', 'ENGINE_OIL_LEVEL_LOW', 'ENGINE_EMISSION_FAULT', 'ENGINE_DERATED', 'PARTICULATE_FILTER_FULL', 'REDUCTANT_LOW', 'REDUCTANT_QUALITY_BAD', 'FUEL_LOW', 'FUEL_FILTER_CLOGGED', 'AIR_FILTER_CLOGGED', 'WATER_IN_FUEL', 'PREHEATING_ACTIVE', 'SUPPLY_CHARGING_FAULT', 'SUPPLY_VOLTAGE_LOW', 'HIGH_VOLTAGE_FAULT', 'HIGH_VOLTAGE_HOT', 'HIGH_VOLTAGE_ISOLATION_FAULT', 'TRACTION_POWER_LIMITED', 'CHARGE_LOW', 'CHARGING_FAULT', 'SERVICE_BRAKE_FAULT', 'BRAKE_PRESSURE_LOW', 'BRAKE_LINING_WORN', 'ANTI_LOCK_FAULT', 'TRAILER_ANTI_LOCK_FAULT', 'STABILITY_CONTROL_FAULT', 'TRACTION_CONTROL_FAULT', 'PARKING_BRAKE_SET', 'RETARDER_HOT', 'STEERING_FAULT', 'STEERING_FLUID_LOW', 'TRANSMISSION_HOT', 'TRANSMISSION_FAULT', 'CLUTCH_WORN', 'CLUTCH_HOT', 'AXLE_LOCK_ENGAGED', 'AIR_SUSPENSION_FAULT', 'SUSPENSION_NOT_LEVEL', 'TYRE_PRESSURE_LOW', 'AIRBAG_FAULT', 'SEAT_BELT_OPEN', 'HEAD_LAMP_FAULT', 'BRAKE_LAMP_FAULT', 'INDICATOR_FAULT', 'TRAILER_LAMP_FAULT', 'WASHER_FLUID_LOW', 'SERVICE_DUE', 'LANE_KEEPING_FAULT', 'EMERGENCY_BRAKING_FAULT', 'ADAPTIVE_CRUISE_FAULT', 'BLIND_SPOT_FAULT', 'TACHOGRAPH_FAULT', 'DOOR_OPEN', 'CAB_UNLOCKED', 'TAIL_LIFT_OUT', 'POWER_TAKEOFF_ON', 'HAZARD_LIGHTS_ON')
 NUMBER_LampKind = {name: k for k, name in enumerate(NAMES_LampKind)}
 AVRO_LampKind = {name: zigzag(k) for name, k in NUMBER_LampKind.items()}
-NAMES_LampState = ('LAMP_OFF', 'LAMP_WHITE', 'LAMP_YELLOW', 'LAMP_RED', 'LAMP_UNAVAILABLE')
+NAMES_LampState: tuple[Any, ...] = ('LAMP_OFF', 'LAMP_WHITE', 'LAMP_YELLOW', 'LAMP_RED', 'LAMP_UNAVAILABLE')
 NUMBER_LampState = {name: k for k, name in enumerate(NAMES_LampState)}
 AVRO_LampState = {name: zigzag(k) for name, k in NUMBER_LampState.items()}
 
@@ -468,8 +468,9 @@ def from_protobuf_connectivity(m: Any) -> r.Connectivity:
     )
 
 
-JSON = {'Header': json_header, 'Position': json_position, 'Reading': json_reading, 'Flag': json_flag, 'Counter': json_counter, 'Drivetrain': json_drivetrain, 'Wheel': json_wheel, 'Axle': json_axle, 'Trailer': json_trailer, 'Crew': json_crew, 'Lamp': json_lamp, 'Connectivity': json_connectivity}
-AVRO = {'Header': avro_header, 'Position': avro_position, 'Reading': avro_reading, 'Flag': avro_flag, 'Counter': avro_counter, 'Drivetrain': avro_drivetrain, 'Wheel': avro_wheel, 'Axle': avro_axle, 'Trailer': avro_trailer, 'Crew': avro_crew, 'Lamp': avro_lamp, 'Connectivity': avro_connectivity}
-FLAT = {'Header': flat_header, 'Position': flat_position, 'Reading': flat_reading, 'Flag': flat_flag, 'Counter': flat_counter, 'Drivetrain': flat_drivetrain, 'Wheel': flat_wheel, 'Axle': flat_axle, 'Trailer': flat_trailer, 'Crew': flat_crew, 'Lamp': flat_lamp, 'Connectivity': flat_connectivity}
-TO_PROTOBUF = {'Header': to_protobuf_header, 'Position': to_protobuf_position, 'Reading': to_protobuf_reading, 'Flag': to_protobuf_flag, 'Counter': to_protobuf_counter, 'Drivetrain': to_protobuf_drivetrain, 'Wheel': to_protobuf_wheel, 'Axle': to_protobuf_axle, 'Trailer': to_protobuf_trailer, 'Crew': to_protobuf_crew, 'Lamp': to_protobuf_lamp, 'Connectivity': to_protobuf_connectivity}
+NAMES = {'Quality': NAMES_Quality, 'Trend': NAMES_Trend, 'Origin': NAMES_Origin, 'Cause': NAMES_Cause, 'LampKind': NAMES_LampKind, 'LampState': NAMES_LampState}
+JSON: dict[type[Any], Any] = {r.Header: json_header, r.Position: json_position, r.Reading: json_reading, r.Flag: json_flag, r.Counter: json_counter, r.Drivetrain: json_drivetrain, r.Wheel: json_wheel, r.Axle: json_axle, r.Trailer: json_trailer, r.Crew: json_crew, r.Lamp: json_lamp, r.Connectivity: json_connectivity}
+AVRO: dict[type[Any], Any] = {r.Header: avro_header, r.Position: avro_position, r.Reading: avro_reading, r.Flag: avro_flag, r.Counter: avro_counter, r.Drivetrain: avro_drivetrain, r.Wheel: avro_wheel, r.Axle: avro_axle, r.Trailer: avro_trailer, r.Crew: avro_crew, r.Lamp: avro_lamp, r.Connectivity: avro_connectivity}
+FLAT: dict[type[Any], Any] = {r.Header: flat_header, r.Position: flat_position, r.Reading: flat_reading, r.Flag: flat_flag, r.Counter: flat_counter, r.Drivetrain: flat_drivetrain, r.Wheel: flat_wheel, r.Axle: flat_axle, r.Trailer: flat_trailer, r.Crew: flat_crew, r.Lamp: flat_lamp, r.Connectivity: flat_connectivity}
+TO_PROTOBUF: dict[type[Any], Any] = {r.Header: to_protobuf_header, r.Position: to_protobuf_position, r.Reading: to_protobuf_reading, r.Flag: to_protobuf_flag, r.Counter: to_protobuf_counter, r.Drivetrain: to_protobuf_drivetrain, r.Wheel: to_protobuf_wheel, r.Axle: to_protobuf_axle, r.Trailer: to_protobuf_trailer, r.Crew: to_protobuf_crew, r.Lamp: to_protobuf_lamp, r.Connectivity: to_protobuf_connectivity}
 FROM_PROTOBUF = {'Header': from_protobuf_header, 'Position': from_protobuf_position, 'Reading': from_protobuf_reading, 'Flag': from_protobuf_flag, 'Counter': from_protobuf_counter, 'Motion': from_protobuf_motion, 'Combustion': from_protobuf_combustion, 'Traction': from_protobuf_traction, 'Drivetrain': from_protobuf_drivetrain, 'Wheel': from_protobuf_wheel, 'Axle': from_protobuf_axle, 'Trailer': from_protobuf_trailer, 'Body': from_protobuf_body, 'Crew': from_protobuf_crew, 'Lamp': from_protobuf_lamp, 'Connectivity': from_protobuf_connectivity}

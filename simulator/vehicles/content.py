@@ -13,6 +13,8 @@ VARIANTS: Final = ("rigid", "trailer", "hybrid", "stub")
 NOT_FITTED: Final = 0.035  # share of signals that a given vehicle has no sensor for
 POWERTRAIN: Final = "POWERTRAIN_BUS"
 LAMP_KINDS: Final = LAYOUT.enums["LampKind"][1:]
+# Lamps that were never lit are one object in the whole fleet: replaced when lit, never changed in place.
+DARK: Final = {kind: m.Lamp(lamp=kind) for kind in LAMP_KINDS}  # type: ignore[arg-type]
 # First values by the unit in a name: (low, high, steps per unit). Steps are powers of two, as scaled bus
 # signals have them: such a value is the same number as float32, as float64 and as decimal text.
 RANGES: Final[dict[str, tuple[float, float, float]]] = {
@@ -109,11 +111,10 @@ def _trailer(rng: Random) -> m.Trailer:
 
 
 def _lamp(kind: str, rng: Random) -> m.Lamp:
-    lamp = m.Lamp(lamp=kind)  # type: ignore[arg-type]
-    if rng.random() < 0.025:
-        lamp.state = rng.choice(("LAMP_WHITE", "LAMP_YELLOW", "LAMP_RED"))
-        lamp.activations = rng.randrange(1, 40)
-    return lamp
+    if rng.random() >= 0.025:
+        return DARK[kind]
+    state = rng.choice(("LAMP_WHITE", "LAMP_YELLOW", "LAMP_RED"))
+    return m.Lamp(lamp=kind, state=state, activations=rng.randrange(1, 40))  # type: ignore[arg-type]
 
 
 def _connectivity(rng: Random) -> m.Connectivity:

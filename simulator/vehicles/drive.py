@@ -25,6 +25,48 @@ PACK_WH: Final = 32_000.0
 class Drive:
     """Physical state of one vehicle, in the units that the names say; `step` moves it on."""
 
+    __slots__ = (
+        "acceleration_mps2",
+        "ambient_c",
+        "brake_pct",
+        "charge_pct",
+        "coolant_c",
+        "engine_rpm",
+        "exhaust_c",
+        "fuel_lph",
+        "fuel_pct",
+        "gear",
+        "gearbox_c",
+        "hybrid",
+        "idle_s",
+        "leg_left_m",
+        "mass_kg",
+        "motor_kw",
+        "odometer_m",
+        "oil_c",
+        "pack_c",
+        "parked",
+        "pedal_pct",
+        "rated_kw",
+        "recuperated_wh",
+        "reductant_pct",
+        "retarder_pct",
+        "rng",
+        "route",
+        "running_s",
+        "soot_pct",
+        "speed_mps",
+        "standing_s",
+        "stop_left_s",
+        "stops_next",
+        "target_mps",
+        "torque_pct",
+        "trip_m",
+        "tyre_c",
+        "used_ml",
+        "used_wh",
+    )
+
     def __init__(self, variant: str, rng: Random) -> None:
         self.rng = rng
         self.route = Route(rng)

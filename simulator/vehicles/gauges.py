@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import cycle, islice
+from array import array
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from schemas.messages import CurrentStatus, Header, Position, Reading
+from schemas.messages import CurrentStatus, Header, Position
 from simulator.vehicles.content import steps_of
 from simulator.vehicles.drive import Drive
 from simulator.vehicles.lamps import Lamps
-from simulator.vehicles.signals import COUNTERS, FAST, FLAGS, SLOW, Signal
+from simulator.vehicles.signals import COUNTERS, FAST, FLAGS, SLOW, TYRE_PRESSURE, TYRE_WARMTH
 
 SLOW_PER_TICK: Final = 3
 FAULTS_PER_TICK: Final = 0.02
@@ -19,15 +19,47 @@ BAD: Final = ("STALE", "STALE", "ESTIMATED", "OUT_OF_RANGE", "SENSOR_FAULT")
 
 
 class _Gauge(NamedTuple):
-    unit: int
-    record: Any
+    """How a signal is shown; one object for all vehicles."""
+
     source: Callable[[Drive], float]
     steps: float
     band: float
 
 
+_GAUGES: Final = {p: _Gauge(s.source, steps_of(p), s.band) for p, s in (FAST | SLOW).items()}
+_WARMTHS: Final = tuple(_Gauge(source, 8.0, 1.0) for source in TYRE_WARMTH)
+_PRESSURES: Final = tuple(_Gauge(source, 1.0, 4.0) for source in TYRE_PRESSURE)
+
+
+class _Shown:
+    """Gauges of one vehicle: units and gauges side by side, small because a fleet has many."""
+
+    __slots__ = ("gauges", "units")
+
+    def __init__(self, pairs: list[tuple[int, Any]]) -> None:
+        self.units = array("H", [unit for unit, _ in pairs])
+        self.gauges = [gauge for _, gauge in pairs]
+
+
 class Gauges:
     """Reads a drive into a living status."""
+
+    __slots__ = (
+        "_counters",
+        "_drive",
+        "_fast",
+        "_flags",
+        "_header",
+        "_lamps",
+        "_position",
+        "_rng",
+        "_slow",
+        "_status",
+        "_stub",
+        "_turn",
+        "_unit",
+        "cause",
+    )
 
     def __init__(self, variant: str, status: CurrentStatus, drive: Drive, rng: Random) -> None:
         self._drive = drive
@@ -35,47 +67,36 @@ class Gauges:
         self._status = status
         watched = status.watch()
         self._unit = {id(record): unit for unit, record in enumerate(watched)}
-        self._records = [record for record in watched if hasattr(record, "quality")]
         assert status.header is not None
         assert status.position is not None
         self._header: Header = status.header
         self._position: Position = status.position
-        self._fast = [self._gauge(p, s) for p, s in FAST.items() if self._find(p) is not None]
-        self._counters = [self._counter(p, s) for p, s in COUNTERS.items() if self._find(p) is not None]
-        slow = [self._gauge(p, s) for p, s in SLOW.items() if self._find(p) is not None]
-        slow += self._tyres()
-        self._slow_count = len(slow)
-        self._slow = cycle(slow)
-        self._flags = [
-            (self._unit[id(self._find(p))], self._find(p), s) for p, s in FLAGS.items() if self._find(p)
-        ]
-        self._lamps = Lamps(status, drive, rng)
+        self._fast = _Shown(self._fitted(FAST, _GAUGES))
+        self._counters = _Shown(self._fitted(COUNTERS, COUNTERS))
+        self._flags = _Shown(self._fitted(FLAGS, FLAGS))
+        self._slow = _Shown(self._fitted(SLOW, _GAUGES) + self._tyres())
+        self._turn = 0
+        first_lamp = self._unit[id(status.lamps[0])] if status.lamps else 0
+        self._lamps = Lamps(status, first_lamp, drive, rng)
         self.cause = "IGNITION_ON" if variant == "stub" else "PERIODIC"
         self._stub = variant == "stub"
-        for record in self._records:
+        for record in (r for r in watched if hasattr(r, "quality")):
             if rng.random() < FAULTS_PER_TICK:
                 record.quality = rng.choice(BAD)
-        self._show(list(islice(self._slow, self._slow_count)))
+        self._show(self._slow.units, self._slow.gauges)
+        parts = (status.position, status.drivetrain, status.connectivity, *status.crew)
+        # The full map is big, and a fleet has many: keep what the ticks ask for.
+        self._unit = {id(part): self._unit[id(part)] for part in parts if part is not None}
 
     def read(self) -> None:
         """Bring the status up to the drive's state."""
-        drive, changed = self._drive, self._status.changed
+        self._show(self._fast.units, self._fast.gauges)
         if self._stub:
-            self._show(self._fast)
             self._place()
             return
-        self._show(self._fast)
-        self._show(list(islice(self._slow, SLOW_PER_TICK)))
-        for unit, record, source, _, _ in self._counters:
-            count = int(source(drive))
-            if count != record.value:
-                record.value = count
-                changed.append(unit)
-        for unit, flag, holds in self._flags:
-            active = holds(drive)
-            if active != flag.active:
-                flag.active = active
-                changed.append(unit)
+        turn, self._turn = self._turn, (self._turn + SLOW_PER_TICK) % max(len(self._slow.units), 1)
+        self._show(self._slow.units[turn : self._turn or None], self._slow.gauges[turn : self._turn or None])
+        self._count()
         self._place()
         self._sections()
         self.cause = "LAMP_CHANGE" if self._lamps.look() else "PERIODIC"
@@ -90,9 +111,23 @@ class Gauges:
         self._status.changed.append(0)
         return self._status
 
-    def _show(self, gauges: list[_Gauge]) -> None:
-        drive, changed = self._drive, self._status.changed
-        for unit, record, source, steps, band in gauges:
+    def _count(self) -> None:
+        drive, changed, units = self._drive, self._status.changed, self._status.units
+        for unit, source in zip(self._counters.units, self._counters.gauges, strict=True):
+            count = int(source(drive))
+            if count != units[unit].value:
+                units[unit].value = count
+                changed.append(unit)
+        for unit, holds in zip(self._flags.units, self._flags.gauges, strict=True):
+            active = holds(drive)
+            if active != units[unit].active:
+                units[unit].active = active
+                changed.append(unit)
+
+    def _show(self, shown: Iterable[int], gauges: list[_Gauge]) -> None:
+        drive, changed, units = self._drive, self._status.changed, self._status.units
+        for unit, (source, steps, band) in zip(shown, gauges, strict=True):
+            record = units[unit]
             value = round(source(drive) * steps) / steps
             before = record.value
             if value != before:
@@ -137,34 +172,28 @@ class Gauges:
                 radio.cell_id = rng.getrandbits(28)  # handed over to the next cell
             status.changed.append(unit[id(radio)])
         if rng.random() < FAULTS_PER_TICK:
-            record = rng.choice(self._records)
-            record.quality = rng.choice(BAD) if rng.random() < FAULTS_PER_TICK else "VALID"
-            status.changed.append(unit[id(record)])
+            at = rng.choice(self._fast.units)
+            status.units[at].quality = rng.choice(BAD) if rng.random() < FAULTS_PER_TICK else "VALID"
+            status.changed.append(at)
 
-    def _find(self, path: str) -> Any:
-        section, name = path.split(".")
-        return getattr(getattr(self._status, section), name, None)
-
-    def _gauge(self, path: str, signal: Signal) -> _Gauge:
-        record = self._find(path)
-        return _Gauge(self._unit[id(record)], record, signal.source, steps_of(path), signal.band)
-
-    def _counter(self, path: str, source: Callable[[Drive], float]) -> _Gauge:
-        record = self._find(path)
-        return _Gauge(self._unit[id(record)], record, source, 1.0, 0.0)
-
-    def _tyres(self) -> list[_Gauge]:
-        """Return gauges for every wheel, each with its own offset."""
-        axles = [*self._status.axles, *(a for t in self._status.trailers for a in t.axles)]
+    def _fitted(self, paths: Iterable[str], gauges: dict[str, Any]) -> list[tuple[int, Any]]:
+        """Return (unit, gauge) for those signals that the vehicle has a sensor for."""
         found = []
-        for wheel in (w for axle in axles for w in axle.wheels):
-            offset = self._rng.uniform(-3.0, 3.0)
-            if wheel.tyre_temperature_c is not None:
-                found.append(self._wheel_gauge(wheel.tyre_temperature_c, 1.0, offset, 8.0))
-            if wheel.tyre_pressure_kpa is not None:
-                found.append(self._wheel_gauge(wheel.tyre_pressure_kpa, 2.2, 780.0 + 8.0 * offset, 1.0))
+        for path in paths:
+            section, name = path.split(".")
+            record = getattr(getattr(self._status, section), name, None)
+            if record is not None:
+                found.append((self._unit[id(record)], gauges[path]))
         return found
 
-    def _wheel_gauge(self, record: Reading, factor: float, offset: float, steps: float) -> _Gauge:
-        unit = self._unit[id(record)]
-        return _Gauge(unit, record, lambda d: d.tyre_c * factor + offset, steps, 1.0)
+    def _tyres(self) -> list[tuple[int, Any]]:
+        """Return (unit, gauge) for every tyre, each with an offset of its own."""
+        axles = [*self._status.axles, *(a for t in self._status.trailers for a in t.axles)]
+        found: list[tuple[int, Any]] = []
+        for wheel in (w for axle in axles for w in axle.wheels):
+            offset = self._rng.randrange(len(_WARMTHS))
+            if wheel.tyre_temperature_c is not None:
+                found.append((self._unit[id(wheel.tyre_temperature_c)], _WARMTHS[offset]))
+            if wheel.tyre_pressure_kpa is not None:
+                found.append((self._unit[id(wheel.tyre_pressure_kpa)], _PRESSURES[offset]))
+        return found

@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from schemas.messages import CurrentStatus, Lamp
+from simulator.vehicles.content import LAMP_KINDS
 from simulator.vehicles.drive import Drive
 
 CHANCE_PER_TICK: Final = 0.01
@@ -19,48 +20,43 @@ FOLLOWING: Final[dict[str, tuple[str, Callable[[Drive], bool]]]] = {
     "CHARGE_LOW": ("LAMP_YELLOW", lambda d: d.hybrid and d.charge_pct < 18.0),
     "PARTICULATE_FILTER_FULL": ("LAMP_YELLOW", lambda d: d.soot_pct > 80.0),
 }
+_FOLLOWING: Final = tuple((LAMP_KINDS.index(kind), *rule) for kind, rule in FOLLOWING.items())
 
 
 class Lamps:
     """Switches the lamps of one status."""
 
-    def __init__(self, status: CurrentStatus, drive: Drive, rng: Random) -> None:
+    __slots__ = ("_drive", "_first", "_rng", "_status")
+
+    def __init__(self, status: CurrentStatus, first_unit: int, drive: Drive, rng: Random) -> None:
         self._status = status
         self._drive = drive
         self._rng = rng
-        self._first = self._unit_of_first(status)
-        lamps = {lamp.lamp: (k, lamp) for k, lamp in enumerate(status.lamps)}
-        self._following = [(*lamps[k], colour, holds) for k, (colour, holds) in FOLLOWING.items() if lamps]
-        self._free = [(k, lamp) for name, (k, lamp) in lamps.items() if name not in FOLLOWING]
+        self._first = first_unit
         self.look()
 
     def look(self) -> bool:
         """Switch what has changed; return whether any lamp has."""
         switched = False
-        for index, lamp, colour, holds in self._following:
-            if holds(self._drive) != (lamp.state != "LAMP_OFF"):
-                self._switch(index, lamp, colour)
+        lamps = self._status.lamps
+        if not lamps:
+            return False
+        for index, colour, holds in _FOLLOWING:
+            if holds(self._drive) != (lamps[index].state != "LAMP_OFF"):
+                self._switch(index, colour)
                 switched = True
-        if self._free and self._rng.random() < CHANCE_PER_TICK:
-            index, lamp = self._rng.choice(self._free)
-            if lamp.state != "LAMP_OFF" or self._rng.random() < 0.025:
-                self._switch(index, lamp, self._rng.choice(("LAMP_WHITE", "LAMP_YELLOW", "LAMP_RED")))
+        if self._rng.random() < CHANCE_PER_TICK:
+            index = self._rng.randrange(len(lamps))
+            lamp = lamps[index]
+            if lamp.lamp not in FOLLOWING and (lamp.state != "LAMP_OFF" or self._rng.random() < 0.025):
+                self._switch(index, self._rng.choice(("LAMP_WHITE", "LAMP_YELLOW", "LAMP_RED")))
                 switched = True
         return switched
 
-    def _switch(self, index: int, lamp: Lamp, colour: str) -> None:
-        if lamp.state == "LAMP_OFF":
-            lamp.state = colour  # type: ignore[assignment]
-            lamp.activations += 1
-        else:
-            lamp.state = "LAMP_OFF"
-        self._status.changed.append(self._first + index)
-
-    @staticmethod
-    def _unit_of_first(status: CurrentStatus) -> int:
-        watched = status.watch()
-        return (
-            next((unit for unit, item in enumerate(watched) if item is status.lamps[0]), 0)
-            if status.lamps
-            else 0
-        )
+    def _switch(self, index: int, colour: str) -> None:
+        before, unit = self._status.lamps[index], self._first + index
+        lit = before.state == "LAMP_OFF"
+        state, activations = (colour, before.activations + 1) if lit else ("LAMP_OFF", before.activations)
+        lamp = Lamp(lamp=before.lamp, state=state, activations=activations)  # type: ignore[arg-type]
+        self._status.lamps[index] = self._status.units[unit] = lamp
+        self._status.changed.append(unit)

@@ -100,3 +100,12 @@ FLAGS: Final[dict[str, Callable[[Drive], bool]]] = {
     "body.rain_detected": lambda d: d.soot_pct % 20.0 < 3.0,
     "body.wipers_running": lambda d: d.soot_pct % 20.0 < 3.0,
 }
+
+
+def _tyre(factor: float, offset: float) -> Callable[[Drive], float]:
+    return lambda d: d.tyre_c * factor + offset
+
+
+# No two wheels are quite alike; the functions are shared by all wheels of all vehicles.
+TYRE_WARMTH: Final = tuple(_tyre(1.0, k * 0.5 - 3.0) for k in range(13))
+TYRE_PRESSURE: Final = tuple(_tyre(2.2, k * 4.0 + 756.0) for k in range(13))
