@@ -7,6 +7,7 @@ from pathlib import Path
 
 from schemas.errors import Refusal
 
+_MOST_DIGITS = 15
 _LFS_MARK = "version https://git-lfs"
 
 
@@ -56,11 +57,11 @@ def number(text: str, path: Path, line: int, what: str) -> float:
 
 
 def whole(text: str, path: Path, line: int, what: str) -> int:
-    """A whole number, 0 or more.
+    """A whole number from 0 up to 15 digits.
 
     Raises:
         Refusal: anything else; the line names file, line and field.
     """
-    if not (text.isascii() and text.isdigit()):
-        raise Refusal(f"{path}:{line}: {what} is {text.strip()!r}, must be a whole number, 0 or more")
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise Refusal(f"{path}:{line}: {what} is {text.strip()!r}, must be a whole number, 0 to 10^15")
     return int(text)

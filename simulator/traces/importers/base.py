@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from schemas.errors import Refusal
 from simulator.traces.model import COLUMNS, RATE_MEANINGS, Trace
+from simulator.traces.source import lines_of
 
 DIRECTIONS = {"uplink": "uplink_kbps", "downlink": "downlink_kbps"}
 DUPLICATES = ("average", "first", "last", "refuse")
@@ -95,6 +97,10 @@ def option(name: str) -> str:
 GRID_OPTIONS = frozenset({"duplicates", "hold_s", "gaps", "clock_back", "step_s"})
 
 
+# Four months of seconds: a longer drive is a broken clock, and its steps would not fit into memory.
+MOST_STEPS = 10_000_000
+
+
 @dataclass(frozen=True)
 class Source:
     """One file on its way in: where it is (for refusals) and its text."""
@@ -104,6 +110,24 @@ class Source:
 
     def refusal(self, line: int, reason: str) -> Refusal:
         return Refusal(f"{self.path}:{line}: {reason}")
+
+    def cells(self, delimiter: str = ",") -> list[list[str]]:
+        """The fields of each line of a delimited file; a quote does not reach over a line's end."""
+        rows = []
+        for line, text in enumerate(lines_of(self.text), 1):
+            try:
+                rows.append(next(csv.reader([text], delimiter=delimiter), []))
+            except csv.Error as error:
+                raise self.refusal(line, f"not a line of a delimited file: {error}") from error
+        return rows
+
+    def checked_steps(self, line: int, steps: float) -> int:
+        """The number of steps, refused where only a broken clock can have counted them."""
+        if not 0 <= steps <= MOST_STEPS:
+            raise self.refusal(
+                line, f"the clock spans {steps:.0f} steps, at most {MOST_STEPS} can be: is it broken?"
+            )
+        return int(steps)
 
     def header(self, importer: str, policy: str, **more: str) -> dict[str, str]:
         """Header of the result: the file's name and digest, never its folder."""

@@ -5,7 +5,6 @@ A bitrate is traffic as logged while the phone was downloading, never labelled c
 
 from __future__ import annotations
 
-import csv
 from datetime import UTC, datetime
 
 import numpy as np
@@ -14,7 +13,7 @@ from schemas.errors import Refusal
 from simulator.traces.importers.base import GRID_OPTIONS, Importer, Options, Source
 from simulator.traces.importers.grid import Rows, from_samples
 from simulator.traces.model import Trace
-from simulator.traces.source import lines_of, number
+from simulator.traces.source import number
 
 _FIELDS = {
     "uplink_kbps": ("UL_bitrate", 1.0),
@@ -49,7 +48,7 @@ def _places(source: Source, header: list[str], columns: tuple[str, ...], options
 
 def _read(source: Source, options: Options) -> Trace:
     columns = options.columns or ("uplink_kbps", "downlink_kbps")
-    table = list(csv.reader(lines_of(source.text)))
+    table = source.cells()
     places = _places(source, table[0], columns, options)
     stamps, lines, rows = [], [], []
     modes: set[str] = set()

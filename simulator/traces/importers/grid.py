@@ -52,7 +52,9 @@ def from_samples(source: Source, rows: Rows, options: Options, importer: str, **
     rows = rows.keep(~np.all([np.isnan(v) for v in rows.values.values()], axis=0))
     if not len(rows.line):
         raise Refusal(f"{source.path}: no row with a value of {', '.join(rows.values)} is left")
-    bins = np.floor((rows.start_s - rows.start_s[0]) / step_s + 1e-9).astype(np.int64)
+    position = np.floor((rows.start_s - rows.start_s[0]) / step_s + 1e-9)
+    source.checked_steps(int(rows.line[-1]), position[-1] + 1)
+    bins = position.astype(np.int64)
     grid = _gather(source, rows, bins, options.duplicates or "average")
     grid.notes[:0] = notes
     return _finish(source, grid, options, importer, header)
@@ -66,8 +68,9 @@ def from_intervals(source: Source, rows: Rows, options: Options, importer: str, 
     start_s = np.maximum(rows.start_s - origin, np.concatenate(([0.0], (rows.end_s - origin)[:-1])))
     end_s = np.maximum(rows.end_s - origin, start_s)
     knots = np.stack([start_s, end_s], axis=1).ravel()
-    steps = max(1, round(end_s[-1] / step_s - 0.5 + 1e-9))
-    edges = np.arange(steps + 1) * step_s
+    whole_steps = np.floor(end_s[-1] / step_s + 1e-9)
+    steps = max(1, source.checked_steps(int(rows.line[-1]), whole_steps))
+    edges = np.arange(steps + 1, dtype=np.float64) * step_s
     covered = _integral(knots, end_s - start_s, edges)
     hole = covered < step_s / 2
     values = {}

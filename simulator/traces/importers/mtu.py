@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from datetime import UTC, datetime
 
@@ -12,7 +11,7 @@ from schemas.errors import Refusal
 from simulator.traces.importers.base import GRID_OPTIONS, Importer, Options, Source
 from simulator.traces.importers.grid import Rows, from_intervals
 from simulator.traces.model import CEILINGS, Trace
-from simulator.traces.source import lines_of, number
+from simulator.traces.source import number
 
 _RATE = "RATE(MBit/s)"
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -36,12 +35,12 @@ def _stamp_s(text: str, source: Source, line: int) -> float:
         month = _MONTHS.index(found[1]) + 1
         day, hour, minute, second, year = (int(found[i]) for i in (2, 3, 4, 5, 6))
         return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise source.refusal(line, reason) from error
 
 
 def _read(source: Source, options: Options) -> Trace:
-    table = list(csv.reader(lines_of(source.text)))
+    table = source.cells()
     if not {"Time", _RATE} <= set(table[0]):
         raise source.refusal(1, f"must have the columns Time and {_RATE}")
     time_at, rate_at = table[0].index("Time"), table[0].index(_RATE)

@@ -42,10 +42,10 @@ def _replies(source: Source, lines: list[str]) -> tuple[dict[int, tuple[float, i
 
 def _totals(source: Source, lines: list[str]) -> tuple[int, int]:
     """Probes sent and the time from the first to the last of them, in ms."""
-    for text in lines:
+    for line, text in enumerate(lines, 1):
         found = _TOTAL.match(text)
         if found:
-            return int(found[1]), int(found[3])
+            return source.checked_steps(line, int(found[1])), int(found[3])
     raise Refusal(
         f"{source.path}: no line `N packets transmitted`: the run was cut, how many were lost is unknown"
     )

@@ -44,7 +44,10 @@ def _entry(source: Source, k: int, entry: object) -> list[float]:
     ):
         raise Refusal(f"{where}: must have the keys {', '.join(sorted(_KEYS))}")
     numbers = [entry["duration_ms"], entry["bandwidth_kbps"]]
-    if any(isinstance(n, bool) or not isinstance(n, int | float) or n < 0 for n in numbers) or not numbers[0]:
+    if (
+        any(isinstance(n, bool) or not isinstance(n, int | float) or not 0 <= n < 1e15 for n in numbers)
+        or not numbers[0]
+    ):
         raise Refusal(f"{where}: duration_ms must be above 0, bandwidth_kbps 0 or more")
     return numbers
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -76,12 +75,8 @@ def _table(source: Source, options: Options) -> tuple[list[str] | None, list[lis
     name = options.delimiter or "comma"
     if name not in _DELIMITERS:
         raise Refusal(f"--delimiter {name!r}: must be one of {', '.join(_DELIMITERS)}")
-    lines = lines_of(source.text)
-    rows = (
-        [row.split() for row in lines]
-        if name == "space"
-        else list(csv.reader(lines, delimiter=_DELIMITERS[name]))
-    )
+    spaced = name == "space"
+    rows = [text.split() for text in lines_of(source.text)] if spaced else source.cells(_DELIMITERS[name])
     rows = [[cell.strip() for cell in row] for row in rows]
     numbered = all(text.split("=")[-1].split(":")[0].isdigit() for text in options.mapping or ("x",))
     return (None, rows, 1) if numbered else (rows[0], rows[1:], 2)
