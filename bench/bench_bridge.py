@@ -168,7 +168,7 @@ def malformed(stand: Stand) -> str:
         for m in records(stand, stand.topics.status, event["received"] - event["dead_letters"])
     }
     return (
-        f"{MALFORMED:,} bad, {GOOD_BETWEEN:,} good: dead letters {event['dead_letters']:,}, good ones in Kafka"
+        f"{MALFORMED:,} bad, {GOOD_BETWEEN:,} good: dead letters {event['dead_letters']:,}, good in Kafka"
         f" {len(kept & _identities(good)):,}, resident {memory_mb[0]:.0f} -> {memory_mb[-1]:.0f} MB"
     )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import logging
+import os
 import random
 import signal
 import sys
@@ -35,6 +37,7 @@ _SLICE_NS = _MILLISECOND_NS
 _FLUSH_S = 0.05
 _PROGRESS_S = 0.5
 _CONNECTING_AT_ONCE = 200
+_NICE = -10
 
 
 class Pacer:
@@ -205,8 +208,19 @@ class Pacer:
             self._log.flush()
 
 
+def go_first() -> int:
+    """Ask the scheduler to prefer this process, since its lateness would be read as the network's.
+
+    Return the nice value in force: 0 where the right is missing.
+    """
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
 async def run(config: PacerConfig) -> int:
     """Obey the owner until everything is sent, or told to stop, or alone."""
+    nice = go_first()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -214,7 +228,7 @@ async def run(config: PacerConfig) -> int:
     tasks: list[asyncio.Task[Any]] = []
     try:
         connected = await pacer.open()
-        emit("ready", vehicles=len(config.numbers()), connected=connected)
+        emit("ready", vehicles=len(config.numbers()), connected=connected, nice=nice)
         tasks = [asyncio.ensure_future(_obey(pacer, stop)), asyncio.ensure_future(_report(pacer))]
         await _first(stop.wait(), pacer.finish())
     finally:

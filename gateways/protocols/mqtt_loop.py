@@ -96,12 +96,12 @@ class LoopClient(mqtt.Client):
 
     def readable(self) -> None:
         """The socket has bytes: let paho read them all."""
-        more: Any = self.socket()
-        while more is not None:
+        sock = self.socket()
+        while sock is not None:
             self.loop_read()
             # TLS decrypts whole records: what is left in there makes no socket readable.
-            pending = isinstance(more, ssl.SSLSocket) and self.socket() is more and more.pending()
-            if not pending:
+            pending = sock.pending() if isinstance(sock, ssl.SSLSocket) else 0
+            if not pending or self.socket() is not sock:
                 break
         self.write_soon()
 

@@ -1,0 +1,203 @@
+"""The bridge against a producer and an intake of paper: no broker, no Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from gateways.bridge import Bridge
+from schemas.errors import PayloadError
+from schemas.formats.base import Peek
+from schemas.topics import KafkaTopics, vehicle_id
+
+
+class Message:
+    def __init__(self, topic: str, key: bytes, value: bytes) -> None:
+        self.parts = (topic, key, value)
+
+    def topic(self) -> str:
+        return self.parts[0]
+
+    def key(self) -> bytes:
+        return self.parts[1]
+
+    def value(self) -> bytes:
+        return self.parts[2]
+
+    def __len__(self) -> int:
+        return len(self.parts[2])
+
+
+class Producer:
+    """Reports when told, with the error it is told."""
+
+    def __init__(self) -> None:
+        self.fatal: str | None = None
+        self.waiting: list[tuple[Message, Any, Any]] = []
+        self.full = 0
+        self.produced = asyncio.Event()
+
+    def produce(self, topic: str, value: bytes, key: bytes, *, on_delivery: Any, headers: Any) -> None:
+        if self.full:
+            self.full -= 1
+            raise BufferError
+        self.produced.set()
+        self.waiting.append((Message(topic, key, value), headers, on_delivery))
+
+    def poll(self, _timeout_s: float) -> None:
+        pass
+
+    def report(self, error: KafkaError | None = None) -> tuple[Message, Any]:
+        message, headers, on_delivery = self.waiting.pop(0)
+        self.produced.clear()
+        on_delivery(error, message)
+        return message, headers
+
+
+class Intake:
+    def __init__(self) -> None:
+        self.acknowledged: list[Any] = []
+        self.paused = False
+
+    def acknowledge(self, receipt: Any) -> None:
+        self.acknowledged.append(receipt)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def flush(self) -> None:
+        pass
+
+
+class Text:
+    """`sequence epoch vehicle`, in words."""
+
+    name = "text"
+    sequence_modulus = None
+
+    def peek(self, payload: bytes) -> Peek:
+        try:
+            sequence, epoch, vehicle = payload.split()
+            return Peek(int(sequence), int(epoch), 5, vehicle.decode())
+        except ValueError:
+            raise PayloadError("text", 0, "not three words") from None
+
+
+VEHICLE = vehicle_id(1)
+
+
+def payload(sequence: int, epoch: int = 1) -> bytes:
+    return b"%d %d %s" % (sequence, epoch, VEHICLE.encode())
+
+
+@pytest.fixture
+def fatal() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def bridge(fatal: list[str]) -> Bridge:
+    made = Bridge(
+        producer=Producer(),  # type: ignore[arg-type]
+        topics=KafkaTopics(),
+        payload_format=Text(),  # type: ignore[arg-type]
+        protocol="mqtt",
+        mode="qos1",
+        held_max=4,
+        held_bytes_max=1_000,
+        fatal=fatal.append,
+    )
+    made.intake = Intake()  # type: ignore[assignment]
+    return made
+
+
+async def test_acknowledges_when_the_report_comes_and_not_before(bridge: Bridge) -> None:
+    bridge.take(VEHICLE, payload(1), 7, False, "a")
+    await asyncio.sleep(0)
+    assert bridge.intake.acknowledged == []
+    _, headers = bridge._producer.report()
+    assert bridge.intake.acknowledged == ["a"]
+    assert bridge.held == 0
+    assert headers == [
+        ("format", b"text"),
+        ("protocol", b"mqtt"),
+        ("mode", b"qos1"),
+        ("epoch", b"1"),
+        ("sequence", b"1"),
+        ("sampled_at_ns", b"5"),
+        ("received_at_ns", b"7"),
+    ]
+    bridge.close()
+
+
+async def test_pauses_at_the_limit_and_resumes_at_half(bridge: Bridge) -> None:
+    for sequence in range(1, 6):
+        bridge.take(VEHICLE, payload(sequence), 7, False, sequence)
+    assert bridge.intake.paused
+    for _ in range(3):
+        bridge._producer.report()
+    bridge._end_batch()
+    assert not bridge.intake.paused
+    bridge.close()
+
+
+async def test_pauses_at_the_limit_of_bytes(bridge: Bridge) -> None:
+    bridge.take(VEHICLE, payload(1) + b" " * 2_000, 7, False, 1)
+    assert bridge.intake.paused
+    bridge.close()
+
+
+async def test_a_failed_record_is_sent_again_and_stays_unacknowledged(bridge: Bridge) -> None:
+    bridge.take(VEHICLE, payload(1), 7, False, "a")
+    message, headers = bridge._producer.report(KafkaError(KafkaError._TIMED_OUT))
+    assert (bridge.intake.acknowledged, bridge.held) == ([], 1)
+    await asyncio.wait_for(bridge._producer.produced.wait(), 5)
+    again, headers_again = bridge._producer.report()
+    assert (again.parts, headers_again) == (message.parts, headers)
+    assert bridge.intake.acknowledged == ["a"]
+    bridge.close()
+
+
+async def test_a_record_that_kafka_will_never_take_becomes_a_dead_letter(bridge: Bridge) -> None:
+    bridge.take(VEHICLE, payload(1), 7, False, "a")
+    bridge._producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    letter, headers = bridge._producer.report()
+    assert letter.topic() == "vehicle.dead-letter"
+    assert b"Kafka" in dict(headers)["reason"]
+    assert (bridge.intake.acknowledged, bridge.held, bridge.held_bytes) == (["a"], 0, 0)
+    bridge.close()
+
+
+async def test_a_full_producer_queue_delays_and_loses_nothing(bridge: Bridge) -> None:
+    bridge._producer.full = 2
+    bridge.take(VEHICLE, payload(1), 7, False, "a")
+    await asyncio.wait_for(bridge._producer.produced.wait(), 5)
+    bridge._producer.report()
+    assert bridge.intake.acknowledged == ["a"]
+    bridge.close()
+
+
+async def test_a_fatal_producer_is_told_once_per_report_and_acknowledges_nothing(
+    bridge: Bridge, fatal: list[str]
+) -> None:
+    bridge.take(VEHICLE, payload(1), 7, False, "a")
+    bridge._producer.fatal = "fenced"
+    bridge._producer.report(KafkaError(KafkaError._FATAL))
+    assert len(fatal) == 1
+    assert bridge.intake.acknowledged == []
+    bridge.close()
+
+
+async def test_epochs_are_apart(bridge: Bridge) -> None:
+    for epoch, sequence in ((1, 1), (1, 2), (2, 1), (2, 2), (1, 3)):
+        bridge.take(VEHICLE, payload(sequence, epoch), 7, False, None)
+    assert (bridge.counters.duplicates, bridge.counters.older_epoch) == (0, 1)
+    bridge.take(VEHICLE, payload(2, 2), 7, True, None)
+    assert (bridge.counters.duplicates, bridge.counters.flagged_duplicates) == (1, 1)
+    bridge.close()

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateways.__main__ import main
+from gateways.config import read_config
+from gateways.metrics import page
+from gateways.protocols import PROTOCOLS
+from schemas.errors import Refusal
+
+GOOD = {"bootstrap": "127.0.0.1:1", "host": "127.0.0.1", "port": 1, "mode": "qos1", "metrics_port": None}
+
+
+def written(tmp_path: Path, **changes: object) -> Path:
+    path = tmp_path / "gateway.json"
+    path.write_text(json.dumps({**GOOD, **changes}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"qos": 1}, "qos"),
+        ({"port": 70_000}, "port"),
+        ({"receive_max": 0}, "receive_max"),
+        ({"format": "xml"}, "xml"),
+        ({"faults": {"lose": []}}, "faults.lose"),
+    ],
+)
+def test_wrong_configurations_are_refused_by_name(tmp_path: Path, changes: dict, named: str) -> None:
+    with pytest.raises(Refusal, match=named) as refusal:
+        read_config(written(tmp_path, **changes))
+    assert "\n" not in str(refusal.value)
+
+
+def test_passwords_are_not_printed(tmp_path: Path) -> None:
+    config = read_config(written(tmp_path, username="u", password="hidden-word"))
+    assert "hidden-word" not in repr(config) + repr(config.endpoint())
+
+
+def test_unknown_mode_lists_those_there_are(tmp_path: Path, capsys) -> None:
+    assert main(["mqtt", "--config", str(written(tmp_path, mode="qos3"))]) == 2
+    event = json.loads(capsys.readouterr().out)
+    assert event["event"] == "error"
+    assert all(mode in event["message"] for mode in PROTOCOLS["mqtt"].modes)
+
+
+def test_metrics_page_is_prometheus_text() -> None:
+    text = page({"received": 3, "held": 1}, {"protocol": "mqtt"})
+    assert text == (
+        "# TYPE ivsim_gateway_received_total counter\n"
+        'ivsim_gateway_received_total{protocol="mqtt"} 3\n'
+        "# TYPE ivsim_gateway_held gauge\n"
+        'ivsim_gateway_held{protocol="mqtt"} 1\n'
+    )
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_words_choose_modes_and_refuse_strangers(name: str) -> None:
+    protocol = PROTOCOLS[name]
+    assert protocol.mode({}) is protocol.modes[protocol.default_mode]
+    for mode in protocol.modes.values():
+        assert protocol.mode(mode.options) is mode
+    with pytest.raises(Refusal, match="does not belong"):
+        protocol.mode({"colour": "red"})
+    word = next(iter(protocol.words))
+    with pytest.raises(Refusal, match="allowed"):
+        protocol.mode({word: "never"})
