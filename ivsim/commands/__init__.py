@@ -9,7 +9,6 @@ import typer
 # word on the command line -> module that has `app`
 COMMANDS = {
     "trace": "ivsim.commands.trace",
-    "link": "ivsim.commands.link",
 }
 
 

@@ -81,6 +81,7 @@ def import_(  # noqa: PLR0917 - typer's options
     ] = None,
     step: Annotated[float | None, typer.Option(help="Length of a step of the result, s (1).")] = None,
     period: Annotated[float | None, typer.Option(help="Time between rows that have no clock, s.")] = None,
+    skip: Annotated[float | None, typer.Option(help="Leave out this much of the beginning, s.")] = None,
     rate_meaning: Annotated[
         str | None, typer.Option(help=f"Of a generic CSV's rates: {_choice(RATE_MEANINGS)}.")
     ] = None,
@@ -107,6 +108,7 @@ def import_(  # noqa: PLR0917 - typer's options
         clock_back=clock_back,
         step_s=step,
         period_s=period,
+        skip_s=skip,
         rate_meaning=rate_meaning,
         time=time,
         mapping=_words(map_),

@@ -1,0 +1,60 @@
+"""What happens to a run that is stopped, killed, or loses a process: nothing stays, and what is known is reported."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from end_to_end_runs import Runs, namespaces_of, processes_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
+
+LONG = ("--vehicles", "5", "--duration", "120", "--loss-timeout", "5", "--link", "auto")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_the_partial_result(runs: Runs, number: signal.Signals) -> None:
+    run = runs.start(f"signal-{number.name}", *LONG)
+    run.wait_until_emitting(20)
+    run.popen.send_signal(number)
+    done = run.finish()
+    assert done.code == 128 + number
+    assert done.metrics["partial"] is True
+    assert number.name in done.metrics["partial_reason"]
+    assert done.metrics["run_due"] == 600
+    assert done.metrics["unsent"] > 0
+    assert "This result is partial" in (done.directory / "report.html").read_text()
+    assert processes_of(done.manifest["run"]) == []
+    assert namespaces_of(done.manifest["run"]) == []
+
+
+@pytest.mark.parametrize("name", ["gateway-0", "mosquitto", "twin"])
+def test_a_process_that_dies_is_named(runs: Runs, name: str) -> None:
+    run = runs.start(f"dead-{name}", *LONG)
+    run.wait_until_emitting(20)
+    os.kill(run.pid_of(name), signal.SIGKILL)
+    done = run.finish()
+    assert done.code == 1
+    assert name in done.stderr
+    assert name in done.metrics["partial_reason"]
+    assert done.metrics["run_due"] == 600
+    assert sum(row["emitted_at_ns"] is not None for row in done.rows("ledger.parquet")) >= 20
+    assert processes_of(done.manifest["run"]) == []
+    assert namespaces_of(done.manifest["run"]) == []
+
+
+def test_after_kill_9_doctor_cleans_and_the_next_run_works(runs: Runs) -> None:
+    run = runs.start("killed", *LONG)
+    run.wait_until_emitting(20)
+    run.popen.send_signal(signal.SIGKILL)
+    run.popen.wait()
+    after = runs.run("after-the-kill", "--vehicles", "3", "--duration", "3", "--quiet")
+    assert after.code == 0, after.stderr
+    assert after.metrics["delivery_ratio"] == 1.0
+    cleaned = runs.call("doctor", "--clean")
+    assert "Traceback" not in cleaned.stderr
+    name = run.finish().manifest["run"]
+    assert processes_of(name) == []
+    assert namespaces_of(name) == []
+    assert run.state_files() == []

@@ -1,0 +1,84 @@
+"""The main job over each link back end: the figures agree everywhere, and a second run repeats the first."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections import Counter
+
+import pytest
+from end_to_end_runs import Finished, Runs, namespaces_of, processes_of
+
+from simulator.links import LINKS, why_not
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
+
+BACK_ENDS = [name for name in LINKS if name != "auto" and (name == "direct" or why_not(name) is None)]
+SMALL = ("--vehicles", "6", "--duration", "8", "--quiet", "--seed", "7")
+
+
+@pytest.fixture(scope="module", params=BACK_ENDS)
+def finished(request: pytest.FixtureRequest, runs: Runs) -> Finished:
+    return runs.run(f"main-{request.param}", *SMALL, "--link", request.param)
+
+
+def test_everything_is_delivered_at_one_per_cent_loss(finished: Finished) -> None:
+    assert finished.code == 0, finished.stderr
+    metrics = finished.metrics
+    assert metrics["due"] == 48
+    assert metrics["delivery_ratio"] == 1.0
+    assert metrics["due"] == sum(metrics[fate] for fate in ("delivered", "late", "lost", "unsent"))
+    assert metrics["partial"] is False
+
+
+def test_report_metrics_and_ledger_agree(finished: Finished) -> None:
+    metrics = finished.metrics
+    fates = Counter(row["fate"] for row in finished.rows("ledger.parquet") if row["in_window"])
+    for fate in ("delivered", "late", "lost", "unsent"):
+        assert fates[fate] == metrics[fate]
+    page = (finished.directory / "report.html").read_text()
+    shown = dict(re.findall(r"data-metric='([^']+)' data-value='([^']*)'", page))
+    assert len(shown) > 40
+    for name, value in shown.items():
+        assert json.loads(html.unescape(value)) == metrics[name], name
+
+
+def test_the_report_opens_offline(finished: Finished) -> None:
+    page = (finished.directory / "report.html").read_text()
+    assert page.count("<svg") >= 5
+    assert not re.search(r"""(src|href)=["']?https?:""", page)
+
+
+def test_wire_bytes_are_those_of_the_capture(finished: Finished) -> None:
+    link = finished.rows("link.parquet")
+    for way in ("uplink", "downlink"):
+        seen = sum(row["wire_bytes"] or 0 for row in link if row["direction"] == way)
+        assert seen == finished.metrics[f"wire_bytes_{way}"]
+    payload = sum(row["payload_bytes"] for row in finished.rows("ledger.parquet"))
+    assert finished.metrics["wire_bytes_uplink"] > payload
+
+
+def test_nothing_is_left_running(finished: Finished) -> None:
+    run = finished.manifest["run"]
+    assert processes_of(run) == []
+    assert namespaces_of(run) == []
+    assert not (finished.directory / "work").exists()
+
+
+def test_json_prints_the_metrics_alone_and_the_seed_repeats_the_run(runs: Runs) -> None:
+    first, second = (runs.run(f"repeat-{k}", *SMALL, "--link", "auto", "--json") for k in (1, 2))
+    assert json.loads(first.stdout) == first.metrics
+    assert _messages(first) == _messages(second)
+    assert _asked(first) == _asked(second)
+
+
+def _messages(run: Finished) -> list[tuple[str, int, int, int]]:
+    start = run.manifest["start_at_ns"]
+    rows = run.rows("ledger.parquet")
+    return [(r["vehicle_id"], r["sequence"], r["due_at_ns"] - start, r["payload_bytes"]) for r in rows]
+
+
+def _asked(run: Finished) -> list[tuple[object, ...]]:
+    keys = ("second", "vehicle_id", "direction", "asked_rate_bps", "asked_delay_ms", "asked_loss_ratio")
+    return [tuple(r[k] for k in keys) for r in run.rows("link.parquet") if 0 <= r["second"] < 8]

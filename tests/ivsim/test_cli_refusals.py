@@ -1,0 +1,101 @@
+"""Bad input: one clear line, exit code 2, nothing started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ivsim import cli
+
+CASES = {
+    "protocol": (["--protocol", "http"], ["--protocol", "mqtt"]),
+    "qos": (["--qos", "3"], ["--qos", "0, 1, 2"]),
+    "foreign word": (["--protocol", "coap", "--qos", "1"], ["--qos"]),
+    "foreign flag": (["--con"], ["con", "mqtt"]),
+    "interval": (["--interval", "-1"], ["--interval", "greater than 0"]),
+    "interval nan": (["--interval", "nan"], ["--interval"]),
+    "vehicles": (["--vehicles", "0"], ["--vehicles"]),
+    "format": (["--format", "xml"], ["--format", "protobuf"]),
+    "loss": (["--loss", "1.5"], ["--loss"]),
+    "rtt word": (["--rtt", "fast"], ["--rtt", "milliseconds"]),
+    "rtt range": (["--rtt", "-5"], ["--rtt"]),
+    "link": (["--link", "wire"], ["--link", "direct"]),
+    "trigger": (["--trigger", "never"], ["--trigger", "realtime"]),
+    "trace missing": (["--trace", "nowhere.csv"], ["--trace", "nowhere.csv"]),
+    "kafka form": (["--kafka", "localhost"], ["--kafka", "HOST:PORT"]),
+    "unknown option": (["--protocoll", "mqtt"], ["--protocoll"]),
+    "no number": (["--vehicles", "many"], ["--vehicles"]),
+    "outage": (["--outage", "5"], ["--outage", "START:SECONDS"]),
+    "warm-up": (["--warmup", "60", "--duration", "60"], ["--warmup", "--duration"]),
+    "tls on coap": (["--protocol", "coap", "--security", "tls"], ["--security", "coap"]),
+    "echo and gateways": (["--topology", "echo", "--gateways", "2"], ["--gateways", "echo"]),
+}
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    monkeypatch.setattr(sys, "argv", ["ivsim", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("ivsim: ")
+    assert err.count("\n") == 1, err
+    return err
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_refusal_is_one_line_that_names_what_is_allowed(
+    case: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, words = CASES[case]
+    line = refused(monkeypatch, capsys, ["run", *arguments])
+    for word in words:
+        assert word in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_trace_is_named_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "broken.csv"
+    trace.write_text("time_s,uplink_kbps\n0,100\n1,-5\n")
+    line = refused(monkeypatch, capsys, ["run", "--trace", str(trace)])
+    assert "broken.csv" in line
+    assert "3" in line
+
+
+def test_an_output_directory_in_use_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "kept").write_text("someone's result")
+    monkeypatch.setattr("ivsim.runner.preflight", lambda _: None)
+    line = refused(monkeypatch, capsys, ["run", "--output", str(tmp_path)])
+    assert "--output" in line
+    assert (tmp_path / "kept").read_text() == "someone's result"
+
+
+def test_a_kafka_that_does_not_answer_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = refused(monkeypatch, capsys, ["run", "--kafka", "127.0.0.1:1"])
+    assert "--kafka 127.0.0.1:1" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_every_option_with_its_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "argv", ["ivsim", "run", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    words = "protocol qos vehicles interval duration format trace loss rtt link trigger kafka seed output json quiet"
+    for word in words.split():
+        assert f"--{word} " in text, word
