@@ -222,6 +222,15 @@ def test_ping_total_loss_of_a_second_keeps_the_rtt_before(real):
     assert "silent steps keep the RTT before" in trace.header["policy"]
 
 
+def test_ping_radio_waking_up_can_be_skipped(real):
+    path = real / "maine_nuttcp_ping/verizon__ping_111649535.out"
+    whole, rest = import_trace(path), import_trace(path, options=Options(skip_s=3))
+    assert rest.duration_s == whole.duration_s - 3
+    assert "first 3 s left out" in rest.header["policy"]
+    with pytest.raises(Refusal, match="no reply is left after --skip 99"):
+        import_trace(path, options=Options(skip_s=99))
+
+
 # nuttcp and iperf3
 
 
@@ -247,6 +256,13 @@ def test_iperf_udp_is_capacity_and_its_summary_is_no_row(real):
     assert trace.duration_s == 120
     assert trace.header["rate_meaning"] == "capacity"
     assert trace.uplink_kbps.mean() == pytest.approx(14_200, rel=0.01)  # the sender's summary line
+
+
+def test_first_row_that_is_backlog_can_be_skipped(real):
+    path = real / "maine_nuttcp_ping/att__udp_uplink_114841659.csv"
+    whole, rest = import_trace(path), import_trace(path, options=Options(skip_s=1))
+    assert np.array_equal(rest.uplink_kbps, whole.uplink_kbps[1:])
+    assert "first 1 s left out" in rest.header["note"]
 
 
 # MTU, NYU and other tables

@@ -42,6 +42,7 @@ class Options:
         clock_back: a row older than one before it: `refuse`, or `drop` rows until the clock has caught up.
         step_s: length of the steps of the result (1 s).
         period_s: time between rows of a log without a usable clock.
+        skip_s: leave out this much of the beginning (a radio waking up, a first row that is backlog).
         rate_meaning: `capacity` or `as_logged`, where the importer cannot know.
         time: column of a generic CSV with the time, NAME[:UNIT].
         mapping: columns of a generic CSV, TARGET=NAME[:UNIT or :@UNIT_COLUMN].
@@ -58,6 +59,7 @@ class Options:
     clock_back: str | None = None
     step_s: float | None = None
     period_s: float | None = None
+    skip_s: float | None = None
     rate_meaning: str | None = None
     time: str | None = None
     mapping: tuple[str, ...] | None = None
@@ -69,7 +71,7 @@ class Options:
             for value in given if isinstance(given, tuple) else (given,):
                 if value is not None and value not in allowed:
                     raise Refusal(f"{option(name)} {value!r}: must be one of {', '.join(allowed)}")
-        for name in ("hold_s", "step_s", "period_s"):
+        for name in ("hold_s", "step_s", "period_s", "skip_s"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1e6:
                 raise Refusal(f"{option(name)} {value:g}: must be above 0 s")
@@ -85,6 +87,7 @@ OPTION_NAMES = {
     "hold_s": "--hold",
     "step_s": "--step",
     "period_s": "--period",
+    "skip_s": "--skip",
     "mapping": "--map",
 }
 
@@ -139,6 +142,11 @@ class Source:
             "policy": policy,
             **more,
         }
+
+
+def skipped(options: Options) -> str:
+    """The words of a policy for a beginning left out."""
+    return f"; first {options.skip_s:g} s left out" if options.skip_s else ""
 
 
 @dataclass(frozen=True)

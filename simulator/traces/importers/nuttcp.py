@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import DIRECTIONS, Importer, Options, Source
+from simulator.traces.importers.base import DIRECTIONS, Importer, Options, Source, skipped
 from simulator.traces.importers.grid import Rows, from_intervals
 from simulator.traces.model import Trace
 from simulator.traces.source import lines_of, number
@@ -117,20 +117,27 @@ def _read(source: Source, options: Options) -> Trace:
         reading = _iperf(source, lines, options)
     else:
         reading = _nuttcp(source, lines, options)
+    first = round((options.skip_s or 0) / reading.interval_s)
+    reading.kbps, reading.lines = reading.kbps[first:], reading.lines[first:]
     if not reading.kbps:
-        raise Refusal(f"{source.path}: no data rows")
+        raise Refusal(f"{source.path}: no data rows{skipped(options)}")
     edges = np.arange(len(reading.kbps) + 1, dtype=np.float64) * reading.interval_s
     values = {DIRECTIONS[reading.direction]: np.array(reading.kbps)}
     rows = Rows(edges[:-1], edges[1:], np.array(reading.lines), values)
     return from_intervals(
-        source, rows, options, "nuttcp", rate_meaning=reading.rate_meaning, note=reading.note
+        source,
+        rows,
+        options,
+        "nuttcp",
+        rate_meaning=reading.rate_meaning,
+        note=reading.note + skipped(options),
     )
 
 
 NUTTCP = Importer(
     "nuttcp",
     "interval reports of nuttcp and iperf3 (.out) and `time,throughput_mbps` CSV: row number x interval",
-    frozenset({"direction", "period_s", "step_s"}),
+    frozenset({"direction", "period_s", "skip_s", "step_s"}),
     _recognises,
     _read,
 )

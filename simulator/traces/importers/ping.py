@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import Importer, Options, Source
+from simulator.traces.importers.base import Importer, Options, Source, skipped
 from simulator.traces.importers.grid import Lines
 from simulator.traces.model import Floats, Trace
 from simulator.traces.source import lines_of, number
@@ -73,13 +73,16 @@ def _read(source: Source, options: Options) -> Trace:
     rtt = np.full(sent, np.nan)
     for sequence, (rtt_ms, _) in replies.items():
         rtt[sequence - base] = rtt_ms
+    rtt = rtt[round((options.skip_s or 0) / interval_s) :]
+    if np.isnan(rtt).all():
+        raise Refusal(f"{source.path}: no reply is left after --skip {options.skip_s:g}")
     # Timers wake up late by up to a millisecond or two in 200: the 0.5 probe keeps five of them in a second.
-    bins = np.floor((np.arange(sent) + 0.5) * interval_s / step_s).astype(np.int64)
+    bins = np.floor((np.arange(len(rtt)) + 0.5) * interval_s / step_s).astype(np.int64)
     medians, losses, silent = _per_step(rtt, bins)
     policy = (
         f"step = median of the replies by icmp_seq; {sent} probes every {interval_s * 1000:.1f} ms,"
         f" {sent - len(replies)} lost, {duplicates} duplicates left out;"
-        f" {silent} silent steps keep the RTT before"
+        f" {silent} silent steps keep the RTT before{skipped(options)}"
     )
     return Trace(
         np.round(np.arange(len(medians)) * step_s, 9),
@@ -112,7 +115,7 @@ def _per_step(rtt: Floats, bins: Lines) -> tuple[Floats, Floats, int]:
 PING = Importer(
     "ping",
     "output of ping: RTT and loss on an idle link",
-    frozenset({"step_s", "period_s"}),
+    frozenset({"step_s", "period_s", "skip_s"}),
     _recognises,
     _read,
 )
