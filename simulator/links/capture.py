@@ -23,7 +23,7 @@ from schemas.errors import Refusal
 from simulator.links.packet_ring import PacketRing
 from simulator.wire import pcap
 from simulator.wire.attribution import COAP_PORT, AttributionOptions, Attributor
-from simulator.wire.counting import COUNTS, RECORD, Counter
+from simulator.wire.counting import COUNTS, Counter
 from simulator.wire.fields import DIRECTIONS, MIN_SNAP_BYTES, Frames
 from simulator.wire.second_log import SecondLog, to_table
 from simulator.wire.tables import categories_table, messages_table
@@ -208,7 +208,7 @@ def main(arguments: list[str]) -> int:
             capture = Capture(config, stack)
             signal.signal(signal.SIGTERM, lambda *_: setattr(capture, "stopping", True))
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            emit("ready", device=config.device, record_bytes=RECORD.itemsize)
+            emit("ready", device=config.device)
             figures = capture.run(Owner(sys.stdin.fileno()))
             emit("done", **figures)
     except (Refusal, ValueError, TypeError) as error:

@@ -81,6 +81,8 @@ def _spread(accounts: Accounts, direction: int) -> np.ndarray[tuple[int], np.dty
     """Spread a vehicle's bytes of the run that are no message's evenly over its messages, in whole bytes."""
     vehicles = _numbers(accounts.messages.vehicle)
     result = np.zeros(len(vehicles), np.int64)
+    if not len(vehicles):
+        return result
     order = np.argsort(vehicles, kind="stable")
     numbers, heads = np.unique(vehicles[order], return_index=True)
     for number, group in zip(numbers.tolist(), np.split(order, heads[1:]), strict=True):

@@ -177,6 +177,34 @@ def test_amqp_confirms_one_and_many():
     assert purposes(accounts)["keep_alive", 0] == len(beat)
 
 
+def test_amqp_tag_zero_confirms_all():
+    talk = Dialogue()
+    talk.say(True, b"AMQP\x00\x00\x09\x01" + make.amqp_frame(1, 1, b"\x00\x55\x00\x0a\x00"))
+    talk.say(True, make.amqp_publish(b"a") + make.amqp_publish(b"b"))
+    talk.say(False, make.amqp_ack(0, multiple=True))
+    accounts, _ = attribute(talk.frames)
+    assert all(accounts.messages.acknowledged_at_ns)
+
+
+def test_a_repeated_acknowledgement_asks_for_the_message_that_is_missing():
+    talk = connected()
+    talk.say(True, make.mqtt_publish(b"a" * 50, 1))
+    talk.acknowledge(False)
+    reached = talk.sent[True]
+    talk.say(True, make.mqtt_publish(b"b" * 50, 2))  # lost behind the capture
+    talk.say(True, make.mqtt_publish(b"c" * 50, 3))
+    again = talk.raw(False, talk.sent[False], ACK, acknowledgement=reached)
+    accounts, _ = attribute(talk.frames)
+    assert share(accounts, 1, "acknowledgement_bytes", 1) == len(again)
+    assert list(accounts.messages.reached_cloud_at_ns)[1:] == [0, 0]
+
+
+def test_a_capture_without_messages_has_empty_tables():
+    accounts, _ = attribute([make.udp_frame(5, True, b"x", far=7)])
+    assert messages_table(accounts).num_rows == 0
+    assert categories_table(accounts).num_rows == 4
+
+
 def test_tls_is_opaque_and_still_counted():
     talk = Dialogue()
     hello = talk.say(True, b"\x16\x03\x01" + bytes(100))

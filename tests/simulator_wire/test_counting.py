@@ -83,6 +83,15 @@ def test_retransmissions_are_those_of_the_slow_rule(rows, base, cuts):
         assert counts(records, name) == {k: sums[index] for k, sums in expected.items() if sums[index]}
 
 
+def test_a_batch_that_begins_below_the_highest_number():
+    """State from the batch before holds for all of the next one, not for its first frame alone."""
+    parts = [(1, 100), (11, 20), (41, 20), (101, 10)]
+    frames = [make.tcp_frame(1, True, start, 0, ACK, bytes(size)) for start, size in parts]
+    records = count(frames, cuts=[1])
+    assert counts(records, "tcp_retransmitted_payload_bytes") == {(1, 1, 0): 40}
+    assert counts(records, "tcp_retransmitted_packets") == {(1, 1, 0): 2}
+
+
 def test_classes_of_frames():
     super_frame = make.tcp_frame(7, True, 5, 0, ACK | PSH, bytes(3000))
     arp = make.ethernet(
