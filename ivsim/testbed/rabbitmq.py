@@ -22,7 +22,8 @@ DEFAULT_TLS_PORT = 5671
 LOCAL = "127.0.0.1"
 # The wrapper in PATH changes to the user rabbitmq; this one runs as whoever starts it.
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-NODE_NAME = "ivsim@localhost"
+# An address in place of a host name: the node comes up where nothing resolves names.
+NODE_NAME = f"ivsim@{LOCAL}"
 EXCHANGE = "amq.topic"
 
 
@@ -111,6 +112,8 @@ class RabbitmqServer:
             "RUNNING_UNDER_SYSTEMD": "true",
             "HOME": str(self._dir),
             "RABBITMQ_NODENAME": NODE_NAME,
+            "RABBITMQ_USE_LONGNAME": "true",
+            "ERL_CRASH_DUMP": os.devnull,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_NODE_IP_ADDRESS": self.host,
             "RABBITMQ_DIST_PORT": str(free_port()),
