@@ -13,6 +13,7 @@ from simulator.wire.accounts import (
     CELL_SIZE,
     LAYERS,
     PHASES,
+    PROBE,
     PURPOSES,
     RUN,
     SHARES,
@@ -50,7 +51,8 @@ def messages_table(accounts: Accounts) -> pa.Table:
 
     `connection` counts a vehicle's connections from 0, `order` its publishes in that connection from 0.
     Per direction the seven shares of a message and its `unattributed_bytes` (what belonged to no message of
-    the vehicle in the run, spread evenly) add up, over a vehicle's messages, to its captured bytes.
+    the vehicle in the run, spread evenly) add up, over a vehicle's messages, to its captured bytes but for
+    the link's own probes, which are no message's cost.
     """
     messages = accounts.messages
     names = {number: vehicle_name(number) for number in set(messages.vehicle)}
@@ -88,5 +90,7 @@ def _spread(accounts: Accounts, direction: int) -> np.ndarray[tuple[int], np.dty
     for number, group in zip(numbers.tolist(), np.split(order, heads[1:]), strict=True):
         cell = accounts.cells.get((RUN, number, direction))
         if cell is not None:
-            result[group] = cumulative(sum(cell[:CELL_SIZE]) - cell[ATTRIBUTED], [1] * len(group))
+            probes = sum(cell[PROBE * len(LAYERS) : (PROBE + 1) * len(LAYERS)])
+            rest = sum(cell[:CELL_SIZE]) - cell[ATTRIBUTED] - probes
+            result[group] = cumulative(rest, [1] * len(group))
     return result

@@ -28,7 +28,7 @@ def ipv4(source, destination, protocol, body, *, identity=0, fragment=0x4000, op
     return head + options + body
 
 
-def tcp(ports, sequence, acknowledgement, flags, payload=b"", options=b""):  # noqa: PLR0917
+def tcp(ports, sequence, acknowledgement, flags, payload=b"", options=b""):
     words = 5 + len(options) // 4
     head = struct.pack(
         ">HHIIBBHHH", *ports, sequence % 2**32, acknowledgement % 2**32, words << 4, flags, 500, 0, 0
@@ -40,7 +40,7 @@ def udp(ports, payload):
     return struct.pack(">HHHH", *ports, 8 + len(payload), 0) + payload
 
 
-def tcp_frame(number, up, sequence, acknowledgement, flags, payload=b"", port=40000, options=bytes(12), **ip):  # noqa: PLR0917
+def tcp_frame(number, up, sequence, acknowledgement, flags, payload=b"", port=40000, options=bytes(12), **ip):
     ends = (vehicle(number), CLOUD) if up else (CLOUD, vehicle(number))
     ports = (port, 1883) if up else (1883, port)
     return ethernet(ipv4(*ends, 6, tcp(ports, sequence, acknowledgement, flags, payload, options), **ip))
