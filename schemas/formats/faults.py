@@ -29,14 +29,22 @@ def refusal(name: str, payload: bytes, error: Exception) -> PayloadError:
     if "truncated" in text:
         return PayloadError(name, len(payload), text)
     path = _PATH.search(text)
-    return PayloadError(name, _offset_of(payload, path[1]) if path else 0, text)
+    return PayloadError(name, _offset_of(name, payload, path[1]) if path else 0, text)
 
 
-def _offset_of(payload: bytes, path: str) -> int:
-    """Return where the path's names stand, one after the other."""
+def _offset_of(name: str, payload: bytes, path: str) -> int:
+    """Return where the path's names stand, one after the other; in a list, the first such name."""
     at = 0
     for step in _STEP.finditer(path):
         if step[1]:
-            found = payload.find(step[1].encode(), at)
+            found = payload.find(_as_written(name, step[1].encode()), at)
             at = found if found >= 0 else at
     return at
+
+
+def _as_written(name: str, key: bytes) -> bytes:
+    """Return a map's key as the format writes it, so that `lamp` is not found in `lamps`."""
+    if name == "json":
+        return b'"' + key + b'"'
+    # MessagePack, "str format family": fixstr up to 31 bytes, then str 8.
+    return bytes([0xA0 | len(key)]) + key if len(key) < 32 else bytes([0xD9, len(key)]) + key

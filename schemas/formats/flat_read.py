@@ -49,7 +49,8 @@ class _Work:
         start = self.follow(at)
         end = start + 4 + U32(self.payload, start)[0]
         self.strings -= end - start - 4
-        if end > self.size or self.strings < 0:
+        # Strings end in a zero byte that their length leaves out (FlatBuffers, "Strings").
+        if end >= self.size or self.payload[end] or self.strings < 0:
             raise self.broken(start, "a string past the end")
         try:
             return self.payload[start + 4 : end].decode()

@@ -59,7 +59,7 @@ class FlatBuffers:
             text = header + slots[2]
             text += U32(payload, text)[0]
             end = text + 4 + U32(payload, text)[0]
-            if end > size:
+            if end >= size:
                 raise PayloadError(self.name, text, "a string past the end")
             return peeked(
                 self.name,

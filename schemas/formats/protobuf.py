@@ -15,7 +15,7 @@ from schemas.generated.runs import FROM_PROTOBUF, TO_PROTOBUF
 from schemas.layout import LAYOUT, RECORDS, ROOT
 from schemas.messages import CurrentStatus
 
-_Path = tuple[str, tuple[str | int, ...]]
+_Path = tuple[str, str, tuple[str | int, ...]]
 _PATHS: Final[dict[_Path, _Path]] = {}
 _FIELDS: Final = {f.name: f for f in LAYOUT.messages[ROOT]}
 
@@ -74,16 +74,19 @@ class _Mirror:
         self.sections: dict[str, Any] = {}
 
     def renew(self, units: list[Any], changed: list[int]) -> None:
-        paths, sections = self.paths, self.sections
+        paths, sections, assign = self.paths, self.sections, TO_PROTOBUF
         for unit in changed:
-            name, steps = paths[unit]
-            part = sections.get(name)
+            section, name, steps = paths[unit]
+            part = sections.get(section)
             if part is None:
-                part = sections[name] = getattr(self.message, name)
-            for step in steps:
-                part = getattr(part, step) if type(step) is str else part[step]
+                part = sections[section] = getattr(self.message, section)
+            if name:  # a record right in its section, as nearly all that move
+                part = getattr(part, name)
+            else:
+                for step in steps:
+                    part = getattr(part, step) if type(step) is str else part[step]
             record = units[unit]
-            TO_PROTOBUF[type(record)](record, part)
+            assign[type(record)](record, part)
 
 
 def _fill(message: Any, name: str, source: Any) -> None:
@@ -103,9 +106,13 @@ def _fill(message: Any, name: str, source: Any) -> None:
 
 
 def _paths(name: str, message: Any, path: tuple[str | int, ...]) -> Iterator[_Path]:
-    """Yield (section, steps below it) for every unit, in the order of `units`; equal paths are one object."""
-    whole = (str(path[0]), path[1:]) if path else ("", ())
-    whole = _PATHS.setdefault(whole, whole)
+    """Yield (section, its record or "", steps if it is neither) for every unit, in the order of `units`."""
+    section, record, steps = "", "", path[1:]
+    if path:
+        section = str(path[0])
+    if len(path) == 2 and isinstance(path[1], str):
+        record, steps = path[1], ()
+    whole = _PATHS.setdefault((section, record, steps), (section, record, steps))  # one object for a fleet
     if name in RECORDS:
         yield whole
         return

@@ -1,0 +1,188 @@
+"""The contract suite of the formats: every entry of FORMATS passes it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ivsim.serialisation.corpus import START_AT_NS, driving, status_of
+from schemas.errors import PayloadError
+from schemas.formats import FORMATS
+from schemas.messages import CurrentStatus, Document, Header
+
+FULL = [name for name in FORMATS if name != "small"]
+
+
+def test_the_table_has_the_six_formats():
+    assert set(FORMATS) == {"json", "protobuf", "flatbuffers", "avro", "msgpack", "small"}
+    assert all(FORMATS[name].name == name for name in FORMATS)
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_a_reading_survives(name, status):
+    assert FORMATS[name].decode(FORMATS[name].encode(status)) == status
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_peek_says_what_the_header_says(name, status):
+    peek = FORMATS[name].peek(FORMATS[name].encode(status))
+    assert peek == (3, 1, START_AT_NS, "YV2RT40A8KB000007")
+
+
+@pytest.mark.parametrize("name", FULL)
+@settings(max_examples=60, deadline=None)
+@given(
+    sequence=st.integers(1, 2**63 - 1),
+    epoch=st.integers(1, 2**32 - 1),
+    sampled_at_ms=st.integers(0, 2**63 - 1),
+    vehicle_id=st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=20),
+    trip_id=st.text(max_size=70),
+)
+def test_any_header_survives_and_peeks(name, sequence, epoch, sampled_at_ms, vehicle_id, trip_id):
+    header = Header(
+        vehicle_id=vehicle_id,
+        schema_version=1,
+        sequence_number=sequence,
+        sampled_at_ms=sampled_at_ms,
+        trip_id=trip_id,
+        epoch=epoch,
+    )
+    status = CurrentStatus.of(Document(header=header))
+    payload = FORMATS[name].encode(status)
+    assert FORMATS[name].decode(payload) == status
+    assert FORMATS[name].peek(payload) == (sequence, epoch, sampled_at_ms * 1_000_000, vehicle_id)
+
+
+@pytest.mark.parametrize("name", FULL)
+@pytest.mark.parametrize("variant", ["rigid", "trailer", "hybrid", "stub"])
+def test_a_living_status_encodes_as_if_built_anew(name, variant):
+    vehicle = driving(variant, seed=11)
+    tried = FORMATS[name]
+    for k in range(1, 150):
+        vehicle.advance(120_000_000_000 + k * 1_000_000_000)
+        status = vehicle.status(k, 1, START_AT_NS + k * 1_000_000_000, vehicle.cause)
+        payload = tried.encode(status)
+        if k % 10 == 0:
+            assert payload == tried.encode(CurrentStatus.of(status.document()))
+
+
+def test_formats_share_one_living_status():
+    vehicle = driving("trailer", seed=3)
+    for k in range(1, 30):
+        vehicle.advance(120_000_000_000 + k * 1_000_000_000)
+        status = vehicle.status(k, 1, START_AT_NS, vehicle.cause)
+        for name in FULL[k % 2 :]:  # some formats miss a tick now and then
+            assert FORMATS[name].decode(FORMATS[name].encode(status)) == status
+
+
+def test_a_record_that_comes_or_goes_needs_watching_anew():
+    status = status_of("trailer", seed=3)
+    for name in FULL:
+        FORMATS[name].encode(status)
+    assert status.body is not None
+    status.body.washer_fluid_level_pct = None
+    status.trailers.clear()
+    status.watch()
+    for name in FULL:
+        assert FORMATS[name].decode(FORMATS[name].encode(status)) == status
+
+
+def test_a_longer_name_moves_the_prepared_buffer():
+    status = status_of("rigid", seed=3)
+    tried = FORMATS["flatbuffers"]
+    before = len(tried.encode(status))
+    assert status.header is not None
+    status.header.trip_id = "a much longer name than before"
+    status.changed.append(0)
+    assert len(tried.encode(status)) > before
+    assert tried.decode(tried.encode(status)) == status
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_truncation_is_refused(name):
+    payload = FORMATS[name].encode(status_of("stub", seed=5))
+    for length in range(len(payload)):
+        try:
+            FORMATS[name].decode(payload[:length])
+        except PayloadError as error:
+            assert error.format == name
+            assert error.offset is not None
+            assert 0 <= error.offset <= length
+            assert str(error).startswith(f"{name} payload, byte ")
+        else:
+            # Protobuf has no end mark: a cut between two sections is a shorter message. FlatBuffers ends in
+            # padding.
+            assert name == "protobuf" or (name == "flatbuffers" and length >= len(payload) - 3)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("payload", [b"", b"\x00", b"\xff" * 40, b"{}", b"[1,2", b"\x0a\x80"])
+def test_what_is_no_message_has_no_peek(name, payload):
+    with pytest.raises(PayloadError):
+        FORMATS[name].peek(payload)
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "offset"),
+    [
+        ("json", b'{"header": {"epoch": }}', 21),
+        ("json", b'{"header": {"epoch": "x"}}', 12),
+        ("json", b'{"header": {"epoch": 5000000000}}', 12),
+        ("json", b'{"lamps": [{"lamp": "NO_SUCH"}]}', 12),
+        ("protobuf", b"\x0a\x03\x0a\x05ab", 2),
+        ("protobuf", b"\x0a\x04\x0a\x02\xc3\x28", 4),
+        ("small", b"message000", 7),
+        ("small", b"message101", 7),
+        ("small", b"massage001", 1),
+        ("small", b"message00", 9),
+        ("avro", b"\xc3\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00", 0),
+    ],
+)
+def test_the_offset_points_at_the_fault(name, payload, offset):
+    with pytest.raises(PayloadError) as caught:
+        FORMATS[name].decode(payload)
+    assert caught.value.offset == offset
+
+
+def test_nesting_is_bounded():
+    for payload in (b"[" * 1_000_000, b'{"a":' * 200_000, b'{"header":' + b"[" * 100_000):
+        with pytest.raises(PayloadError):
+            FORMATS["json"].decode(payload)
+    with pytest.raises(PayloadError):
+        FORMATS["msgpack"].decode(b"\x91" * 1_000_000)
+
+
+def test_shared_flatbuffers_tables_cannot_multiply_the_work():
+    # 300 offsets to one vector of 300 offsets to one vector ...: 27 million tables in 4 kB.
+    payload = bytearray(FORMATS["flatbuffers"].encode(status_of("trailer", seed=5)))
+    payload += b"\x00" * 8_000
+    with pytest.raises(PayloadError):
+        FORMATS["flatbuffers"].decode(b"\x04\x00\x00\x00" * 2_000)
+
+
+@pytest.mark.parametrize(("sequence", "payload"), [(1, b"message001"), (100, b"message100"), (101, b"message001")])
+def test_small_wraps_after_a_hundred(sequence, payload):
+    small = FORMATS["small"]
+    status = CurrentStatus.of(Document(header=Header(sequence_number=sequence)))
+    assert small.encode(status) == payload
+    assert small.peek(payload) == ((sequence - 1) % 100 + 1, 1, None, None)
+    assert small.sequence_modulus == 100
+
+
+def test_small_needs_a_sequence():
+    with pytest.raises(ValueError, match="sequence from 1"):
+        FORMATS["small"].encode(CurrentStatus.of(Document()))
+
+
+def test_an_unread_section_is_made_once(status):
+    decoded = FORMATS["protobuf"].decode(FORMATS["protobuf"].encode(status))
+    assert decoded.header is decoded.header
+    assert decoded.header == status.header
+    with pytest.raises(AttributeError):
+        _ = decoded.no_such_section
+
+
+def test_a_status_shows_itself(status):
+    assert "YV2RT40A8KB000007" in repr(status)
+    assert status != "something else"

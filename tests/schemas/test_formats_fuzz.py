@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import pytest
+
+from ivsim.serialisation.fuzz import fuzz
+from schemas.formats import FORMATS
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_hostile_payloads_are_refused_by_one_exception(name):
+    outcome = fuzz(name, 20_000, seed=6)
+    assert outcome.accepted + outcome.refused == outcome.inputs
+    assert outcome.refused > outcome.inputs / 2
