@@ -24,7 +24,7 @@ public class TwinFold extends Aggregator {
     // The twin of one vehicle. An epoch knows its greatest sequence and the ranges missing below it, so that
     // "seen before" is exact without keeping every sequence.
     static class Twin {
-        long messages, duplicates, givenUp;
+        long messages, duplicates, givenUp, payloadBytes;
         long firstReceived = Long.MAX_VALUE, lastReceived = Long.MIN_VALUE;
         int epochs;
         long[] epoch = new long[1], greatest = new long[1];
@@ -77,10 +77,17 @@ public class TwinFold extends Aggregator {
         }
 
         // Count one message; true when it is newer than all before it.
-        boolean count(long e, long sequence, long received) {
+        boolean count(long e, long sequence, long received, int bytes) {
             messages++;
+            long before = duplicates;
+            boolean newer = place(e, sequence);
+            if (duplicates == before) payloadBytes += bytes;
             if (received < firstReceived) firstReceived = received;
             if (received > lastReceived) lastReceived = received;
+            return newer;
+        }
+
+        boolean place(long e, long sequence) {
             boolean newEpoch = epochs == 0 || e > epoch[newest()];
             int i = indexOf(e);
             if (i < 0) {
@@ -136,7 +143,7 @@ public class TwinFold extends Aggregator {
             ByteArrayOutputStream memory = new ByteArrayOutputStream(payload.length + 256);
             DataOutputStream out = new DataOutputStream(memory);
             out.writeByte(1);
-            out.writeLong(messages); out.writeLong(duplicates); out.writeLong(givenUp);
+            out.writeLong(messages); out.writeLong(duplicates); out.writeLong(givenUp); out.writeLong(payloadBytes);
             out.writeLong(firstReceived); out.writeLong(lastReceived);
             out.writeInt(epochs);
             for (int i = 0; i < epochs; i++) {
@@ -153,7 +160,7 @@ public class TwinFold extends Aggregator {
             if (bytes.length == 0) return t;
             DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
             in.readByte();
-            t.messages = in.readLong(); t.duplicates = in.readLong(); t.givenUp = in.readLong();
+            t.messages = in.readLong(); t.duplicates = in.readLong(); t.givenUp = in.readLong(); t.payloadBytes = in.readLong();
             t.firstReceived = in.readLong(); t.lastReceived = in.readLong();
             int n = in.readInt();
             t.epoch = new long[Math.max(1, n)]; t.greatest = new long[Math.max(1, n)];
@@ -183,9 +190,10 @@ public class TwinFold extends Aggregator {
         try {
             Row row = (Row) input;
             Twin t = Twin.of((byte[]) buffer);
-            if (t.count(row.getLong(0), row.getLong(1), row.getLong(2))) {
+            byte[] payload = (byte[]) row.get(4);
+            if (t.count(row.getLong(0), row.getLong(1), row.getLong(2), payload.length)) {
                 t.head = row.getString(3);
-                t.payload = (byte[]) row.get(4);
+                t.payload = payload;
             }
             return t.bytes();
         } catch (IOException error) {
@@ -210,7 +218,11 @@ public class TwinFold extends Aggregator {
         boolean newer = b.epoch[y] > a.epoch[x] || (b.epoch[y] == a.epoch[x] && b.greatest[y] > a.greatest[x]);
         long messages = a.messages + b.messages, duplicates = a.duplicates + b.duplicates;
         long first = Math.min(a.firstReceived, b.firstReceived), last = Math.max(a.lastReceived, b.lastReceived);
-        for (int i = 0; i < b.epochs; i++) duplicates += join(a, b, i);
+        long both = 0, distinct = b.messages - b.duplicates;
+        for (int i = 0; i < b.epochs; i++) both += join(a, b, i);
+        duplicates += both;
+        // Exact for a single message; of many, those seen before are taken to be as long as the rest.
+        a.payloadBytes += distinct == 0 ? 0 : b.payloadBytes * (distinct - both) / distinct;
         a.messages = messages; a.duplicates = duplicates; a.givenUp += b.givenUp;
         a.firstReceived = first; a.lastReceived = last;
         if (newer) { a.head = b.head; a.payload = b.payload; }
@@ -258,7 +270,7 @@ public class TwinFold extends Aggregator {
             Twin t = Twin.of((byte[]) buffer);
             return RowFactory.create(new Object[] {
                 t.payload, t.head, Long.valueOf(t.messages), Long.valueOf(t.duplicates), Long.valueOf(t.gaps()),
-                Long.valueOf(t.firstReceived), Long.valueOf(t.lastReceived)});
+                Long.valueOf(t.firstReceived), Long.valueOf(t.lastReceived), Long.valueOf(t.payloadBytes)});
         } catch (IOException error) {
             throw new IllegalStateException("twin state of a foreign form", error);
         }
@@ -268,6 +280,6 @@ public class TwinFold extends Aggregator {
 
     public Encoder outputEncoder() {
         return Encoders.row((StructType) DataType.fromDDL("payload binary, head string, messages bigint, duplicates bigint,"
-            + " gaps bigint, first_received_at_ns bigint, last_received_at_ns bigint"));
+            + " gaps bigint, first_received_at_ns bigint, last_received_at_ns bigint, payload_bytes bigint"));
     }
 }

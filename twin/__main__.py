@@ -64,7 +64,7 @@ def _obey(process: TwinProcess, command: dict[str, Any]) -> None:
         emit("progress", **process.progress())
     elif name == "ledger":
         try:
-            emit("ledger", metrics=process.ledger(list(command.get("partial", []))))
+            emit("ledger", **process.ledger(list(command.get("partial", []))))
         except (Refusal, ArithmeticError) as error:
             emit("ledger", error=str(error))
     else:

@@ -37,13 +37,15 @@ def write_ledger(
     Refusal when the emission log is missing or does not name each message once; ArithmeticError when
     due = delivered + late + lost + unsent does not hold for a vehicle.
     """
+    # A run's rows are few: compiling a class for each stage would take longer than running them.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
     reasons = list(partial or [])
     emissions = read_emissions(session, config)
     window = read_window(config, reasons)
     kafka = records.read(session, config, reasons)
     ledger = places(session, config, emissions, kafka, window).cache()
     check(ledger, emissions.count())
-    _write_one_file(ledger.drop("payload"), config.run_file("ledger.parquet"))
+    _write_one_file(ledger, config.run_file("ledger.parquet"))
     metrics = figures.compute(session, config, ledger, kafka, window)
     metrics |= {"partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
     _write_atomically(config.run_file("metrics.json"), json.dumps(metrics, indent=1) + "\n")
@@ -89,7 +91,7 @@ def places(
         )
     placed = stamped.withColumn("fate", _fate(config)).withColumn("hop", _hop())
     timed = placed.withColumns(_delays()).withColumn("in_window", window.column())
-    return timed.orderBy("vehicle_id", "epoch", "sequence").select(*COLUMNS)
+    return timed.select(*COLUMNS)
 
 
 COLUMNS: Final = (
@@ -172,7 +174,8 @@ def check(ledger: DataFrame, due: int) -> None:
 
 def _write_one_file(frame: DataFrame, path: Path) -> None:
     temporary = path.with_suffix(".parquet.part")
-    pq.write_table(frame.toArrow(), temporary, compression="zstd")
+    rows = frame.toArrow().sort_by([(name, "ascending") for name in KEY])
+    pq.write_table(rows, temporary, compression="zstd")
     temporary.replace(path)
 
 

@@ -1,14 +1,183 @@
-"""Live figures of a run; not written yet."""
+"""Live figures while a run goes, per vehicle and fleet and in windows, and the dead letters; the twin never waits for it."""
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StreamingQuery
 
+from twin import source
 from twin.config import TwinConfig
+
+FLEET: Final = "*"
+_QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+# Ranks are exact up to this many values in a window, then within 1 in this many.
+_ACCURACY: Final = 2_000
+# An event older than this against the newest is no longer counted in a window.
+WATERMARK: Final = "120 seconds"
+_EMISSIONS: Final = "vehicle_id string, second bigint, emitted bigint, unsent bigint"
+_LINK: Final = "vehicle_id string, second bigint, direction string, wire_bytes bigint"
+_COUNTERS: Final = ("messages", "duplicates", "gaps", "payload_bytes")
 
 
 def start(session: SparkSession, config: TwinConfig) -> list[StreamingQuery]:
-    """Start the live queries."""
-    del session, config
-    return []
+    """Start the live figures (run.metrics) and the dead letters (vehicle.dead-letter)."""
+    return [_start_figures(session, config), _start_dead_letters(session, config)]
+
+
+def _start_figures(session: SparkSession, config: TwinConfig) -> StreamingQuery:
+    topics = config.topics
+    # The warm-up records keep the first real ones from paying for compilation; they end in no figure.
+    wanted = (topics.state, topics.emissions, topics.link, source.warm_output_topic(config))
+    records = source.read_stream(session, config, *wanted)
+    return _to_kafka(figures(events(records, config), config), config, "live", topics.metrics)
+
+
+def _start_dead_letters(session: SparkSession, config: TwinConfig) -> StreamingQuery:
+    records = source.read_stream(session, config, config.topics.status, source.warm_topic(config))
+    return _to_kafka(dead_letters(records, config), config, "dead-letter", config.topics.dead_letter)
+
+
+def _to_kafka(frame: DataFrame, config: TwinConfig, name: str, topic: str) -> StreamingQuery:
+    return (
+        frame.writeStream.queryName(name)
+        .format("kafka")
+        .option("kafka.bootstrap.servers", config.bootstrap)
+        .option("topic", topic)
+        .option("checkpointLocation", str(config.checkpoint / name))
+        .outputMode("update")
+        .trigger(processingTime=f"{round(config.live_interval_s * 1000)} milliseconds")
+        .start()
+    )
+
+
+def events(records: DataFrame, config: TwinConfig) -> DataFrame:
+    """Return one row per twin update, emission count and link count, with its time in seconds."""
+    topics = config.topics
+    is_state = F.col("topic").isin(topics.state, source.warm_output_topic(config))
+    texts = records.select("topic", "timestamp", F.col("key").cast("string").alias("key"), "headers", "value")
+    numbers = {
+        name: source.header(name).try_cast("bigint")
+        for name in (*_COUNTERS, "sampled_at_ns", "received_at_ns", "last_received_at_ns")
+    }
+    text = F.col("value").cast("string")
+    typed = (
+        texts.withColumns({name: F.when(is_state, column) for name, column in numbers.items()})
+        .withColumn("e", F.when(F.col("topic") == topics.emissions, F.from_json(text, _EMISSIONS)))
+        .withColumn("l", F.when(F.col("topic") == topics.link, F.from_json(text, _LINK)))
+    )
+    # The update that a message itself caused: a late one or a duplicate leaves an older stamp as the newest.
+    own = F.col("received_at_ns") == F.col("last_received_at_ns")
+    due = F.coalesce("sampled_at_ns", "received_at_ns")
+    applied = F.unix_millis("timestamp") * F.lit(1_000_000)
+    return typed.select(
+        F.coalesce(F.when(is_state, F.col("key")), F.col("e.vehicle_id"), F.col("l.vehicle_id")).alias("vehicle_id"),
+        F.coalesce(F.floor(due / F.lit(1_000_000_000)), _second("e"), _second("l")).alias("second"),
+        *_COUNTERS,
+        F.when(own, applied - due).alias("end_to_end_ns"),
+        F.when(own, F.col("received_at_ns") - due).alias("due_to_received_ns"),
+        F.col("e.emitted").alias("emitted"),
+        F.col("e.unsent").alias("unsent"),
+        *(F.when(F.col("l.direction") == way, F.col("l.wire_bytes")).alias(f"wire_bytes_{way}") for way in ("uplink", "downlink")),
+    ).where("vehicle_id is not null and second is not null")  # fmt: skip
+
+
+def _second(name: str) -> Column:
+    # Seconds since 1970 are taken as they are; seconds since the run's start say no time of day: then the append stamp.
+    second = F.col(f"{name}.second")
+    return F.when(second >= 1_000_000_000, second).when(second.isNotNull(), F.unix_seconds("timestamp"))
+
+
+def figures(rows: DataFrame, config: TwinConfig) -> DataFrame:
+    """Return Kafka records: a figure per vehicle and fleet ("*"), for each window and (window null) the run so far."""
+    width = config.live_window_s
+    start_s = F.floor(F.col("second") / F.lit(width)) * F.lit(width)
+    warm = F.col("vehicle_id").startswith(source.WARM_KEY)
+    fleet = F.when(warm, F.col("vehicle_id")).otherwise(F.lit(FLEET))
+    groups = F.explode(
+        F.array(
+            *(
+                F.struct(name.alias("vehicle"), when.alias("window_start"))
+                for name in (F.col("vehicle_id"), fleet)
+                for when in (F.timestamp_seconds(start_s), F.lit(None).cast("timestamp"))
+            )
+        )
+    )
+    grouped = (
+        rows.select("*", groups.alias("g"))
+        .select("*", F.col("g.vehicle").alias("vehicle"), F.col("g.window_start").alias("window_start"))
+        .withWatermark("window_start", WATERMARK)
+        .groupBy("vehicle", "window_start")
+        .agg(*_aggregates())
+    )
+    real = grouped.where(~F.col("vehicle").startswith(source.WARM_KEY))
+    return real.select(
+        F.concat_ws("/", "vehicle", F.coalesce(F.unix_seconds("window_start").cast("string"), F.lit("run"))).alias("key"),
+        F.to_json(F.struct(*_fields(width)), {"ignoreNullFields": "false"}).alias("value"),
+    )
+
+
+def _aggregates() -> list[Column]:
+    sums = ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink")
+    shares = F.array(*(F.lit(share) for share in _QUANTILES.values()))
+    return [
+        *(F.max(name).alias(name) for name in _COUNTERS),
+        *(F.sum(name).alias(name) for name in sums),
+        F.count("messages").alias("updates"),
+        *(F.percentile_approx(f"{name}_ns", shares, _ACCURACY).alias(name) for name in ("end_to_end", "due_to_received")),
+    ]
+
+
+def _fields(width: int) -> list[Column]:
+    fleet = F.col("vehicle") == FLEET
+    quantiles = [
+        (F.col(name)[i] / F.lit(1e6)).alias(f"{label}_{quantile}_ms")
+        for name, label in (("end_to_end", "end_to_end_latency"), ("due_to_received", "due_to_received"))
+        for i, quantile in enumerate(_QUANTILES)
+    ]
+    return [
+        F.col("vehicle").alias("vehicle_id"),
+        F.unix_seconds("window_start").alias("window_start_s"),
+        F.lit(width).alias("window_s"),
+        # Counters of one vehicle grow over the run; a maximum over many vehicles says nothing.
+        F.when(~fleet, F.col("messages") - F.col("duplicates")).alias("received"),
+        *(F.when(~fleet, F.col(name)).alias(name) for name in ("duplicates", "gaps", "payload_bytes")),
+        *(F.col(name) for name in ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink", "updates")),
+        *quantiles,
+    ]
+
+
+def dead_letters(records: DataFrame, config: TwinConfig) -> DataFrame:
+    """Return Kafka records of what may not enter the twin: its first KiB, its headers, the reason and the place."""
+    bad = source.parsed(records, config).where("reason is not null")
+    place = {"partition": F.col("partition"), "offset": F.col("offset"), "payload_bytes": F.col("payload_bytes")}
+    extra = [
+        F.struct(F.lit(name).alias("key"), F.coalesce(column.cast("string"), F.lit("")).cast("binary").alias("value"))
+        for name, column in {"reason": F.col("reason"), **place}.items()
+    ]
+    empty = F.expr("cast(array() as array<struct<key:string,value:binary>>)")
+    short = F.filter(F.coalesce("headers", empty), lambda h: F.coalesce(F.length(h["value"]), F.lit(0)) <= 256)
+    return bad.select(
+        F.col("vehicle_id").cast("binary").alias("key"),
+        F.substring("value", 1, 1_024).alias("value"),
+        F.concat(F.slice(short, 1, 32), F.array(*extra)).alias("headers"),
+    )
+
+
+def await_first_batch(queries: list[StreamingQuery], alive: Callable[[], None]) -> None:
+    """Return once each query has worked through a batch: only then is it compiled."""
+    for query in queries:
+        while query.lastProgress is None or not query.lastProgress["numInputRows"]:
+            alive()
+            time.sleep(0.1)
+
+
+def finish(queries: list[StreamingQuery]) -> None:
+    """Let the live figures and the dead letters take what is in Kafka."""
+    for query in queries:
+        if query.name in ("live", "dead-letter"):
+            query.processAllAvailable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
@@ -27,7 +26,6 @@ class TwinProcess:
         self._session: SparkSession | None = None
         self._queries: list[StreamingQuery] = []
         self._started = time.monotonic()
-        self._lock = threading.Lock()
 
     def open(self) -> dict[str, Any]:
         """Start everything and return the fields of `ready`; the twin query has then taken warm-up records."""
@@ -40,9 +38,10 @@ class TwinProcess:
         warm_s = 0.0
         if config.topology != "echo":
             self._queries.append(job.start(self._session, config))
-            warm_s = warm.warm_up(config, self.check)
             if config.live:
                 self._queries += live.start(self._session, config)
+            warm_s = warm.warm_up(config, self.check)
+            live.await_first_batch(self._queries[1:], self.check)
             if config.history:
                 self._queries += history.start(self._session, config)
         return {
@@ -66,13 +65,16 @@ class TwinProcess:
         return {query.name: _progress(query) for query in self._queries}
 
     def ledger(self, partial: list[str]) -> dict[str, Any]:
-        """Wait until all is applied, stop the queries, write the ledger; return the metrics."""
+        """Wait until all is applied, stop the queries, write the ledger; return the fields of its event."""
         assert self._session is not None
+        started = time.monotonic()
         reasons = list(partial)
         if self._config.topology != "echo":
             reasons += self._finish_queries()
-        with self._lock:
-            return ledger.write_ledger(self._session, self._config, reasons)
+        drained = time.monotonic()
+        metrics = ledger.write_ledger(self._session, self._config, reasons)
+        seconds = {"drain_s": round(drained - started, 1), "ledger_s": round(time.monotonic() - drained, 1)}
+        return {"metrics": metrics, **seconds}
 
     def _finish_queries(self) -> list[str]:
         assert self._session is not None
@@ -81,6 +83,7 @@ class TwinProcess:
             self.check()
             late = drain.await_applied(self._session, self._config, self.check)
             reasons += [late] if late else []
+            live.finish(self._queries)
         except Exception as error:  # noqa: BLE001 - a dead query or broker must not cost the ledger
             reasons.append(str(error).strip().splitlines()[0][:300])
         self._stop_queries()

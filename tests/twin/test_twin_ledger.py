@@ -1,0 +1,170 @@
+"""The ledger against an oracle in plain Python, on runs with a known place for every message."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.twin.made_up import EMISSION_TYPES, SECOND, MadeUpRun, payload_of, status_headers
+from pyspark.sql import SparkSession
+
+from schemas.errors import Refusal
+from schemas.topics import vehicle_id
+from tests import oracle
+from twin.config import TwinConfig
+from twin.ledger import write_ledger
+from twin.metrics import METRICS
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def random_run(run: MadeUpRun, rng: random.Random, vehicles: int = 7, messages: int = 40) -> None:
+    """Losses at every hop, duplicates, late ones, restarts with a new epoch, messages out of order."""
+    appended: list[tuple[dict[str, Any], int]] = []
+    for vehicle in range(1, vehicles + 1):
+        for sequence in range(1, messages + 1):
+            epoch, number = (1, sequence) if sequence <= 25 else (2, sequence - 25)
+            row = run.due(vehicle, number, epoch, payload_bytes=rng.randrange(60, 400))
+            row["due_at_ns"] = run.start_at_ns + sequence * SECOND // 2 + vehicle * 1_000_003
+            row["emitted_at_ns"] = row["due_at_ns"] + rng.randrange(5_000_000)
+            place(run, row, rng, appended)
+    rng.shuffle(appended)
+    for row, received in appended:
+        run.append(row, received)
+        if rng.random() < 0.1:
+            run.append(row, received + 5_000)
+
+
+def place(run: MadeUpRun, row: dict[str, Any], rng: random.Random, appended: list[tuple[dict[str, Any], int]]) -> None:
+    chance = rng.random()
+    if chance < 0.05:
+        row |= {"emitted_at_ns": None, "unsent_reason": "queue full"}
+    elif chance < 0.10:
+        row["buffered"] = True
+    elif chance < 0.15:
+        pass  # lost on the link
+    elif chance < 0.20:
+        row["acknowledged_at_ns"] = row["emitted_at_ns"] + 70_000_000
+    elif chance < 0.25:
+        run.take(row)
+    else:
+        row["acknowledged_at_ns"] = row["emitted_at_ns"] + rng.randrange(90_000_000) if chance < 0.9 else None
+        late = 3 * SECOND if chance < 0.35 else 0
+        received = run.take(row, late + rng.randrange(1, 1_500_000_000))
+        if chance > 0.97:
+            row["emitted_at_ns"] = None  # the pacer died before it wrote the stamp
+        appended.append((row, received))
+
+
+def random_states(run: MadeUpRun, rng: random.Random, vehicles: int = 7) -> None:
+    """A twin that stops early for some vehicles and writes old updates again, as after a restart."""
+    for vehicle in range(1, vehicles + 1):
+        identity = vehicle_id(vehicle)
+        orders = [(1, s) for s in (5, 25)] + ([(1, 9), (2, 3), (2, 15)] if vehicle % 3 else [(2, 2)])
+        for epoch, sequence in orders:
+            counters = {"messages": 1, "duplicates": 0, "gaps": 0}
+            headers = status_headers(epoch, sequence, run.start_at_ns, run.start_at_ns + 5, **counters)
+            run.produce(run.config.topics.state, identity, payload_of(identity), headers)
+    del rng
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_ledger_agrees_with_the_oracle(spark: SparkSession, run: MadeUpRun, seed: int) -> None:
+    rng = random.Random(seed)
+    random_run(run, rng)
+    run.flush()
+    random_states(run, rng)
+    bad = status_headers(1, 2**63, run.start_at_ns, run.start_at_ns)
+    run.produce(run.config.topics.status, vehicle_id(1), payload_of(vehicle_id(1)), bad)
+    run.produce(run.config.topics.status, vehicle_id(50), payload_of(vehicle_id(50)), status_headers(1, 1, 1, 1))
+    run.write(**({"warmup_s": 4.0, "stop_at_ns": run.start_at_ns + 19 * SECOND} if seed == 2 else {}))
+    run.write_link(rng, 20, 7)
+    found = write_ledger(spark, run.config)
+    config = run.config
+    expected = oracle.metrics(Path(config.run_dir), config.bootstrap, config.topics_prefix, config.loss_timeout_s)
+    assert {name: found[name] for name in METRICS} == {name: expected.get(name, "missing") for name in METRICS}
+    assert json.loads(config.run_file("metrics.json").read_text()) == found
+    assert all(found[f"lost_at_{hop}"] for hop in oracle.HOPS)
+    assert found["due"] == found["delivered"] + found["late"] + found["lost"] + found["unsent"]
+    assert found["partial"] is False
+    assert_rows_agree(config)
+
+
+def assert_rows_agree(config: TwinConfig) -> None:
+    status = oracle.read_topic(config.bootstrap, config.topics.status)
+    states = oracle.read_topic(config.bootstrap, config.topics.state)
+    expected = oracle.ledger(Path(config.run_dir), status, states, config.loss_timeout_s, echo=False)
+    rows = pq.read_table(config.run_file("ledger.parquet")).to_pylist()
+    names = ("vehicle_id", "epoch", "sequence", "fate", "hop", "received_at_ns", "appended_at_ns", "applied_at_ns", "copies")
+    assert sorted(tuple(map(str, (r[n] for n in names))) for r in rows) == sorted(
+        tuple(map(str, (r[n] for n in names))) for r in expected
+    )
+
+
+def test_three_messages_dropped_at_three_places_are_named(spark: SparkSession, run: MadeUpRun) -> None:
+    for sequence in range(1, 11):
+        row = run.due(1, sequence, acknowledged_at_ns=None)
+        if sequence == 3:
+            continue
+        row["acknowledged_at_ns"] = row["emitted_at_ns"] + 1_000
+        if sequence == 5:
+            continue
+        received = run.take(row)
+        if sequence != 7:
+            run.append(row, received)
+    run.flush()
+    newest = run.emissions[-1]
+    run.append(newest, newest["due_at_ns"] + 9, run.config.topics.state, messages=7)
+    run.write()
+    write_ledger(spark, run.config)
+    lost = [row for row in pq.read_table(run.config.run_file("ledger.parquet")).to_pylist() if row["fate"] == "lost"]
+    assert [(row["sequence"], row["hop"]) for row in lost] == [(3, "link"), (5, "broker"), (7, "gateway")]
+
+
+def test_echo_topology_needs_no_kafka(spark: SparkSession, run: MadeUpRun) -> None:
+    for sequence in range(1, 21):
+        row = run.due(1 + sequence % 2, sequence)
+        if sequence % 5:
+            row["received_at_ns"] = row["emitted_at_ns"] + sequence * 1_000_000 * (200 if sequence == 19 else 1)
+    run.write()
+    config = run.config.model_copy(update={"topology": "echo", "bootstrap": ""})
+    found = write_ledger(spark, config)
+    expected = oracle.metrics(Path(config.run_dir), None, "", config.loss_timeout_s)
+    assert {name: found[name] for name in METRICS} == {name: expected.get(name, "missing") for name in METRICS}
+    assert (found["delivered"], found["late"], found["lost"]) == (15, 1, 4)
+    assert found["twin_updates"] is None
+    assert found["processing_delay_p50_ms"] is None
+
+
+def test_kafka_away_still_reports_the_emission_log(spark: SparkSession, run: MadeUpRun) -> None:
+    row = run.due(1, 1)
+    run.take(row)
+    run.due(1, 2, emitted_at_ns=None, unsent_reason="no connection")
+    run.write()
+    config = run.config.model_copy(update={"bootstrap": "127.0.0.1:1"})
+    found = write_ledger(spark, config, ["gateway died"])
+    assert (found["due"], found["lost_at_gateway"], found["unsent"]) == (2, 1, 1)
+    assert found["partial"] is True
+    assert found["partial_reason"].startswith("gateway died; Kafka at 127.0.0.1:1 is not readable")
+
+
+def test_a_message_due_twice_is_refused(spark: SparkSession, run: MadeUpRun) -> None:
+    run.due(1, 1)
+    run.due(1, 1)
+    run.write()
+    with pytest.raises(Refusal, match=r"sequence 1 is due 2 times"):
+        write_ledger(spark, run.config)
+
+
+def test_a_run_without_messages_has_nulls_not_zeros(spark: SparkSession, run: MadeUpRun) -> None:
+    pq.write_table(pa.Table.from_pylist([], EMISSION_TYPES), run.config.run_file("emissions.parquet"))
+    run.config.run_file("run.json").write_text(json.dumps({"start_at_ns": 1, "stop_at_ns": 2}))
+    found = write_ledger(spark, run.config)
+    assert found["due"] == 0
+    assert found["delivery_ratio"] is None
+    assert found["one_way_delay_p50_ms"] is None
