@@ -1,4 +1,4 @@
-"""How long one hour of every format takes to import, and a day of road to draw; target: one hour in one second.
+"""How long one hour of every format takes to import, and a day of road to draw; target: 1 s for the hour.
 
 The files are made here from the profiles, in each format's own spelling.
 """
@@ -85,7 +85,7 @@ def gnettrack(rates: np.ndarray) -> str:
     head = "Timestamp,Longitude,Latitude,Speed,NetworkMode,DL_bitrate,UL_bitrate,State\n"
     stamps = (f"2018.01.18_{k // 3600:02d}.{k // 60 % 60:02d}.{k % 60:02d}" for k in range(len(rates)))
     return head + "".join(
-        f"{s},-8.5,51.9,50,LTE,{rate * 50:.0f},{rate:.0f},D\n" for s, rate in zip(stamps, rates)
+        f"{s},-8.5,51.9,50,LTE,{rate * 50:.0f},{rate:.0f},D\n" for s, rate in zip(stamps, rates, strict=True)
     )
 
 
