@@ -85,10 +85,12 @@ def errors(block: bytes) -> list[Reply]:
 
 def _extended_reason(block: bytes, start: int, end: int) -> str:
     """Return the kernel's own words (NLMSGERR_ATTR_MSG), empty where it gave none."""
-    flags = struct.unpack_from("=H", block, start + 4 + 6)[0]
-    if not flags & 0x200:
+    flags = struct.unpack_from("=H", block, start - _HEADER.size + 6)[0]
+    if not flags & 0x200:  # NLM_F_ACK_TLVS
         return ""
-    offset = start + 4 + _HEADER.size if flags & 0x100 else end
+    # The request's header follows the error number, and the whole request unless NLM_F_CAPPED.
+    request = _HEADER.size if flags & 0x100 else struct.unpack_from("=I", block, start + 4)[0]
+    offset = start + 4 + (request + 3 & ~3)
     return attributes(block, offset, end).get(1, b"").rstrip(b"\0").decode(errors="replace")
 
 

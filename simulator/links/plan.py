@@ -78,7 +78,8 @@ class Plan:
             yield nl.htb_class(
                 device, STRAY_CLASS, queueing.UNLIMITED_BYTES, queueing.BURST_TICKS, create=True
             )
-            yield nl.netem(device, STRAY_CLASS, nl.NetemOptions(loss=0xFFFFFFFF), create=True)
+            # A plug without room: a second netem would forbid duplication (see docs/link.md).
+            yield nl.plug(device, STRAY_CLASS, nl.PLUG_LIMIT, 1, create=True)
         for vehicle in range(1, self.vehicles + 1):
             yield from self._make(vehicle)
 
