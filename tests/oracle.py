@@ -24,7 +24,9 @@ def read_topic(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     """Return all records of a topic: partition, offset, timestamp_ns, key, value, headers (a dict)."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "oracle", "enable.auto.commit": False})
     try:
-        parts = [TopicPartition(topic, p, 0) for p in consumer.list_topics(topic, 10).topics[topic].partitions]
+        parts = [
+            TopicPartition(topic, p, 0) for p in consumer.list_topics(topic, 10).topics[topic].partitions
+        ]
         ends = {p.partition: consumer.get_watermark_offsets(p, 10)[1] for p in parts}
         consumer.assign([p for p in parts if ends[p.partition]])
         records: list[dict[str, Any]] = []
@@ -68,7 +70,11 @@ def good(record: dict[str, Any], tolerance_s: float = 5.0, max_payload_bytes: in
     needed = ("format", "protocol", "mode", "epoch", "sequence", "received_at_ns")
     if any(headers.get(name) is None for name in needed):
         return False
-    if any(len(text) > 64 or not all(32 <= byte < 127 for byte in text) for text in headers.values() if text is not None):
+    if any(
+        len(text) > 64 or not all(32 <= byte < 127 for byte in text)
+        for text in headers.values()
+        if text is not None
+    ):
         return False
     if headers["format"].decode() not in KNOWN_FORMATS:
         return False
@@ -106,7 +112,9 @@ def metrics(run_dir: Path, bootstrap: str | None, prefix: str, loss_timeout_s: f
     delivered = [row for row in measured if row["fate"] == "delivered"]
     found["goodput_bps"] = sum(row["payload_bytes"] for row in delivered) * 8 / ((to_ns - from_ns) / 1e9)
     found["run_due"] = len(rows)
-    found |= link(run_dir, warmup_s, [r for r in rows if r["fate"] == "delivered" and r["due_at_ns"] >= from_ns])
+    found |= link(
+        run_dir, warmup_s, [r for r in rows if r["fate"] == "delivered" and r["due_at_ns"] >= from_ns]
+    )
     clock = run_dir / "clock.json"
     found["clock_drift_ms"] = json.loads(clock.read_text())["clock_drift_ms"] if clock.is_file() else None
     found |= {"twin_updates": None, "rejected_records": None, "unknown_records": None}
@@ -120,13 +128,20 @@ def metrics(run_dir: Path, bootstrap: str | None, prefix: str, loss_timeout_s: f
 
 def window(run_dir: Path, loss_timeout_s: float) -> tuple[int, int, float]:
     run = json.loads((run_dir / "run.json").read_text())
-    ends = [run["stop_at_ns"] - round(loss_timeout_s * 1e9)] + ([run["end_at_ns"]] if "end_at_ns" in run else [])
+    ends = [run["stop_at_ns"] - round(loss_timeout_s * 1e9)] + (
+        [run["end_at_ns"]] if "end_at_ns" in run else []
+    )
     warmup_s = run.get("warmup_s", 0.0)
     return run["start_at_ns"] + round(warmup_s * 1e9), min(ends), warmup_s
 
 
 def ledger(
-    run_dir: Path, status: list[dict[str, Any]], states: list[dict[str, Any]], loss_timeout_s: float, *, echo: bool
+    run_dir: Path,
+    status: list[dict[str, Any]],
+    states: list[dict[str, Any]],
+    loss_timeout_s: float,
+    *,
+    echo: bool,
 ) -> list[dict[str, Any]]:
     """Return a row per message due with its fate, hop and stamps."""
     copies: dict[tuple[str, int, int], list[dict[str, Any]]] = defaultdict(list)
@@ -135,7 +150,9 @@ def ledger(
         if good(record):
             copies[identity(record)].append(record)
         elif record["key"] and None not in (integer(record["headers"].get(n)) for n in ("epoch", "sequence")):
-            refused.add((record["key"].decode(), *(integer(record["headers"].get(n)) for n in ("epoch", "sequence"))))
+            refused.add(
+                (record["key"].decode(), *(integer(record["headers"].get(n)) for n in ("epoch", "sequence")))
+            )
     twin: dict[str, list[tuple[tuple[int, int], int]]] = defaultdict(list)
     for record in states:
         vehicle, epoch, sequence = identity(record)
@@ -156,7 +173,9 @@ def ledger(
             row["applied_at_ns"] = min(later, default=None)
         contained = row["received_at_ns"] is not None if echo else row["applied_at_ns"] is not None
         row["fate"] = _fate(row, contained, loss_timeout_s)
-        row["hop"] = _hop(row, key in copies or key in refused, key in received) if row["fate"] == "lost" else None
+        row["hop"] = (
+            _hop(row, key in copies or key in refused, key in received) if row["fate"] == "lost" else None
+        )
     return rows
 
 
@@ -221,7 +240,9 @@ def link(run_dir: Path, warmup_s: float, delivered: list[dict[str, Any]]) -> dic
     path = run_dir / "link.parquet"
     names = ("rate_{}_asked_bps", "rate_{}_achieved_bps", "delay_{}_asked_ms", "delay_{}_achieved_ms")
     names += ("loss_{}_asked_ratio", "loss_{}_achieved_ratio")
-    found: dict[str, Any] = {f"link_{name.format(way)}": None for name in names for way in ("uplink", "downlink")}
+    found: dict[str, Any] = {
+        f"link_{name.format(way)}": None for name in names for way in ("uplink", "downlink")
+    }
     found |= {"wire_bytes_uplink": None, "wire_bytes_downlink": None, "overhead_bytes_per_message": None}
     if not path.is_file():
         return found

@@ -12,7 +12,14 @@ from schemas.topics import HEADERS
 from twin import source
 from twin.config import TwinConfig
 
-COUNTERS: Final = ("messages", "duplicates", "gaps", "first_received_at_ns", "last_received_at_ns", "payload_bytes")
+COUNTERS: Final = (
+    "messages",
+    "duplicates",
+    "gaps",
+    "first_received_at_ns",
+    "last_received_at_ns",
+    "payload_bytes",
+)
 _SEPARATOR: Final = "\x1f"
 
 

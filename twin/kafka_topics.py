@@ -32,6 +32,20 @@ def wanted(config: TwinConfig) -> list[NewTopic]:
 _KEEP = {"min.compaction.lag.ms": "86400000"}
 
 
+def require(config: TwinConfig, timeout_s: float = 5.0) -> None:
+    """Raise Refusal unless Kafka answers and has the topics of the twin."""
+    admin = AdminClient({"bootstrap.servers": config.bootstrap, "log_level": 0})
+    try:
+        present = admin.list_topics(timeout=timeout_s).topics
+    except KafkaException as error:
+        raise Refusal(
+            f"bootstrap {config.bootstrap}: Kafka does not answer ({error.args[0].str()})"
+        ) from error
+    for name in (config.topics.status, config.topics.state):
+        if name not in present:
+            raise Refusal(f"bootstrap {config.bootstrap}: no topic {name}")
+
+
 def ensure_topics(config: TwinConfig) -> None:
     """Create the topics that are missing; Refusal when Kafka does not answer within ten seconds."""
     admin = AdminClient({"bootstrap.servers": config.bootstrap, "socket.timeout.ms": 10_000, "log_level": 0})

@@ -116,7 +116,9 @@ def figures(rows: DataFrame, config: TwinConfig) -> DataFrame:
     )
     real = grouped.where(~F.col("vehicle").startswith(source.WARM_KEY))
     return real.select(
-        F.concat_ws("/", "vehicle", F.coalesce(F.unix_seconds("window_start").cast("string"), F.lit("run"))).alias("key"),
+        F.concat_ws(
+            "/", "vehicle", F.coalesce(F.unix_seconds("window_start").cast("string"), F.lit("run"))
+        ).alias("key"),
         F.to_json(F.struct(*_fields(width)), {"ignoreNullFields": "false"}).alias("value"),
     )
 
@@ -128,7 +130,10 @@ def _aggregates() -> list[Column]:
         *(F.max(name).alias(name) for name in _COUNTERS),
         *(F.sum(name).alias(name) for name in sums),
         F.count("messages").alias("updates"),
-        *(F.percentile_approx(f"{name}_ns", shares, _ACCURACY).alias(name) for name in ("end_to_end", "due_to_received")),
+        *(
+            F.percentile_approx(f"{name}_ns", shares, _ACCURACY).alias(name)
+            for name in ("end_to_end", "due_to_received")
+        ),
     ]
 
 
@@ -146,7 +151,10 @@ def _fields(width: int) -> list[Column]:
         # Counters of one vehicle grow over the run; a maximum over many vehicles says nothing.
         F.when(~fleet, F.col("messages") - F.col("duplicates")).alias("received"),
         *(F.when(~fleet, F.col(name)).alias(name) for name in ("duplicates", "gaps", "payload_bytes")),
-        *(F.col(name) for name in ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink", "updates")),
+        *(
+            F.col(name)
+            for name in ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink", "updates")
+        ),
         *quantiles,
     ]
 
@@ -154,13 +162,22 @@ def _fields(width: int) -> list[Column]:
 def dead_letters(records: DataFrame, config: TwinConfig) -> DataFrame:
     """Return Kafka records of what may not enter the twin: its first KiB, its headers, the reason and the place."""
     bad = source.parsed(records, config).where("reason is not null")
-    place = {"partition": F.col("partition"), "offset": F.col("offset"), "payload_bytes": F.col("payload_bytes")}
+    place = {
+        "partition": F.col("partition"),
+        "offset": F.col("offset"),
+        "payload_bytes": F.col("payload_bytes"),
+    }
     extra = [
-        F.struct(F.lit(name).alias("key"), F.coalesce(column.cast("string"), F.lit("")).cast("binary").alias("value"))
+        F.struct(
+            F.lit(name).alias("key"),
+            F.coalesce(column.cast("string"), F.lit("")).cast("binary").alias("value"),
+        )
         for name, column in {"reason": F.col("reason"), **place}.items()
     ]
     empty = F.expr("cast(array() as array<struct<key:string,value:binary>>)")
-    short = F.filter(F.coalesce("headers", empty), lambda h: F.coalesce(F.length(h["value"]), F.lit(0)) <= 256)
+    short = F.filter(
+        F.coalesce("headers", empty), lambda h: F.coalesce(F.length(h["value"]), F.lit(0)) <= 256
+    )
     return bad.select(
         F.col("vehicle_id").cast("binary").alias("key"),
         F.substring("value", 1, 1_024).alias("value"),

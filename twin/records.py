@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from twin import source
+from twin import kafka_topics, source
 from twin.applied import applied_in_arrow
 from twin.config import TwinConfig
 
@@ -40,6 +40,8 @@ def read(session: SparkSession, config: TwinConfig, partial: list[str]) -> Kafka
     if config.topology == "echo":
         return KafkaRecords(empty)
     try:
+        # Asked here first: Spark's own readers would try for a minute.
+        kafka_topics.require(config)
         return _read(session, config)
     except Exception as error:  # noqa: BLE001 - Spark wraps every failure of Kafka's client in types of its own
         partial.append(f"Kafka at {config.bootstrap} is not readable: {_first_line(error)}")

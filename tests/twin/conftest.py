@@ -20,7 +20,9 @@ JARS = Path(__file__).resolve().parents[2] / ".jars" / "spark"
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark session of the test process, with the fold in it."""
-    session = open_session(TwinConfig(run_dir=str(tmp_path_factory.mktemp("spark")), topology="echo", jars_dir=str(JARS)))
+    session = open_session(
+        TwinConfig(run_dir=str(tmp_path_factory.mktemp("spark")), topology="echo", jars_dir=str(JARS))
+    )
     yield session
     session.stop()
 

@@ -22,11 +22,18 @@ EMISSION_TYPES = pa.schema(
      ("buffered", pa.bool_())]
 )  # fmt: skip
 RECEIVED_TYPES = pa.schema(
-    [("vehicle_id", pa.string()), ("epoch", pa.int32()), ("sequence", pa.int64()), ("received_at_ns", pa.int64())]
+    [
+        ("vehicle_id", pa.string()),
+        ("epoch", pa.int32()),
+        ("sequence", pa.int64()),
+        ("received_at_ns", pa.int64()),
+    ]
 )
 
 
-def status_headers(epoch: Any, sequence: Any, sampled_at_ns: Any, received_at_ns: Any, **other: Any) -> list[tuple[str, bytes]]:
+def status_headers(
+    epoch: Any, sequence: Any, sampled_at_ns: Any, received_at_ns: Any, **other: Any
+) -> list[tuple[str, bytes]]:
     words = {"format": "protobuf", "protocol": "mqtt", "mode": "qos1", "epoch": epoch, "sequence": sequence,
              "sampled_at_ns": sampled_at_ns, "received_at_ns": received_at_ns} | other  # fmt: skip
     return [(name, str(value).encode()) for name, value in words.items() if value is not None]
@@ -56,15 +63,23 @@ class MadeUpRun:
 
     def take(self, row: dict[str, Any], delay_ns: int = 40_000_017) -> int:
         at = (row["emitted_at_ns"] or row["due_at_ns"]) + delay_ns
-        self.received.append({name: row[name] for name in ("vehicle_id", "epoch", "sequence")} | {"received_at_ns": at})
+        self.received.append(
+            {name: row[name] for name in ("vehicle_id", "epoch", "sequence")} | {"received_at_ns": at}
+        )
         return at
 
-    def append(self, row: dict[str, Any], received_at_ns: int, topic: str | None = None, **other: Any) -> None:
+    def append(
+        self, row: dict[str, Any], received_at_ns: int, topic: str | None = None, **other: Any
+    ) -> None:
         identity = row["vehicle_id"]
         headers = status_headers(row["epoch"], row["sequence"], row["sampled_at_ns"], received_at_ns, **other)
-        self.produce(topic or self.config.topics.status, identity, payload_of(identity, row["payload_bytes"]), headers)
+        self.produce(
+            topic or self.config.topics.status, identity, payload_of(identity, row["payload_bytes"]), headers
+        )
 
-    def produce(self, topic: str, key: str | None, value: bytes | None, headers: list[tuple[str, bytes]] | None) -> None:
+    def produce(
+        self, topic: str, key: str | None, value: bytes | None, headers: list[tuple[str, bytes]] | None
+    ) -> None:
         self.producer.produce(topic, value, key, headers=headers)
         self.producer.poll(0)
 
@@ -74,10 +89,19 @@ class MadeUpRun:
     def write(self, **run: Any) -> None:
         """Write the logs; `run` goes into run.json."""
         self.flush()
-        pq.write_table(pa.Table.from_pylist(self.emissions, EMISSION_TYPES), self.config.run_file("emissions.parquet"))
-        pq.write_table(pa.Table.from_pylist(self.received, RECEIVED_TYPES), self.config.run_file("received.parquet"))
+        pq.write_table(
+            pa.Table.from_pylist(self.emissions, EMISSION_TYPES), self.config.run_file("emissions.parquet")
+        )
+        pq.write_table(
+            pa.Table.from_pylist(self.received, RECEIVED_TYPES), self.config.run_file("received.parquet")
+        )
         end = max(row["due_at_ns"] for row in self.emissions) + 1
-        words = {"start_at_ns": self.start_at_ns, "warmup_s": 0.0, "end_at_ns": end, "stop_at_ns": end + 100 * SECOND}
+        words = {
+            "start_at_ns": self.start_at_ns,
+            "warmup_s": 0.0,
+            "end_at_ns": end,
+            "stop_at_ns": end + 100 * SECOND,
+        }
         self.config.run_file("run.json").write_text(json.dumps(words | run))
         self.config.run_file("clock.json").write_text('{"clock_drift_ms": 0.25}')
 

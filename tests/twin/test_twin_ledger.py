@@ -40,7 +40,9 @@ def random_run(run: MadeUpRun, rng: random.Random, vehicles: int = 7, messages: 
             run.append(row, received + 5_000)
 
 
-def place(run: MadeUpRun, row: dict[str, Any], rng: random.Random, appended: list[tuple[dict[str, Any], int]]) -> None:
+def place(
+    run: MadeUpRun, row: dict[str, Any], rng: random.Random, appended: list[tuple[dict[str, Any], int]]
+) -> None:
     chance = rng.random()
     if chance < 0.05:
         row |= {"emitted_at_ns": None, "unsent_reason": "queue full"}
@@ -81,13 +83,19 @@ def test_ledger_agrees_with_the_oracle(spark: SparkSession, run: MadeUpRun, seed
     random_states(run, rng)
     bad = status_headers(1, 2**63, run.start_at_ns, run.start_at_ns)
     run.produce(run.config.topics.status, vehicle_id(1), payload_of(vehicle_id(1)), bad)
-    run.produce(run.config.topics.status, vehicle_id(50), payload_of(vehicle_id(50)), status_headers(1, 1, 1, 1))
+    run.produce(
+        run.config.topics.status, vehicle_id(50), payload_of(vehicle_id(50)), status_headers(1, 1, 1, 1)
+    )
     run.write(**({"warmup_s": 4.0, "stop_at_ns": run.start_at_ns + 19 * SECOND} if seed == 2 else {}))
     run.write_link(rng, 20, 7)
     found = write_ledger(spark, run.config)
     config = run.config
-    expected = oracle.metrics(Path(config.run_dir), config.bootstrap, config.topics_prefix, config.loss_timeout_s)
-    assert {name: found[name] for name in METRICS} == {name: expected.get(name, "missing") for name in METRICS}
+    expected = oracle.metrics(
+        Path(config.run_dir), config.bootstrap, config.topics_prefix, config.loss_timeout_s
+    )
+    assert {name: found[name] for name in METRICS} == {
+        name: expected.get(name, "missing") for name in METRICS
+    }
     assert json.loads(config.run_file("metrics.json").read_text()) == found
     assert all(found[f"lost_at_{hop}"] for hop in oracle.HOPS)
     assert found["due"] == found["delivered"] + found["late"] + found["lost"] + found["unsent"]
@@ -100,7 +108,17 @@ def assert_rows_agree(config: TwinConfig) -> None:
     states = oracle.read_topic(config.bootstrap, config.topics.state)
     expected = oracle.ledger(Path(config.run_dir), status, states, config.loss_timeout_s, echo=False)
     rows = pq.read_table(config.run_file("ledger.parquet")).to_pylist()
-    names = ("vehicle_id", "epoch", "sequence", "fate", "hop", "received_at_ns", "appended_at_ns", "applied_at_ns", "copies")
+    names = (
+        "vehicle_id",
+        "epoch",
+        "sequence",
+        "fate",
+        "hop",
+        "received_at_ns",
+        "appended_at_ns",
+        "applied_at_ns",
+        "copies",
+    )
     assert sorted(tuple(map(str, (r[n] for n in names))) for r in rows) == sorted(
         tuple(map(str, (r[n] for n in names))) for r in expected
     )
@@ -122,7 +140,11 @@ def test_three_messages_dropped_at_three_places_are_named(spark: SparkSession, r
     run.append(newest, newest["due_at_ns"] + 9, run.config.topics.state, messages=7)
     run.write()
     write_ledger(spark, run.config)
-    lost = [row for row in pq.read_table(run.config.run_file("ledger.parquet")).to_pylist() if row["fate"] == "lost"]
+    lost = [
+        row
+        for row in pq.read_table(run.config.run_file("ledger.parquet")).to_pylist()
+        if row["fate"] == "lost"
+    ]
     assert [(row["sequence"], row["hop"]) for row in lost] == [(3, "link"), (5, "broker"), (7, "gateway")]
 
 
@@ -130,12 +152,16 @@ def test_echo_topology_needs_no_kafka(spark: SparkSession, run: MadeUpRun) -> No
     for sequence in range(1, 21):
         row = run.due(1 + sequence % 2, sequence)
         if sequence % 5:
-            row["received_at_ns"] = row["emitted_at_ns"] + sequence * 1_000_000 * (200 if sequence == 19 else 1)
+            row["received_at_ns"] = row["emitted_at_ns"] + sequence * 1_000_000 * (
+                200 if sequence == 19 else 1
+            )
     run.write()
     config = run.config.model_copy(update={"topology": "echo", "bootstrap": ""})
     found = write_ledger(spark, config)
     expected = oracle.metrics(Path(config.run_dir), None, "", config.loss_timeout_s)
-    assert {name: found[name] for name in METRICS} == {name: expected.get(name, "missing") for name in METRICS}
+    assert {name: found[name] for name in METRICS} == {
+        name: expected.get(name, "missing") for name in METRICS
+    }
     assert (found["delivered"], found["late"], found["lost"]) == (15, 1, 4)
     assert found["twin_updates"] is None
     assert found["processing_delay_p50_ms"] is None
