@@ -1,4 +1,4 @@
-"""The bridge: takes from an intake, hands to Kafka, acknowledges after the report; it holds a bounded number."""
+"""The bridge: takes from an intake, hands to Kafka, acknowledges after the report; holds a bounded amount."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway's own record of what it has taken, so that a later loss has a place; the bridge never reads it."""
+"""The gateway's record of what it has taken, so that a later loss has a place; the bridge never reads it."""
 
 from __future__ import annotations
 

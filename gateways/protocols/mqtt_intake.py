@@ -36,7 +36,7 @@ class Reader(Owner, typing.Protocol):
 
 
 class WireClient(LoopClient):
-    """Reads the socket in large pieces: four system calls and a dozen objects per PUBLISH would be paho's way.
+    """Reads the socket in large pieces: paho takes four system calls and a dozen objects per PUBLISH.
 
     PUBLISH and PUBREL go to `publish_arrived` and `release_arrived`; paho parses every other packet from the
     same bytes, so that it stays the client: session, keep-alive, CONNACK, SUBACK, DISCONNECT.

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateways.protocols.base import Backoff
+from schemas.errors import Refusal
+from simulator.emission_log import RECORD, EmissionLog, Kind, Reason
+from simulator.emission_table import EVENT, read_events, to_table
+from simulator.fleet import schedule
+from simulator.outbox import Outbox
+from simulator.pacer_config import read_config
+from simulator.scenario import Scenario
+from simulator.wakeup import Wakeup
+
+SCENARIO = Scenario(vehicles=3, duration_s=4.0)
+
+
+def written(path: Path, events: list[tuple]) -> Path:
+    log = EmissionLog(path)
+    for kind, vehicle, sequence, at_ns, reason in events:
+        log.note(kind, vehicle, at_ns, epoch=1, sequence=sequence, size=10, reason=reason)
+    log.close()
+    return path
+
+
+def test_record_and_array_have_the_same_layout() -> None:
+    assert RECORD.size == EVENT.itemsize == 32
+
+
+def test_every_message_due_has_one_row_in_order(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "e",
+        [
+            (Kind.EMITTED, 1, 1, 100, 0),
+            (Kind.ACKNOWLEDGED, 1, 1, 150, 0),
+            (Kind.ACKNOWLEDGED, 1, 1, 160, 0),
+            (Kind.RECEIVED, 1, 1, 170, 0),
+            (Kind.BUFFERED, 2, 1, 90, 0),
+            (Kind.UNSENT, 2, 1, 95, Reason.DROPPED_OLDEST),
+            (Kind.EMITTED, 99, 1, 100, 0),
+        ],
+    )
+    rows = to_table(path, SCENARIO, 1_000).to_pylist()
+    due = list(schedule(SCENARIO))
+    assert [(int(r["vehicle_id"][-6:]), r["epoch"], r["sequence"], r["due_at_ns"]) for r in rows] == [
+        (d.vehicle, d.epoch, d.sequence, 1_000 + d.due_offset_ns) for d in due
+    ]
+    by_key = {(int(r["vehicle_id"][-6:]), r["sequence"]): r for r in rows}
+    first = by_key[1, 1]
+    assert (first["emitted_at_ns"], first["acknowledged_at_ns"], first["received_at_ns"]) == (100, 150, 170)
+    assert (first["payload_bytes"], first["unsent_reason"], first["buffered"]) == (10, None, False)
+    second = by_key[2, 1]
+    assert (second["emitted_at_ns"], second["unsent_reason"], second["buffered"]) == (
+        None,
+        "dropped_oldest",
+        True,
+    )
+    assert by_key[3, 1]["unsent_reason"] == "pacer_ended"
+
+
+def test_a_torn_last_record_is_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path / "e", [(Kind.EMITTED, 1, 1, 100, 0), (Kind.EMITTED, 2, 1, 100, 0)])
+    os.truncate(path, 2 * RECORD.size - 3)
+    assert len(read_events(path)) == 1
+
+
+def test_a_pacer_that_never_began_leaves_every_row(tmp_path: Path) -> None:
+    rows = to_table(tmp_path / "missing", SCENARIO, 0).to_pylist()
+    assert len(rows) == 12
+    assert {row["unsent_reason"] for row in rows} == {"pacer_ended"}
+
+
+def test_a_shard_has_its_own_rows_alone(tmp_path: Path) -> None:
+    rows = to_table(tmp_path / "missing", SCENARIO, 0, vehicles=[2]).to_pylist()
+    assert {row["vehicle_id"][-1] for row in rows} == {"2"}
+
+
+@given(
+    st.integers(0, 5),
+    st.sampled_from(["drop_oldest", "drop_newest"]),
+    st.lists(st.booleans(), max_size=60),
+)
+def test_outbox_loses_nothing_without_saying_so(limit: int, policy, moves: list[bool]) -> None:
+    outbox: Outbox[int] = Outbox(limit, policy)
+    put, out, dropped = 0, [], []
+    for move in moves:
+        if move:
+            gone = outbox.put(put)
+            put += 1
+            if gone is not None:
+                dropped.append(gone)
+        elif outbox:
+            out.append(outbox.get())
+        assert len(outbox) <= limit
+    assert sorted(out + dropped + outbox.clear()) == list(range(put))
+    assert out == sorted(out)
+
+
+@given(st.integers(0, 40))
+def test_backoff_doubles_with_jitter_up_to_its_limit(attempts: int) -> None:
+    backoff = Backoff(0.5, 8.0)
+    for attempt in range(attempts):
+        whole_s = min(8.0, 0.5 * 2.0**attempt)
+        assert whole_s / 2 <= backoff.next_s() <= whole_s
+    backoff.reset()
+    assert backoff.next_s() <= 0.5
+
+
+async def test_wakeup_rings_once_and_never_early() -> None:
+    rung: list[int] = []
+    done = asyncio.Event()
+
+    def ring() -> None:
+        rung.append(time.time_ns())
+        done.set()
+
+    wakeup = Wakeup(ring)
+    at_ns = time.time_ns() + 20_000_000
+    wakeup.arm(at_ns)
+    await asyncio.wait_for(done.wait(), 5)
+    assert rung[0] >= at_ns
+    done.clear()
+    wakeup.arm(at_ns - 1_000_000_000)
+    await asyncio.wait_for(done.wait(), 5)
+    assert len(rung) == 2
+    wakeup.close()
+    wakeup.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("{", "no JSON"),
+        ("{}", "scenario"),
+        ('{"scenario": {"vehicles": -1}}', "scenario.vehicles"),
+    ],
+)
+def test_wrong_configurations_are_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "pacer.json"
+    path.write_text(text)
+    with pytest.raises(Refusal, match=named):
+        read_config(path)
