@@ -39,10 +39,11 @@ EXPECTED = {
     "ie-2018-car-ul-lte-only": Expected(53, 1093, 0.052, 0.882, 0.643, (10, 0.031, 2.7)),
     "ie-2018-car-dl": Expected(53, 1576, 0.056, 0.937, 0.714, (100, 0.027, 3.1)),
     # Small data: more simulations, so that the means hold still.
-    "us-2024-car-ul-udp": Expected(75, 120, 0.06, 0.982, 0.787, (100, 0.079, 5.7), simulations=96),
+    "us-2024-car-ul-udp": Expected(75, 120, 0.06, 0.982, 0.787, (100, 0.079, 5.7), simulations=48),
     # Published as a weak point: the simulation has .763 where the data have .816. The bound is on the former.
     "us-2012-car-ul-pooled3": Expected(3, 1010, 0.06, 0.763, 0.354, (0, 0.050, 1.9), simulations=48),
-    "us-2023-car-rtt": Expected(1250, 30, 0.03, 0.76, 0.65),
+    # A third of the data, to take a second.
+    "us-2023-car-rtt": Expected(400, 30, 0.03, 0.76, 0.65),
 }
 
 
@@ -109,11 +110,11 @@ def test_the_papers_rtt_is_normal():
 
 
 def test_driving_rtt_has_the_tail_of_the_pings():
-    values = np.concatenate([series(PROFILES["us-2023-car-rtt"], seed, 30) for seed in range(6_000)])
+    values = series(PROFILES["us-2023-car-rtt"], 5, 600_000)
     assert np.median(values) == pytest.approx(55.4, rel=0.02)
-    # 6,000 runs of 30 s hold few independent extremes: the shares scatter by a quarter and by a half.
-    assert np.mean(values > 259) == pytest.approx(0.01, rel=0.25)
-    assert np.mean(values > 2_630) == pytest.approx(0.001, rel=0.5)
+    # Extremes come in clusters of minutes, so their shares scatter even over a week.
+    assert np.mean(values > 259) == pytest.approx(0.01, rel=0.15)
+    assert np.mean(values > 2_630) == pytest.approx(0.001, rel=0.4)
     # The published simulation: mean 73.9 +- 4.6.
     assert values.mean() == pytest.approx(73.9, abs=4.6)
 
