@@ -113,7 +113,7 @@ class AmqpLink:
         if self._up:
             self._up = False
             if self._services is not None and self._services.stream is not None:
-                self._services.stream.abort()
+                self._services.stream.lose(ConnectionAbortedError(reason))
             self._owner.lost(reason)
 
     def alive(self) -> None:
@@ -176,7 +176,7 @@ class AmqpLink:
                 connection.close()
             await asyncio.wait((self._gone,), timeout=_LEAVE_TIMEOUT_S)
         if not self._gone.done() and self._services is not None and self._services.stream is not None:
-            self._services.stream.abort()
+            self._services.stream.lose(TimeoutError("the broker does not answer connection.close"))
             await asyncio.wait((self._gone,), timeout=_LEAVE_TIMEOUT_S)
         self._connection = self._channel = None
 

@@ -40,6 +40,8 @@ class Stream(asyncio.Protocol, nbio_interface.AbstractStreamTransport):  # type:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._loop = asyncio.get_running_loop()
+        self._left = False
+        self._reason: Exception = ConnectionResetError("the stream has ended")
         self.congested = False
         self.on_drained: Callable[[], None] | None = None
 
@@ -54,9 +56,9 @@ class Stream(asyncio.Protocol, nbio_interface.AbstractStreamTransport):  # type:
     def data_received(self, data: bytes) -> None:
         try:
             left = data if self._tap is None else self._tap(data)
-        except (FrameError, IndexError):
+        except (FrameError, IndexError) as error:
             # What follows cannot be told from noise: end it, and the owner connects anew.
-            self._transport.abort()
+            self.lose(error)
             return
         for start in range(0, len(left), _PIECE_BYTES):
             self._protocol.data_received(left[start : start + _PIECE_BYTES])
@@ -66,6 +68,9 @@ class Stream(asyncio.Protocol, nbio_interface.AbstractStreamTransport):  # type:
 
     def connection_lost(self, error: Exception | None) -> None:
         self._pending.clear()
+        # pika takes "no error" for an end that it asked for itself.
+        if error is None and not self._left:
+            error = self._reason
         self._protocol.connection_lost(error)
 
     def pause_writing(self) -> None:
@@ -95,7 +100,13 @@ class Stream(asyncio.Protocol, nbio_interface.AbstractStreamTransport):  # type:
         self._pending_bytes = 0
 
     def abort(self) -> None:
+        self._left = True
         self.flush()
+        self._transport.abort()
+
+    def lose(self, reason: Exception) -> None:
+        """End the stream because of what the peer did, or to stand for a network that failed."""
+        self._reason = reason
         self._transport.abort()
 
     def get_protocol(self) -> Any:

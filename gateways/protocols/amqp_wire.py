@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 _METHOD, _HEADER, _BODY = 1, 2, 3
+_KINDS: Final = frozenset({_METHOD, _HEADER, _BODY, 8})  # 8: heartbeat
+# The largest that pika agrees to (its default frame-max), so that noise is not waited for.
+MAX_FRAME_BYTES: Final = 131_072
 _FRAME_END: Final = 0xCE
 _OVERHEAD_BYTES: Final = 8
 _BASIC_DELIVER: Final = b"\x00\x3c\x00\x3c"
@@ -41,6 +44,8 @@ class DeliveryReader:
             kind = data[at]
             start = at + 7
             stop = start + int.from_bytes(data[at + 3 : start], "big")
+            if kind not in _KINDS or stop - start > MAX_FRAME_BYTES:
+                raise FrameError(f"no AMQP frame: type {kind}, {stop - start} bytes")
             if stop >= end:
                 break
             if data[stop] != _FRAME_END:
