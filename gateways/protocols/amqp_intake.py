@@ -79,6 +79,7 @@ class AmqpIntake:
         self._generation += 1
         self._window = AckWindow()
         await self._link.open(self._consume)
+        self.flush()
         if self._paused:
             self.pause()
         self._sink.link(up=True, reason="consuming")
@@ -121,8 +122,9 @@ class AmqpIntake:
 
     def flush(self) -> None:
         self._flushing = False
-        tag = self._window.take()
-        if tag is not None and self._link.up:
+        # Deliveries may come before `open` has seen the consumer confirmed; it then flushes itself.
+        tag = self._window.take() if self._link.up else None
+        if tag is not None:
             self._counts["acknowledgements"] += 1
             self._link.channel.basic_ack(tag, multiple=True)
 
@@ -179,7 +181,7 @@ class AmqpIntake:
     def _current(self, receipt: Receipt) -> bool:
         if receipt is None:
             return False  # automatic acknowledgement: the broker forgot the message when it sent it
-        if receipt[0] == self._generation and self._link.up:
+        if receipt[0] == self._generation:
             return True
         self._counts["stale_receipts"] += 1
         return False
