@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Self
@@ -160,7 +161,7 @@ class RabbitmqServer:
 
 
 def definitions_of(accounts: tuple[Account, ...], exchange: str) -> dict[str, object]:
-    """Return RabbitMQ's definitions: a vehicle may publish under its own routing key and nothing else."""
+    """Return RabbitMQ's definitions: a vehicle may use its own routing key, for an echo its own queue too."""
     return {
         "vhosts": [{"name": "/"}],
         "users": [{"name": a.name, "password": a.password, "tags": ""} for a in accounts],
@@ -171,13 +172,16 @@ def definitions_of(accounts: tuple[Account, ...], exchange: str) -> dict[str, ob
 
 def _permission(account: Account, exchange: str) -> dict[str, str]:
     everything = {"configure": ".*", "write": ".*", "read": ".*"}
-    own = {"configure": "^$", "write": f"^{exchange.replace('.', '[.]')}$", "read": "^$"}
+    # A queue is bound by whoever may write to it and read the exchange; the routing key is checked besides.
+    queue = f".*echo[.]{re.escape(account.name)}"
+    both = f"^({exchange.replace('.', '[.]')}|{queue})$"
+    own = {"configure": f"^{queue}$", "write": both, "read": both}
     return {"user": account.name, "vhost": "/", **(everything if account.role == "gateway" else own)}
 
 
 def _topic_permission(account: Account, exchange: str) -> dict[str, str]:
     own = "^vehicles[.]{username}[.]status$"
-    return {"user": account.name, "vhost": "/", "exchange": exchange, "write": own, "read": "^$"}
+    return {"user": account.name, "vhost": "/", "exchange": exchange, "write": own, "read": own}
 
 
 def program(name: str) -> str:
