@@ -23,7 +23,11 @@ PASSES = 3
 
 @dataclass
 class Leftover:
-    """Everything that one dead run has left; paths and names of things that exist now."""
+    """Everything that one dead run has left; paths and names of things that exist now.
+
+    Attributes:
+        prefixes: how the names of its namespaces begin; a link makes more of them than the run has noted.
+    """
 
     run_id: str
     notes: Path | None = None
@@ -31,6 +35,7 @@ class Leftover:
     namespaces: set[str] = field(default_factory=set)
     devices: set[str] = field(default_factory=set)
     scratch: set[Path] = field(default_factory=set)
+    prefixes: set[str] = field(default_factory=set)
 
     def lines(self) -> list[str]:
         """Return one line per thing."""
@@ -50,9 +55,9 @@ def find() -> list[Leftover]:
         if (leftover := _from_notes(path)) is not None:
             found[leftover.run_id] = leftover
     for mark, run_id, name in _marked_processes():
-        found.setdefault(run_id, Leftover(run_id)).processes[mark] = name
+        found.setdefault(run_id, Leftover(run_id, prefixes={f"ivsim-{run_id}-"})).processes[mark] = name
     for leftover in found.values():
-        leftover.namespaces |= {n for n in namespaces() if n.startswith(f"ivsim-{leftover.run_id}-")}
+        leftover.namespaces |= {n for n in namespaces() if n.startswith(tuple(leftover.prefixes))}
         for namespace in leftover.namespaces:
             leftover.processes |= _processes_inside(namespace)
     return list(found.values())
@@ -86,7 +91,7 @@ def _from_notes(path: Path) -> Leftover | None:
     owner = ProcessMark.parse(first.get("owner", ""), first.get("boot"))
     if owner is not None and owner.alive():
         return None
-    leftover = Leftover(path.stem, notes=path)
+    leftover = Leftover(path.stem, notes=path, prefixes={f"ivsim-{path.stem}-"})
     for line in lines:
         _add(leftover, line)
     return leftover
@@ -106,8 +111,8 @@ def _add(leftover: Leftover, note: dict[str, str]) -> None:
         mark = ProcessMark.parse(f"{note['pid']}:{note['ticks']}", note.get("boot"))
         if mark is not None and mark.alive():
             leftover.processes[mark] = name
-    elif kind == "namespace" and (NAMESPACES / name).exists():
-        leftover.namespaces.add(name)
+    elif kind == "namespace":
+        leftover.prefixes.add(name.rpartition("-")[0] + "-")
     elif kind == "device" and Path("/sys/class/net", name).exists():
         leftover.devices.add(name)
     elif kind == "scratch" and Path(note["path"]).exists():
