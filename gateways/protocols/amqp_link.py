@@ -223,10 +223,16 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the error's text in one line; pika wraps the cause in the arguments of others."""
-    while error.args and isinstance(error.args[0], BaseException):
-        error = error.args[0]
+    """Return the error's text in one line; pika wraps the cause, up to three deep."""
+    while (inner := _inner(error)) is not None:
+        error = inner
     return " ".join((str(error) or type(error).__name__).split())
+
+
+def _inner(error: BaseException) -> BaseException | None:
+    attempts = getattr(error, "exceptions", None)
+    candidates = (*(attempts or ())[-1:], getattr(error, "exception", None), *error.args)
+    return next((c for c in candidates if isinstance(c, BaseException)), None)
 
 
 def _nothing() -> None:
