@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ def examine() -> list[Finding]:
         Finding("Java", EVERY_RUN, _java(), "apt-get install default-jre-headless"),
         Finding("jars of Kafka", "every run without --kafka", _jars("kafka"), JARS_REMEDY),
         Finding("jars of Spark's connector", EVERY_RUN, _jars("spark"), JARS_REMEDY),
+        Finding("the name localhost", EVERY_RUN, _localhost(), "echo 127.0.0.1 localhost >> /etc/hosts"),
         _program("nsenter", EVERY_RUN, "apt-get install util-linux"),
         _program("setpriv", EVERY_RUN, "apt-get install util-linux"),
         _program("ip", EVERY_RUN, "apt-get install iproute2"),
@@ -128,6 +130,14 @@ def _java() -> str | None:
 def _jars(kind: str) -> str | None:
     count = len(list(jars_dir(kind).glob("*.jar")))
     return f"{count} in {jars_dir(kind)}" if count else None
+
+
+def _localhost() -> str | None:
+    # Spark's Python side binds to it by name.
+    try:
+        return str(socket.gethostbyname("localhost"))
+    except OSError:
+        return None
 
 
 def _program(name: str, needed_for: str, remedy: str) -> Finding:
