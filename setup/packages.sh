@@ -48,8 +48,11 @@ forbid_starts() {
 
 # Only for a service that this installation has brought: never one that the machine already ran.
 keep_off() {
-    [ -d /run/systemd/system ] || return 0
-    systemctl disable --now "$@" >/dev/null 2>&1 || true
+    have systemctl || return 0
+    for unit in "$@"; do
+        systemctl disable "$unit" >/dev/null 2>&1 || true # works on the files alone too, in a container
+        [ ! -d /run/systemd/system ] || systemctl stop "$unit" >/dev/null 2>&1 || true
+    done
 }
 
 newest_fit_java() {
