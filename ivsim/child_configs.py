@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ivsim.parts import Parts
 
 COAP_PORT = 5683
+MESSAGES_PER_S_ATTRIBUTED = 3_000
 
 
 def scenario_of(options: RunOptions) -> Scenario:
@@ -97,6 +98,18 @@ def pacer_config(parts: Parts) -> dict[str, Any]:
         "bind_addresses": True,
         "outbox_limit": options.outbox_limit,
         "outbox_policy": options.outbox_policy,
+    }
+
+
+def capture_config(parts: Parts, device: str) -> dict[str, Any]:
+    """Return what the capture at the vehicles' end is told."""
+    options = parts.options
+    return {
+        "device": device,
+        "run_dir": str(parts.directory.path),
+        "echo": options.topology == "echo",
+        # Attribution follows 40,000 frames/s; above that only the counts keep up with the ring.
+        "messages": options.vehicles / options.interval_s <= MESSAGES_PER_S_ATTRIBUTED,
     }
 
 

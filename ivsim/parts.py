@@ -156,7 +156,7 @@ def _open_gateways(parts: Parts) -> None:
 
 def _open_capture(parts: Parts) -> Child:
     link = _link(parts)
-    config = {"device": link.vehicles_device, "run_dir": str(parts.directory.path)}
+    config = configs.capture_config(parts, link.vehicles_device)
     child = _child(parts, "capture", ["simulator.links.capture"], config, inside=link.vehicles_namespace)
     child.wait_for("ready", READY_S)
     return child

@@ -16,7 +16,9 @@ from twin.metrics import HOPS
 mpl.use("Agg")
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 Columns = dict[str, npt.NDArray[Any]]
 FATES = ("delivered", "late", "lost", "unsent")
@@ -29,6 +31,16 @@ STAGES = {
     "end-to-end latency": ("applied_at_ns", "due_at_ns"),
     "acknowledgement time": ("acknowledged_at_ns", "emitted_at_ns"),
 }
+
+
+def _plain_log(axis: Axis) -> None:
+    """Label a log axis with plain numbers; where it spans less than two decades, between the decades too."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    low, high = axis.get_view_interval()
+    few = low > 0 and high / low < 100
+    axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}") if few else NullFormatter())
+    if few:
+        axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
 
 
 def svg(draw: Callable[[Axes], None]) -> str:
@@ -51,6 +63,10 @@ def stage_ms(ledger: Columns, stage: str) -> npt.NDArray[np.float64]:
     return np.asarray(difference, dtype=np.float64)
 
 
+def _legend_above(axes: Axes) -> None:
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, borderaxespad=0)
+
+
 def latency_distribution(ledger: Columns) -> str:
     """Draw the ECDF of every stage, on a log axis."""
 
@@ -64,6 +80,7 @@ def latency_distribution(ledger: Columns) -> str:
                     np.maximum(values, 0.01), share, where="post", label=stage, color=STAGE_COLOURS[stage]
                 )
         axes.set(xscale="log", xlabel="ms", ylabel="share of messages", ylim=(0, 1.01))
+        _plain_log(axes.xaxis)
         axes.legend(loc="lower right")
 
     return svg(draw)
@@ -85,7 +102,8 @@ def latency_over_time(ledger: Columns, start_at_ns: int) -> str:
             base = np.full(int(lost.sum()), axes.get_ylim()[0] or 1.0)
             axes.plot(due_s[lost], base, "x", color=VERMILION, label="lost or unsent", clip_on=False)
         axes.set(yscale="log", xlabel="due, s after the start", ylabel="ms")
-        axes.legend(loc="upper right", ncols=3)
+        _plain_log(axes.yaxis)
+        _legend_above(axes)
 
     return svg(draw)
 
@@ -126,8 +144,9 @@ def asked_and_achieved(link: Columns, direction: str) -> str:
         axes.step(seconds, passed / 1e3, where="post", color=ORANGE, label="passed, mean per vehicle")
         axes.set(xlabel="s after the start", ylabel=f"{direction}, kbit/s")
         axes.set_yscale("symlog", linthresh=1.0)
-        axes.set_ylim(bottom=0)
-        axes.legend(loc="upper right", ncols=3)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_ylim(0, max(10.0, axes.get_ylim()[1]))
+        _legend_above(axes)
 
     return svg(draw)
 
@@ -155,7 +174,8 @@ def delay_asked_and_probed(link: Columns) -> str:
                 label="probe",
             )
         axes.set(xlabel="s after the start", ylabel="one-way delay, ms", yscale="log")
-        axes.legend(loc="upper right", ncols=3)
+        _plain_log(axes.yaxis)
+        _legend_above(axes)
 
     return svg(draw)
 

@@ -41,6 +41,7 @@ def write_page(directory: Path) -> Path:
         _certificate(metrics),
     ]
     body += _figures(manifest, ledger, link)
+    body += [_wire_table(_columns(directory / "wire_categories.parquet"))]
     body += [_metrics_table(metrics), _manifest_section(manifest)]
     path = directory / "report.html"
     title = html.escape(f"ivsim run {manifest['run']}")
@@ -149,6 +150,32 @@ def _figures(manifest: dict[str, Any], ledger: figures.Columns, link: figures.Co
         f"<figure>{picture}<figcaption>{html.escape(caption)}</figcaption></figure>"
         for caption, picture in parts
     ]
+
+
+def _wire_table(categories: figures.Columns) -> str:
+    """Return where every captured byte went, by purpose and direction; frames whole, link layer included."""
+    if not categories or not len(categories["bytes"]):
+        return ""
+    purposes = sorted(
+        set(categories["purpose"]), key=lambda p: -categories["bytes"][categories["purpose"] == p].sum()
+    )
+    rows = ""
+    for purpose in purposes:
+        of_purpose = categories["purpose"] == purpose
+        cells = [
+            int(categories["bytes"][of_purpose & (categories["direction"] == way)].sum())
+            for way in ("uplink", "downlink")
+        ]
+        rows += (
+            f"<tr><td>{html.escape(str(purpose))}</td>"
+            + "".join(f"<td class='n'>{number(c)}</td>" for c in cells)
+            + "</tr>"
+        )
+    return (
+        "<h2>Where the bytes went</h2><p class='dim'>Every frame captured at the vehicles' end, link layer included, from "
+        "connecting to taking leave; their sum is the capture's.</p>"
+        f"<table><tr><th>purpose<th>uplink, B<th>downlink, B</tr>{rows}</table>"
+    )
 
 
 def _metrics_table(metrics: dict[str, Any]) -> str:
