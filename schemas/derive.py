@@ -141,7 +141,7 @@ def runs(layout: Layout) -> str:
         "from struct import Struct",
         "from typing import Any",
         "",
-        "from schemas.formats.scalars import avro_string, json_number, json_string, varint, zigzag",
+        "from schemas.formats.scalars import TEXT, avro_string, json_number, json_string, varint, zigzag",
         "from schemas.generated import records as r",
         "",
         'F32 = Struct("<f").pack',
@@ -176,9 +176,11 @@ def _json_run(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
 
 def _json_value(field: Field) -> str:
     value = f"o.{field.name}"
-    if field.kind in {"float", "double"}:
+    if field.kind == "double":  # places, which never come again
         # x - x is 0 for every number that JSON can write; infinities and NaN go the slow way.
-        return f"{{{value} if {value} - {value} == 0.0 else json_number({value})}}"
+        return f"{{repr({value}) if {value} - {value} == 0.0 else json_number({value})}}"
+    if field.kind == "float":
+        return f"{{TEXT[{value}]}}"
     forms = {"uint64": f'"{{{value}}}"', "enum": f'"{{{value}}}"', "string": f"{{json_string({value})}}"}
     forms["bool"] = f'{{"true" if {value} else "false"}}'
     return forms.get(field.kind, f"{{{value}}}")

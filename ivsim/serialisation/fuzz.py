@@ -1,4 +1,4 @@
-"""Hostile payloads: every one must decode or raise PayloadError, in bounded time; measures, repairs nothing."""
+"""Hostile payloads: each must decode or raise PayloadError, in bounded time; measures, repairs nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def _flip(payload: bytearray, rng: Random) -> bytearray:
 
 def _overwrite(payload: bytearray, rng: Random) -> bytearray:
     """Put a length or an offset that lies somewhere near the payload's beginning or anywhere."""
-    value = rng.choice((b"\xff\xff\xff\xff", b"\xff" * 9 + b"\x01", b"\x00\x00\x00\x80", b"\xdd\xff\xff\xff\xff"))
+    value = rng.choice(
+        (b"\xff\xff\xff\xff", b"\xff" * 9 + b"\x01", b"\x00\x00\x00\x80", b"\xdd\xff\xff\xff\xff")
+    )
     at = rng.randrange(min(len(payload), rng.choice((16, 128, 100_000))))
     payload[at : at + len(value)] = value
     return payload
@@ -60,11 +62,13 @@ def _splice(payload: bytearray, rng: Random) -> bytearray:
 
 def _repeat(payload: bytearray, rng: Random) -> bytearray:
     at = rng.randrange(len(payload))
-    payload[at:at] = rng.choice((b"[", b'{"a":', b"\x91", b"\x81\xa1a", b"\x0a\xff", b"\xff")) * rng.randrange(600)
+    payload[at:at] = rng.choice(
+        (b"[", b'{"a":', b"\x91", b"\x81\xa1a", b"\x0a\xff", b"\xff")
+    ) * rng.randrange(600)
     return payload
 
 
-def _noise(payload: bytearray, rng: Random) -> bytearray:
+def _noise(_: bytearray, rng: Random) -> bytearray:
     return bytearray(rng.randbytes(rng.randrange(80)))
 
 
@@ -93,9 +97,9 @@ def fuzz(name: str, inputs: int, seed: int) -> Outcome:
     outcome = Outcome(name, inputs, 0, 0, 0.0)
     for _ in range(inputs):
         payload = next(big_ones if rng.random() < FULL_SHARE else small_ones)
-        began_ns = time.perf_counter_ns()
+        began_ns = time.thread_time_ns()  # what others do on this machine is not the format's time
         accepted = _taken(name, payload)
-        outcome.slowest_us = max(outcome.slowest_us, (time.perf_counter_ns() - began_ns) / 1e3)
+        outcome.slowest_us = max(outcome.slowest_us, (time.thread_time_ns() - began_ns) / 1e3)
         outcome.accepted += accepted
         outcome.refused += not accepted
     return outcome

@@ -77,7 +77,8 @@ def _value_reader(field: Field) -> Callable[[_Work, int], Any]:
         return lambda work, at: read(work, work.follow(at))
     if field.kind == "enum":
         return _enum_reader(field.name, NAMES[field.type_name])
-    unpack = Struct(_NUMBER[field.kind]).unpack_from
+    number = Struct(_NUMBER[field.kind])
+    unpack = number.unpack_from
     if field.kind == "uint64":
         return lambda work, at: _below_63_bits(work, at, unpack(work.payload, at)[0])
     return lambda work, at: unpack(work.payload, at)[0]
@@ -156,3 +157,38 @@ def read_root(payload: bytes) -> Document:
         raise work.broken(len(payload), "too short for a root")
     document: Document = _TABLES[ROOT](work, work.follow(0))
     return document
+
+
+def read_fields(payload: bytes, paths: tuple[tuple[str, ...], ...]) -> list[Any]:
+    """Return the records or scalars at these paths, read where they lie; None for what is absent.
+
+    Only what lies on the way is checked. A path names fields from the root, through single messages.
+    """
+    work = _Work(payload)
+    if len(payload) < 8:
+        raise work.broken(len(payload), "too short for a root")
+    root = work.follow(0)
+    return [_read_path(work, root, path) for path in paths]
+
+
+def _read_path(work: _Work, at: int, path: tuple[str, ...]) -> Any:
+    name = ROOT
+    for k, step in enumerate(path):
+        slot, inner, read = _FIELDS[name, step]
+        slots = _vtable(work, at)
+        if slot >= len(slots) or not slots[slot]:
+            return None
+        place = at + slots[slot]
+        if k == len(path) - 1:
+            if place + 4 > work.size:
+                raise work.broken(at, f"{name}.{step} lies past the end")
+            return read(work, place)
+        at, name = work.follow(place), inner
+    raise ValueError("an empty path")
+
+
+_FIELDS: Final = {
+    (name, f.name): (f.number + 1, f.type_name, _value_reader(f))
+    for name, fields in LAYOUT.messages.items()
+    for f in fields
+}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from struct import error as StructError  # noqa: N812
-from typing import Final
+from typing import Any, Final
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
 from schemas.formats.flat_prepared import Prepared
-from schemas.formats.flat_read import I32, U16, U32, U64, VTABLE_10, read_root
+from schemas.formats.flat_read import I32, U16, U32, U64, VTABLE_10, read_fields, read_root
 from schemas.layout import LAYOUT
 from schemas.messages import CurrentStatus
 
@@ -37,6 +37,10 @@ class FlatBuffers:
 
     def decode(self, payload: bytes) -> CurrentStatus:
         return CurrentStatus.of(read_root(payload))
+
+    def read(self, payload: bytes, *paths: tuple[str, ...]) -> list[Any]:
+        """Return single fields in place, as FlatBuffers is meant to be read; the rest is not looked at."""
+        return read_fields(payload, paths)
 
     def peek(self, payload: bytes) -> Peek:
         size = len(payload)

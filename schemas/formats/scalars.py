@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Final
 
 
 def varint(number: int) -> bytes:
@@ -33,6 +34,24 @@ def json_string(text: str) -> str:
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return json.dumps(text, ensure_ascii=False)
+
+
+class _Texts(dict[float, str]):
+    """Decimal texts of float readings; a fleet shows the same few thousand numbers again and again."""
+
+    def __missing__(self, number: float) -> str:
+        if number - number != 0.0:
+            return json_number(number)
+        text = repr(float(number))
+        if number:  # 0.0 and -0.0 are one key
+            if len(self) >= _TEXTS_KEPT:
+                self.clear()
+            self[number] = text
+        return text
+
+
+_TEXTS_KEPT: Final = 32_768
+TEXT: Final = _Texts()
 
 
 def json_number(number: float) -> str:

@@ -22,7 +22,6 @@ from schemas.generated import current_status_pb2 as pb
 from schemas.generated import records
 
 
-
 class Header2(records.Header, rename="camel"):
     fleet_operator: str = "unknown"
 

@@ -15,7 +15,9 @@ ROW = re.compile(r"\| (\d+) \| `(\w+\.\w+)` \| (\w+) \| (\S+) \| (\S+) \|")
 
 @pytest.fixture(scope="module")
 def rows():
-    return [ROW.fullmatch(line).groups() for line in DOCUMENT.read_text().splitlines() if re.match(r"\| \d", line)]
+    return [
+        ROW.fullmatch(line).groups() for line in DOCUMENT.read_text().splitlines() if re.match(r"\| \d", line)
+    ]
 
 
 def test_every_field_has_its_row(rows):
@@ -31,16 +33,16 @@ def test_every_field_has_its_row(rows):
 
 def test_mapped_names_have_their_vocabulary_s_shape(rows):
     for _, field, _, vss, rfms in rows:
-        assert vss == "–" or re.fullmatch(r"Vehicle(\.[A-Z][A-Za-z0-9]*)+", vss), field
-        assert rfms == "–" or re.fullmatch(r"[a-z][A-Za-z0-9]*(\.[a-z][A-Za-z0-9]*)*", rfms), field
+        assert vss == "-" or re.fullmatch(r"Vehicle(\.[A-Z][A-Za-z0-9]*)+", vss), field
+        assert rfms == "-" or re.fullmatch(r"[a-z][A-Za-z0-9]*(\.[a-z][A-Za-z0-9]*)*", rfms), field
 
 
 def test_no_name_is_mapped_twice(rows):
     for column in (3, 4):
-        names = [row[column] for row in rows if row[column] != "–"]
+        names = [row[column] for row in rows if row[column] != "-"]
         assert len(set(names)) == len(names)
 
 
 def test_enough_is_mapped(rows):
-    assert sum(row[3] != "–" for row in rows) > 55
-    assert sum(row[4] != "–" for row in rows) > 40
+    assert sum(row[3] != "-" for row in rows) > 55
+    assert sum(row[4] != "-" for row in rows) > 40

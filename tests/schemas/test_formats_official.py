@@ -88,14 +88,23 @@ def test_flatc_reads_our_buffer(tmp_path):
     status, payload = next(living_payloads("flatbuffers", "hybrid"))
     (tmp_path / "status.bin").write_bytes(payload)
     command = ["flatc", "--json", "--strict-json", "--raw-binary", "--defaults-json", "-o", str(tmp_path)]
-    subprocess.run([*command, str(HERE / "current_status.fbs"), "--", str(tmp_path / "status.bin")], check=True)
+    subprocess.run(
+        [*command, str(HERE / "current_status.fbs"), "--", str(tmp_path / "status.bin")], check=True
+    )
     content = json.loads((tmp_path / "status.json").read_text())
     assert content["header"]["sequence_number"] == status.header.sequence_number
     assert content["traction"]["pack_voltage_v"]["value"] == status.traction.pack_voltage_v.value
     assert [lamp["lamp"] for lamp in content["lamps"]] == [lamp.lamp for lamp in status.lamps]
     # flatc packs what it has read: our reader reads flatc's buffer.
     subprocess.run(
-        ["flatc", "--binary", "-o", str(tmp_path), str(HERE / "current_status.fbs"), str(tmp_path / "status.json")],
+        [
+            "flatc",
+            "--binary",
+            "-o",
+            str(tmp_path),
+            str(HERE / "current_status.fbs"),
+            str(tmp_path / "status.json"),
+        ],
         check=True,
     )
     assert FORMATS["flatbuffers"].decode((tmp_path / "status.bin").read_bytes()) == status

@@ -19,7 +19,9 @@ FOLDER = TRACES / "carobd"
 
 def real_drives():
     files = sorted(FOLDER.glob("drive*.csv"))
-    assert files, f"no drive*.csv in {FOLDER}: the real drives are missing (IVSIM_TRACES_REAL names their parent)"
+    assert files, (
+        f"no drive*.csv in {FOLDER}: the real drives are missing (IVSIM_TRACES_REAL names their parent)"
+    )
     for path in files:
         with path.open() as file:
             rows = csv.reader(file, skipinitialspace=True)
@@ -109,7 +111,9 @@ def test_engines_idle_when_standing(real, ours):
 
 def test_load_and_manifold_pressure_go_together(real, ours):
     for drive in (*real, *ours):
-        running = [(a, b) for a, b, r in zip(drive["load"], drive["pressure"], drive["rpm"], strict=True) if r > 0]
+        running = [
+            (a, b) for a, b, r in zip(drive["load"], drive["pressure"], drive["rpm"], strict=True) if r > 0
+        ]
         assert correlation(*zip(*running, strict=True)) > 0.3
 
 

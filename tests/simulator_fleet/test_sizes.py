@@ -1,4 +1,4 @@
-"""The sizes of the published messages (protocol-paper.md; IFIP Networking 2020): JSON 12,187, Protobuf 1,157 B."""
+"""The sizes of the published messages (IFIP Networking 2020): JSON 12,187 B, Protobuf 1,157 B."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -33,7 +34,11 @@ def test_a_drive_is_consistent(variant):
             used = status.combustion.total_fuel_used_ml
             assert used is None or used.value >= old_used
         used = status.combustion.total_fuel_used_ml
-        before = (speed, (status.position.latitude_deg, status.position.longitude_deg), used.value if used else 0)
+        before = (
+            speed,
+            (status.position.latitude_deg, status.position.longitude_deg),
+            used.value if used else 0,
+        )
         rpm = status.combustion.engine_speed_rpm
         assert rpm is None or 550.0 < rpm.value < 2_100.0
         for reading in (status.combustion.engine_load_pct, status.combustion.fuel_level_primary_pct):
@@ -53,7 +58,7 @@ def test_a_long_drive_visits_every_gear_and_stands_at_times():
 
 def test_a_hybrid_recuperates():
     charges = [s.traction.state_of_charge_pct.value for s in drive("hybrid", 4, 1_500)]
-    steps = [b - a for a, b in zip(charges, charges[1:], strict=False)]
+    steps = [b - a for a, b in pairwise(charges)]
     assert min(steps) < 0.0 < max(steps)
     assert all(0.0 < charge < 100.0 for charge in charges)
 

@@ -1,0 +1,57 @@
+"""Peak memory of one format in a process of its own (getrusage); starts that process, reads one line."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shlex
+import subprocess
+import sys
+from typing import Final, NamedTuple
+
+from ivsim.serialisation.corpus import corpus
+from schemas.formats import FORMATS
+from schemas.messages import CurrentStatus
+
+DIRECTIONS: Final = ("encode", "decode")
+
+
+class Peak(NamedTuple):
+    """Resident memory of a process before and at the peak of its work, KiB."""
+
+    format: str
+    direction: str
+    before_kib: int
+    peak_kib: int
+
+
+def peak(name: str, direction: str, messages: int) -> Peak:
+    """Return the peak of a fresh process that encodes or decodes messages, one at a time."""
+    command = [sys.executable, "-m", "ivsim.serialisation.memory", name, direction, str(messages)]
+    # Through a shell: Linux gives a new program its parent's peak (exec keeps it), and a shell's is small.
+    script = f"{shlex.join(command)}; exit $?"
+    done = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True)
+    before_kib, peak_kib = json.loads(done.stdout)
+    return Peak(name, direction, before_kib, peak_kib)
+
+
+def _resident_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def main(name: str, direction: str, messages: int) -> None:
+    """Do the work and print [KiB before, KiB at the peak]."""
+    encode, decode = FORMATS[name].encode, FORMATS[name].decode
+    statuses = [CurrentStatus.of(s.status.document()) for s in corpus(min(messages, 60))]
+    payloads = [encode(status) for status in statuses] if direction == "decode" else []
+    before_kib = _resident_kib()
+    for k in range(messages):
+        if direction == "encode":
+            encode(statuses[k % len(statuses)])
+        else:
+            decode(payloads[k % len(payloads)]).document()
+    print(json.dumps([before_kib, _resident_kib()]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
