@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from schemas.formats.scalars import avro_string, json_number, json_string, varint, zigzag
+from schemas.formats.scalars import TEXT, avro_string, json_number, json_string, varint, zigzag
 from schemas.generated import records as r
 
 F32 = Struct("<f").pack
@@ -68,7 +68,7 @@ def from_protobuf_header(m: Any) -> r.Header:
 
 
 def json_position(o: Any) -> str:
-    return f'"latitudeDeg":{o.latitude_deg if o.latitude_deg - o.latitude_deg == 0.0 else json_number(o.latitude_deg)},"longitudeDeg":{o.longitude_deg if o.longitude_deg - o.longitude_deg == 0.0 else json_number(o.longitude_deg)},"altitudeM":{o.altitude_m if o.altitude_m - o.altitude_m == 0.0 else json_number(o.altitude_m)},"headingDeg":{o.heading_deg if o.heading_deg - o.heading_deg == 0.0 else json_number(o.heading_deg)},"groundSpeedKmh":{o.ground_speed_kmh if o.ground_speed_kmh - o.ground_speed_kmh == 0.0 else json_number(o.ground_speed_kmh)},"horizontalAccuracyM":{o.horizontal_accuracy_m if o.horizontal_accuracy_m - o.horizontal_accuracy_m == 0.0 else json_number(o.horizontal_accuracy_m)},"satellitesUsed":{o.satellites_used},"fixTimeMs":"{o.fix_time_ms}"'
+    return f'"latitudeDeg":{repr(o.latitude_deg) if o.latitude_deg - o.latitude_deg == 0.0 else json_number(o.latitude_deg)},"longitudeDeg":{repr(o.longitude_deg) if o.longitude_deg - o.longitude_deg == 0.0 else json_number(o.longitude_deg)},"altitudeM":{TEXT[o.altitude_m]},"headingDeg":{TEXT[o.heading_deg]},"groundSpeedKmh":{TEXT[o.ground_speed_kmh]},"horizontalAccuracyM":{TEXT[o.horizontal_accuracy_m]},"satellitesUsed":{o.satellites_used},"fixTimeMs":"{o.fix_time_ms}"'
 
 
 def avro_position(o: Any) -> bytes:
@@ -104,7 +104,7 @@ def from_protobuf_position(m: Any) -> r.Position:
 
 
 def json_reading(o: Any) -> str:
-    return f'"value":{o.value if o.value - o.value == 0.0 else json_number(o.value)},"ageCs":{o.age_cs},"quality":"{o.quality}","origin":"{o.origin}","trend":"{o.trend}"'
+    return f'"value":{TEXT[o.value]},"ageCs":{o.age_cs},"quality":"{o.quality}","origin":"{o.origin}","trend":"{o.trend}"'
 
 
 def avro_reading(o: Any) -> bytes:

@@ -103,7 +103,7 @@ def test_a_longer_name_moves_the_prepared_buffer():
 def test_every_truncation_is_refused(name):
     payload = FORMATS[name].encode(status_of("stub", seed=5))
     for length in range(len(payload)):
-        # Protobuf has no end mark: a cut between two sections is a shorter message. FlatBuffers ends in padding.
+        # Protobuf has no end mark: a cut between sections is a shorter message. FlatBuffers ends in padding.
         if (name, length) in whole_when_cut(name, payload):
             continue
         with pytest.raises(PayloadError) as caught:
