@@ -45,6 +45,7 @@ class Bridge:
         held_bytes_max: int,
         early_ack: bool = False,
         drop: frozenset[tuple[str, int]] = frozenset(),
+        mislabel: frozenset[tuple[str, int]] = frozenset(),
         log: ReceiveLog | None = None,
         fatal: Callable[[str], None],
     ) -> None:
@@ -63,6 +64,7 @@ class Bridge:
         self._held_bytes_max = held_bytes_max
         self._early_ack = early_ack
         self._drop = drop
+        self._mislabel = mislabel
         self._log = log
         self._fatal = fatal
         self._tracks: dict[str, Track] = {}
@@ -122,6 +124,8 @@ class Bridge:
             (_SAMPLED, b"" if sampled_at_ns is None else b"%d" % sampled_at_ns),
             self._stamp_header,
         ]
+        if self._mislabel and (vehicle_id, sequence) in self._mislabel:
+            headers[0] = (_FORMAT, b"mislabelled-on-purpose")
         self._hand_over(self._topic, track.key, payload, headers, receipt)
 
     def misaddressed(

@@ -33,9 +33,11 @@ class Faults(Strict):
 
     Attributes:
         drop: (vehicle id, sequence) pairs that are taken, logged, acknowledged and never sent to Kafka.
+        mislabel: pairs that reach Kafka with a format no twin knows, and so no twin.
     """
 
     drop: tuple[tuple[str, int], ...] = ()
+    mislabel: tuple[tuple[str, int], ...] = ()
 
 
 class GatewayConfig(Strict):

@@ -64,6 +64,7 @@ class GatewayProcess:
             held_bytes_max=config.held_bytes_max,
             early_ack=config.early_ack,
             drop=frozenset(config.faults.drop),
+            mislabel=frozenset(config.faults.mislabel),
             log=None if config.receive_log is None else ReceiveLog(Path(config.receive_log)),
             fatal=self._fail,
         )

@@ -66,7 +66,7 @@ def gateway_config(parts: Parts, index: int) -> dict[str, Any]:
         "shared": options.gateways > 1,
         "early_ack": options.early_ack,
         "receive_log": str(parts.directory.path / f"received-{index}.events"),
-        "faults": {"drop": options.gateway_faults},
+        "faults": {"drop": options.faults.gateway, "mislabel": options.faults.twin},
     }
 
 

@@ -123,6 +123,9 @@ def run(
     outbox_policy: Annotated[
         str, typer.Option(help="When it is full: drop_oldest, drop_newest or block.")
     ] = _default("outbox_policy"),
+    faults: Annotated[
+        str | None, typer.Option(hidden=True, help="Losses on purpose, as JSON; see ivsim.options.Faults.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same messages over the same link.")] = _default(
         "seed"
     ),
@@ -169,9 +172,17 @@ def run(
         security=security,
         outbox_limit=outbox_limit,
         outbox_policy=outbox_policy,
+        faults={} if faults is None else _faults(faults),
         seed=seed,
     )
     raise typer.Exit(_run(options, output, as_json=as_json, quiet=quiet))
+
+
+def _faults(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Refusal(f"--faults: no JSON: {error}") from None
 
 
 def _outage(text: str) -> tuple[float, float]:

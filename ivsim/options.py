@@ -19,6 +19,22 @@ TRIGGERS = ("realtime", "microbatch")
 TOPOLOGIES = ("gateway", "echo")
 
 
+class Faults(BaseModel):
+    """Losses on purpose, so that a test can ask whether the ledger names each; the manifest lists them.
+
+    Attributes:
+        link: (vehicle number, second, seconds) in which the link loses every packet of the vehicle.
+        gateway: (vehicle id, sequence) taken and acknowledged by the gateway, and never sent to Kafka.
+        twin: (vehicle id, sequence) that reach Kafka with a format no twin knows.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    link: tuple[tuple[int, int, int], ...] = ()
+    gateway: tuple[tuple[str, int], ...] = ()
+    twin: tuple[tuple[str, int], ...] = ()
+
+
 class RunOptions(BaseModel):
     """One run of the testbed; units are in the names."""
 
@@ -49,7 +65,7 @@ class RunOptions(BaseModel):
     outage: tuple[tuple[float, float], ...] = ()
     outbox_limit: int = Field(default=1_000, ge=1)
     outbox_policy: Literal["drop_oldest", "drop_newest", "block"] = "drop_oldest"
-    gateway_faults: tuple[tuple[str, int], ...] = ()
+    faults: Faults = Faults()
 
     @field_validator("protocol")
     @classmethod

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from gateways import receive_log
 from ivsim.child_configs import receive_logs, scenario_of, twin_config
 from ivsim.link_log import link_table
+from ivsim.options import Faults, RunOptions
 from ivsim.parts import Parts
 from ivsim.run_directory import SCHEMA, RunDirectory, machine, versions, write_json
 from ivsim.testbed.child import Child
@@ -40,10 +41,19 @@ def write_manifest(run: Run, parts: Parts) -> None:
             "versions": versions(),
             "link": {"name": parts.link.name, **parts.link.properties()},
             "trace_offsets_s": run.road.offsets_s(),
-            "faults_on_purpose": list(run.options.gateway_faults),
-            "warnings": [],
+            "warnings": _warnings(run.options),
         },
     )
+
+
+def _warnings(options: RunOptions) -> list[str]:
+    """Return what a reader of the report must know before the first figure."""
+    warnings = []
+    if options.faults != Faults():
+        warnings.append("Messages were lost on purpose in this run: see `faults` in the manifest.")
+    if options.early_ack:
+        warnings.append("The gateway acknowledged before Kafka had the record (--early-ack).")
+    return warnings
 
 
 def account(run: Run, parts: Parts, outcome: Outcome) -> None:

@@ -67,6 +67,7 @@ def road_of(options: RunOptions) -> Road:
         offsets=options.trace_offsets,
         outages=options.outage,
         rate_factor=options.rate_factor,
+        blackouts=options.faults.link,
     )
 
 

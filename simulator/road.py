@@ -23,6 +23,8 @@ class Road:
         uplink_loss, downlink_loss: whether that direction loses at all.
         offsets: whether each vehicle starts the trace at its own second.
         outages: (start second, seconds) in which no packet moves in either direction.
+        rate_factor: multiplies every rate of the trace.
+        blackouts: (vehicle, second, seconds) in which each packet of the vehicle is lost, both ways.
     """
 
     trace: Trace
@@ -35,6 +37,7 @@ class Road:
     offsets: bool = True
     outages: Sequence[tuple[float, float]] = ()
     rate_factor: float = 1.0
+    blackouts: Sequence[tuple[int, int, int]] = ()
 
     def offset_s(self, vehicle: int) -> int:
         """Return the second of the trace at which the vehicle starts; one random stream per vehicle."""
@@ -57,6 +60,8 @@ class Road:
         step = self.trace.step_at(when)
         delay_ms = self._rtt_ms(step, when) / 2
         loss = self.loss_ratio if step.loss_ratio is None else step.loss_ratio
+        if any(k == vehicle and first <= second < first + length for k, first, length in self.blackouts):
+            return Condition(None, delay_ms, 1.0), Condition(None, delay_ms, 1.0)
         return (
             Condition(self._rate(step.uplink_kbps, out), delay_ms, loss if self.uplink_loss else 0.0),
             Condition(self._rate(step.downlink_kbps, out), delay_ms, loss if self.downlink_loss else 0.0),
