@@ -69,6 +69,11 @@ class Condition:
         return self.rate_bps == 0
 
     @property
+    def mean_loss_ratio(self) -> float:
+        """Return the long-run share of lost packets, whichever model decides."""
+        return self.loss_ratio if self.gilbert_elliott is None else self.gilbert_elliott.loss_ratio
+
+    @property
     def plain(self) -> bool:
         """Return whether there is nothing but rate, delay and independent loss."""
         return (
@@ -148,6 +153,7 @@ class Link(Protocol):
     name: str
     vehicles_namespace: str
     cloud_namespace: str
+    namespaces: tuple[str, ...]  # all that it makes, for whoever must clean up after a kill
     vehicles_device: str
 
     def __enter__(self) -> Self: ...

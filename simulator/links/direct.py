@@ -22,6 +22,7 @@ class DirectLink:
         self.vehicles = vehicles
         self.vehicles_namespace = f"ivsim-{run}-v"
         self.cloud_namespace = f"ivsim-{run}-c"
+        self.namespaces: tuple[str, ...] = (self.vehicles_namespace, self.cloud_namespace)
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:

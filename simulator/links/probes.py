@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,15 +76,15 @@ def _socket(namespace: str, address: str) -> socket.socket:
     return s
 
 
-class _Ends:
-    """The sockets of a set of flows, closed together: one per vehicle, one for the cloud."""
+class Ends:
+    """Sockets of probes, closed with the stack: one per vehicle, one for the cloud."""
 
-    def __init__(self, link: Link, flows: Sequence[Flow], stack: contextlib.ExitStack) -> None:
+    def __init__(self, link: Link, vehicles: Iterable[int], stack: contextlib.ExitStack) -> None:
         self.cloud = stack.enter_context(_socket(link.cloud_namespace, CLOUD_ADDRESS))
         self.cloud_name = self.cloud.getsockname()
         self.vehicles = {
             vehicle: stack.enter_context(_socket(link.vehicles_namespace, vehicle_address(vehicle)))
-            for vehicle in {flow.vehicle for flow in flows}
+            for vehicle in vehicles
         }
         self.names = {vehicle: s.getsockname() for vehicle, s in self.vehicles.items()}
 
@@ -106,7 +106,7 @@ def run(link: Link, flows: Sequence[Flow], settle_s: float = 1.0) -> None:
     were sent, so that a delay is never the sender's lateness.
     """
     with contextlib.ExitStack() as stack:
-        ends = _Ends(link, flows, stack)
+        ends = Ends(link, {flow.vehicle for flow in flows}, stack)
         done = threading.Event()
         receiver = threading.Thread(target=_receive, args=(ends, flows, done), daemon=True)
         receiver.start()
@@ -129,7 +129,7 @@ def _due(flows: Sequence[Flow]) -> Iterator[tuple[float, int, int]]:
     yield from events
 
 
-def _send(ends: _Ends, flows: Sequence[Flow]) -> None:
+def _send(ends: Ends, flows: Sequence[Flow]) -> None:
     padding = [b"\0" * (flow.frame_bytes - HEADERS_BYTES - _STAMP.size) for flow in flows]
     began = time.perf_counter()
     for due_s, index, number in _due(flows):
@@ -139,25 +139,27 @@ def _send(ends: _Ends, flows: Sequence[Flow]) -> None:
         ends.send(index, flows[index], number, padding[index])
 
 
-def _receive(ends: _Ends, flows: Sequence[Flow], done: threading.Event) -> None:
+def _receive(ends: Ends, flows: Sequence[Flow], done: threading.Event) -> None:
     with selectors.DefaultSelector() as selector:
         for s in (ends.cloud, *ends.vehicles.values()):
             selector.register(s, selectors.EVENT_READ)
         while not done.is_set():
             for key, _events in selector.select(0.05):
                 assert isinstance(key.fileobj, socket.socket)
-                _drain(key.fileobj, flows)
+                for payload, at_ns in receive_all(key.fileobj):
+                    index, number, _sent = _STAMP.unpack_from(payload)
+                    flows[index].take(number, at_ns)
 
 
-def _drain(s: socket.socket, flows: Sequence[Flow]) -> None:
+def receive_all(s: socket.socket) -> Iterator[tuple[bytes, int]]:
+    """Yield what waits in a socket of `Ends`, each with the kernel's time of its arrival."""
     while True:
         try:
             payload, control, _flags, _peer = s.recvmsg(2048, 64)
         except BlockingIOError:
             return
         seconds, nanoseconds = _TIME.unpack_from(control[0][2])
-        index, number, _sent = _STAMP.unpack_from(payload)
-        flows[index].take(number, seconds * 1_000_000_000 + nanoseconds)
+        yield payload, seconds * 1_000_000_000 + nanoseconds
 
 
 def tcp_rate_bps(link: Link, vehicle: int, direction: Direction, seconds: float) -> float:

@@ -147,7 +147,7 @@ def _rows(
                     "direction": direction,
                     "asked_rate_bps": condition.rate_bps,
                     "asked_delay_ms": condition.delay_ms,
-                    "asked_loss_ratio": condition.loss_ratio,
+                    "asked_loss_ratio": condition.mean_loss_ratio,
                     "applied_at_ns": step.applied_at_ns,
                     "update_ms": step.update_ns / 1e6,
                     "qdisc_bytes": None if now is None else now.bytes - then.bytes,

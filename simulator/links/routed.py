@@ -52,6 +52,7 @@ class RoutedLink:
         self.vehicles = vehicles
         self.vehicles_namespace = f"ivsim-{run}-v"
         self.cloud_namespace = f"ivsim-{run}-c"
+        self.namespaces: tuple[str, ...] = (self.vehicles_namespace, self.cloud_namespace, f"ivsim-{run}-r")
         self._run = run
         self._router = router
         self._stack = contextlib.ExitStack()
