@@ -205,6 +205,7 @@ class MqttIntake:
             maximum_packet_bytes=_MAXIMUM_PACKET_BYTES,
         )
         self._session = 0
+        self._session_present = False
         # Packet identifiers taken and not yet free again; True once PUBREC is due or sent (QoS 2).
         self._held: dict[int, bool] = {}
         self._vehicles: dict[bytes, str] = {}
@@ -268,6 +269,7 @@ class MqttIntake:
         }
 
     def opened(self, session_present: bool) -> None:
+        self._session_present = session_present
         if not session_present:
             self._session += 1
             self._held.clear()
@@ -308,8 +310,12 @@ class MqttIntake:
         asyncio.get_running_loop().call_soon(self.flush)
 
     async def _open_again(self) -> None:
-        await self.open()
+        """Connect; the subscription is part of a session that the broker still has (MQTT 5, 4.1)."""
+        await self._client.dial(_CONNECT_TIMEOUT_S)
+        if not self._session_present:
+            await self._client.subscribe_to(self._filter, self._qos, _CONNECT_TIMEOUT_S)
         self._reconnects += 1
+        self._sink.link(up=True, reason="resumed" if self._session_present else "subscribed")
         if self._paused:
             self._client.set_paused(True)
 

@@ -124,6 +124,7 @@ class LoopClient(mqtt.Client):
                 self.reconnect()
                 self.write_soon()
                 await self._accepted
+                self._require_up()
         except TimeoutError:
             self._abandon()
             raise ConnectError(f"{self._where()}: no answer within {timeout_s:g} s") from None
@@ -147,6 +148,7 @@ class LoopClient(mqtt.Client):
             self.write_soon()
             async with asyncio.timeout(timeout_s):
                 await self._granted
+                self._require_up()
         except TimeoutError:
             self._abandon()
             raise ConnectError(f"{self._where()}: no SUBACK within {timeout_s:g} s") from None
@@ -171,6 +173,11 @@ class LoopClient(mqtt.Client):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._gone, _CLOSE_TIMEOUT_S)
         self._abandon()
+
+    def _require_up(self) -> None:
+        """ConnectError when the connection went before whoever waited for it could run again."""
+        if not self.up:
+            raise ConnectError(f"{self._where()} closes at once")
 
     def _where(self) -> str:
         return f"MQTT broker {self._endpoint.host}:{self._endpoint.port}"
@@ -273,7 +280,8 @@ class LoopClient(mqtt.Client):
     ) -> None:
         was_up, self.up = self.up, False
         self._fail(f"{self._where()} closes: {reason}")
-        if was_up and not self._leaving:
+        # Whoever is just waiting in `dial` or `subscribe_to` is told there, and there alone.
+        if was_up and not self._leaving and self._accepted is None and self._granted is None:
             self._owner.lost(str(reason))
 
     def _fail(self, reason: str) -> None:
