@@ -16,6 +16,7 @@ U16: Final = Struct("<H").unpack_from
 I32: Final = Struct("<i").unpack_from
 U32: Final = Struct("<I").unpack_from
 U64: Final = Struct("<Q").unpack_from
+VTABLE_3: Final = Struct("<3H").unpack_from
 VTABLE_10: Final = Struct("<10H").unpack_from
 _NUMBER: Final = {"double": "<d", "float": "<f", "uint64": "<Q", "uint32": "<I", "int32": "<i", "bool": "<?"}
 _VTABLES: Final = [Struct(f"<{n}H").unpack_from for n in range(64)]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
 from schemas.formats.flat_prepared import Prepared
-from schemas.formats.flat_read import I32, U16, U32, U64, VTABLE_10, read_fields, read_root
+from schemas.formats.flat_read import I32, U32, U64, VTABLE_3, VTABLE_10, read_fields, read_root
 from schemas.layout import LAYOUT
 from schemas.messages import CurrentStatus
 
@@ -43,16 +43,16 @@ class FlatBuffers:
         return read_fields(payload, paths)
 
     def peek(self, payload: bytes) -> Peek:
-        size = len(payload)
         try:
             root = U32(payload, 0)[0]
             vtable = root - I32(payload, root)[0]
             # unpack_from counts negative offsets from the end; a vtable there is a lie.
-            if vtable < 0 or U16(payload, vtable)[0] < 6:
+            if vtable < 0:
+                raise PayloadError(self.name, root, "a vtable before the payload")
+            size, _, slot = VTABLE_3(payload, vtable)
+            if size < 6 or not slot:
                 raise PayloadError(self.name, root, "no header")
-            header = root + U16(payload, vtable + 4)[0]
-            if header == root:
-                raise PayloadError(self.name, root, "no header")
+            header = root + slot
             header += U32(payload, header)[0]
             vtable = header - I32(payload, header)[0]
             if vtable < 0:
@@ -63,7 +63,7 @@ class FlatBuffers:
             text = header + slots[2]
             text += U32(payload, text)[0]
             end = text + 4 + U32(payload, text)[0]
-            if end >= size:
+            if end >= len(payload):
                 raise PayloadError(self.name, text, "a string past the end")
             return peeked(
                 self.name,
@@ -74,7 +74,7 @@ class FlatBuffers:
                 U64(payload, header + slots[5])[0],
             )
         except StructError:
-            raise PayloadError(self.name, size, "an offset past the end") from None
+            raise PayloadError(self.name, len(payload), "an offset past the end") from None
         except UnicodeDecodeError as error:
             raise PayloadError(self.name, error.start, "the vehicle id is not ASCII") from None
 
