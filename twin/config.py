@@ -46,6 +46,7 @@ class TwinConfig(BaseModel):
     future_tolerance_s: float = Field(default=5.0, ge=0)
     drain_timeout_s: float = Field(default=20.0, gt=0)
     warm_records: int = Field(default=2_000, ge=1)
+    jit: Literal["quick", "full"] = "quick"
     log_level: Literal["ERROR", "WARN", "INFO"] = "ERROR"
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -84,6 +85,8 @@ class TwinProcess:
             late = drain.await_applied(self._session, self._config, self.check)
             reasons += [late] if late else []
             live.finish(self._queries)
+            if self._config.history:
+                history.compact_all(Path(self._config.run_dir))
         except Exception as error:  # noqa: BLE001 - a dead query or broker must not cost the ledger
             reasons.append(str(error).strip().splitlines()[0][:300])
         self._stop_queries()

@@ -55,7 +55,9 @@ def _first_line(error: Exception) -> str:
 def _read(session: SparkSession, config: TwinConfig) -> KafkaRecords:
     rows = status(session, config).cache()
     states = state(session, config).cache()
-    rejected = rows.where("reason is not null").count()
+    rejected_of = rows.agg(F.count(F.when(F.col("reason").isNotNull(), 1)).alias("rejected"))
+    totals = rejected_of.crossJoin(states.agg(F.count("*").alias("updates"))).head()
+    assert totals is not None
     good = rows.where("reason is null")
     first = F.struct("appended_at_ns", "partition", "offset", "received_at_ns")
     messages = good.groupBy(*KEY).agg(F.min(first).alias("first"), F.count("*").alias("copies"))
@@ -71,7 +73,7 @@ def _read(session: SparkSession, config: TwinConfig) -> KafkaRecords:
     joined = joined.withColumn("in_kafka", F.lit(True)).withColumn(
         "contained", F.col("applied_at_ns").isNotNull()
     )
-    return KafkaRecords(joined.cache(), states.count(), rejected, [rows, states, messages])
+    return KafkaRecords(joined.cache(), totals["updates"], totals["rejected"], [rows, states, messages])
 
 
 def status(session: SparkSession, config: TwinConfig) -> DataFrame:

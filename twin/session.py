@@ -18,6 +18,9 @@ _CLASS = "ivsim.twin.TwinFold"
 FOLD_INPUT = "epoch bigint, sequence bigint, received_at_ns bigint, head string, payload binary"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+# The first tier alone halves what compiling costs a short run, and costs a long one some throughput.
+_JIT = {"quick": "-XX:TieredStopAtLevel=1", "full": "-XX:+TieredCompilation"}
+
 _LOG4J = """rootLogger.level = {level}
 rootLogger.appenderRef.err.ref = err
 appender.err.type = Console
@@ -78,7 +81,7 @@ def open_session(config: TwinConfig) -> SparkSession:
     builder = SparkSession.builder.master(config.spark_master).appName("ivsim-twin")
     for key, value in settings(config).items():
         builder = builder.config(key, value)
-    java = f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'} -XX:+UseParallelGC"
+    java = f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'} -XX:+UseParallelGC {_JIT[config.jit]}"
     builder = builder.config("spark.driver.extraJavaOptions", java)
     builder = builder.config("spark.local.dir", str(scratch)).config(
         "spark.sql.warehouse.dir", str(scratch / "warehouse")

@@ -72,7 +72,7 @@ def read_batch(session: SparkSession, config: TwinConfig, *topics: str) -> DataF
 
 def header(name: str) -> Column:
     """Return the last header of that name as text, null where there is none."""
-    return F.expr(f"cast(element_at(filter(headers, h -> h.key = '{name}'), -1).value as string)")
+    return F.expr(f"cast(try_element_at(filter(headers, h -> h.key = '{name}'), -1).value as string)")
 
 
 def parsed(records: DataFrame, config: TwinConfig) -> DataFrame:

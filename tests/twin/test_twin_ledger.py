@@ -75,9 +75,8 @@ def random_states(run: MadeUpRun, rng: random.Random, vehicles: int = 7) -> None
     del rng
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_ledger_agrees_with_the_oracle(spark: SparkSession, run: MadeUpRun, seed: int) -> None:
-    rng = random.Random(seed)
+def test_ledger_agrees_with_the_oracle(spark: SparkSession, run: MadeUpRun) -> None:
+    rng = random.Random(2)
     random_run(run, rng)
     run.flush()
     random_states(run, rng)
@@ -86,7 +85,7 @@ def test_ledger_agrees_with_the_oracle(spark: SparkSession, run: MadeUpRun, seed
     run.produce(
         run.config.topics.status, vehicle_id(50), payload_of(vehicle_id(50)), status_headers(1, 1, 1, 1)
     )
-    run.write(**({"warmup_s": 4.0, "stop_at_ns": run.start_at_ns + 19 * SECOND} if seed == 2 else {}))
+    run.write(warmup_s=4.0, stop_at_ns=run.start_at_ns + 19 * SECOND)
     run.write_link(rng, 20, 7)
     found = write_ledger(spark, run.config)
     config = run.config
@@ -183,7 +182,7 @@ def test_a_message_due_twice_is_refused(spark: SparkSession, run: MadeUpRun) -> 
     run.due(1, 1)
     run.due(1, 1)
     run.write()
-    with pytest.raises(Refusal, match=r"sequence 1 is due 2 times"):
+    with pytest.raises(Refusal, match="a message is due twice"):
         write_ledger(spark, run.config)
 
 

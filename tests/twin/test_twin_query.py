@@ -1,0 +1,136 @@
+"""The twin query, its live figures and its dead letters on a real broker, under both triggers."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from schemas.topics import vehicle_id
+from tests import oracle
+from tests.twin.made_up import SECOND, MadeUpRun, payload_of, status_headers
+from tests.twin.reference import fold
+from twin import drain, job, live, warm
+from twin.config import TwinConfig
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+NOW = time.time_ns() - 30 * SECOND
+BAD: list[tuple[str, str | None, bytes | None, list[tuple[str, bytes]] | None]] = [
+    ("no_key", None, payload_of(vehicle_id(1)), status_headers(1, 900, NOW, NOW)),
+    ("no_key", "one two/three", payload_of(vehicle_id(1)), status_headers(1, 900, NOW, NOW)),
+    ("header_missing", vehicle_id(1), payload_of(vehicle_id(1)), None),
+    ("header_missing", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(1, None, NOW, NOW)),
+    ("bad_header", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(1, 900, NOW, NOW, mode="a\x1fb")),
+    ("unknown_format", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(1, 900, NOW, NOW, format="protobuff")),
+    ("bad_epoch", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(-1, 900, NOW, NOW)),
+    ("bad_sequence", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(1, 2**63, NOW, NOW)),
+    ("bad_sequence", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(1, "12.5", NOW, NOW)),
+    ("bad_sequence", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(1, 0, NOW, NOW)),
+    ("bad_stamp", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(1, 900, "yesterday", NOW)),
+    ("stamp_in_future", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(1, 900, NOW, NOW + 3_600 * SECOND)),
+    ("stamp_in_future", vehicle_id(1), payload_of(vehicle_id(1)), status_headers(1, 900, NOW + 3_600 * SECOND, NOW)),
+    ("other_vehicle", vehicle_id(1), payload_of(vehicle_id(2)), status_headers(1, 900, NOW, NOW)),
+    ("no_payload", vehicle_id(1), None, status_headers(1, 900, NOW, NOW)),
+    ("payload_too_large", vehicle_id(1), payload_of(vehicle_id(1), 10_000_000), status_headers(1, 900, NOW, NOW)),
+]  # fmt: skip
+
+
+def produce_messages(run: MadeUpRun, rng: random.Random) -> dict[str, list[tuple[int, int, int]]]:
+    """Send lost, late and repeated messages of five vehicles; return what was appended for each."""
+    rows = [run.due(v, s, 1 + s // 30) for v in range(1, 6) for s in range(1, 41) if rng.random() < 0.8]
+    late = [row for row in rows if rng.random() < 0.1]
+    order = [row for row in rows if row not in late] + late + rng.sample(rows, 20)
+    sent: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for number, row in enumerate(order):
+        received = row["due_at_ns"] + 40_000_000 + number
+        run.append(row, received)
+        sent[row["vehicle_id"]].append((row["epoch"], row["sequence"], received))
+    return sent
+
+
+def produce_counts(run: MadeUpRun, sent: dict[str, list[tuple[int, int, int]]]) -> None:
+    """Send the owner's counts: what was emitted, and the bytes on the link, per vehicle and second."""
+    start_s = run.start_at_ns // SECOND
+    for identity in sent:
+        for second in range(start_s, start_s + 20):
+            counts = {"vehicle_id": identity, "second": second, "emitted": 2, "unsent": 1}
+            run.produce(run.config.topics.emissions, identity, json.dumps(counts).encode(), None)
+            for way, size in (("uplink", 900), ("downlink", 80)):
+                counts = {"vehicle_id": identity, "second": second, "direction": way, "wire_bytes": size}
+                run.produce(run.config.topics.link, identity, json.dumps(counts).encode(), None)
+    run.produce(run.config.topics.emissions, None, b"no json", None)
+
+
+@pytest.mark.parametrize("trigger", ["realtime", "microbatch"])
+def test_twin_holds_the_newest_and_counts_exactly(spark: SparkSession, run: MadeUpRun, trigger: str) -> None:
+    config = run.config.model_copy(update={"trigger": trigger, "live_interval_s": 0.5})
+    queries = [job.start(spark, config), *live.start(spark, config)]
+
+    def alive() -> None:
+        assert all(query.isActive for query in queries), [query.exception() for query in queries]
+
+    try:
+        warm.warm_up(config, alive)
+        sent = produce_messages(run, random.Random(3))
+        for _, key, value, headers in BAD:
+            run.produce(config.topics.status, key, value, headers)
+        produce_counts(run, sent)
+        run.flush()
+        assert drain.await_applied(spark, config, alive) is None
+        live.finish(queries)
+    finally:
+        for query in queries:
+            query.stop()
+    assert_twins(config, sent)
+    assert_dead_letters(config)
+    assert_live(config, sent)
+
+
+def assert_twins(config: TwinConfig, sent: dict[str, list[tuple[int, int, int]]]) -> None:
+    records = oracle.read_topic(config.bootstrap, config.topics.state)
+    newest = {
+        record["key"].decode(): record
+        for record in sorted(records, key=lambda r: (r["partition"], r["offset"]))
+    }
+    assert set(newest) == set(sent)
+    for identity, record in newest.items():
+        headers = {name: value.decode() for name, value in record["headers"].items()}
+        expected = fold(sent[identity])
+        assert {name: int(headers[name]) for name in expected} == expected
+        assert record["value"] == payload_of(identity)
+        assert (headers["format"], headers["protocol"], headers["mode"]) == ("protobuf", "mqtt", "qos1")
+    if config.trigger == "realtime":
+        assert len(records) == sum(map(len, sent.values()))  # one update for each message
+
+
+def assert_dead_letters(config: TwinConfig) -> None:
+    letters = oracle.read_topic(config.bootstrap, config.topics.dead_letter)
+    found = Counter(letter["headers"]["reason"].decode() for letter in letters)
+    assert found == Counter(reason for reason, *_ in BAD)
+    assert max(len(letter["value"] or b"") for letter in letters) <= 1_024
+
+
+def assert_live(config: TwinConfig, sent: dict[str, list[tuple[int, int, int]]]) -> None:
+    figures: dict[bytes, dict[str, Any]] = {
+        record["key"]: json.loads(record["value"])
+        for record in oracle.read_topic(config.bootstrap, config.topics.metrics)
+    }
+    for identity, messages in sent.items():
+        run = figures[f"{identity}/run".encode()]
+        distinct = len({message[:2] for message in messages})
+        assert run["received"] == distinct
+        assert run["duplicates"] == len(messages) - distinct
+        assert run["payload_bytes"] == 300 * distinct
+        assert (run["emitted"], run["unsent"]) == (40, 20)
+        assert (run["wire_bytes_uplink"], run["wire_bytes_downlink"]) == (18_000, 1_600)
+    fleet = figures[b"*/run"]
+    assert (fleet["emitted"], fleet["wire_bytes_uplink"]) == (200, 90_000)
+    assert fleet["end_to_end_latency_p50_ms"] > 0
+    windows = [f for f in figures.values() if f["vehicle_id"] == "*" and f["window_start_s"] is not None]
+    assert sum(f["emitted"] or 0 for f in windows) == 200
