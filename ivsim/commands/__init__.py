@@ -1,4 +1,4 @@
-"""The sub-commands, one file and one line each."""
+"""The sub-commands, one file and one line each: a module has `app` (commands of its own) or `command`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from importlib import import_module
 
 import typer
 
-# word on the command line -> module that has `app`
+# word on the command line -> module
 COMMANDS = {
+    "chaos": "ivsim.commands.chaos",
     "trace": "ivsim.commands.trace",
 }
 
 
 def mount(app: typer.Typer) -> None:
     """Add every sub-command to the command line."""
-    for name, module in COMMANDS.items():
-        app.add_typer(import_module(module).app, name=name)
+    for name, path in COMMANDS.items():
+        module = import_module(path)
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(module.command)

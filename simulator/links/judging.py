@@ -67,7 +67,7 @@ def check_loss(direction: str, asked: float, lost: int, sent: int, parameter: st
         direction,
         f"{asked:.4f}",
         f"{lost / sent:.4f} ({lost} of {sent})",
-        f"99.9 % interval {low:.4f} to {high:.4f}",
+        f"99.9 %: {low:.4f} to {high:.4f}",
         "pass" if low <= asked <= high else "off",
         asked,
         lost / sent,

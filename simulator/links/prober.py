@@ -132,7 +132,7 @@ class Prober(threading.Thread):
                 self._send("downlink", vehicle, second)
 
     def add_to(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return rows of link.parquet with the probes' columns: sent, received, delay, IP bytes at the vehicle.
+        """Return rows of link.parquet with the probes' columns: sent, received, delay, bytes at the vehicle.
 
         `probe_bytes` is what the capture at the vehicles' end has seen of them, to be taken out of overhead.
         """

@@ -85,7 +85,7 @@ class Guest:
         began = time.monotonic()
         directory = Path(tempfile.mkdtemp(prefix="ivsim-uml-"))
         self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        self._log = directory / "uml.log"
+        self._log = self._stack.enter_context((directory / "uml.log").open("w+b"))
         read_end, write_end = os.pipe()
         self._stack.callback(os.close, read_end)
         try:
@@ -95,6 +95,8 @@ class Guest:
         self._stack.callback(self._kill)
         self.release = self._wait_ready(read_end, began + BOOT_TIMEOUT_S)
         self._connect()
+        # Nothing reads the files any more; gone now, they are not left behind even by a SIGKILL.
+        shutil.rmtree(directory, ignore_errors=True)
         self.boot_s = time.monotonic() - began
 
     def _spawn(self, directory: Path, console: int) -> None:
@@ -115,16 +117,15 @@ class Guest:
         # The guest dies with its owner even after SIGKILL; its own session makes one group of its helpers.
         launch = [str(_interpreter()), "-S", "-E", "-B", str(_LAUNCH), str(os.getpid())]
         argv = [*launch, str(namespaces.ROOT / self._namespace), *argv]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(console,),
-                start_new_session=True,
-                env=os.environ | {"TMPDIR": _memory_directory(directory)},
-            )
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=(console,),
+            start_new_session=True,
+            env=os.environ | {"TMPDIR": _memory_directory(directory)},
+        )
 
     def _wait_ready(self, read_end: int, deadline: float) -> str:
         text = b""
@@ -133,9 +134,10 @@ class Guest:
             ready, _, _ = select.select([read_end], [], [], max(0.0, left))
             part = os.read(read_end, 4096) if ready else b""
             if not part or b"FAILED" in text + part:
-                said = (text + part + self._log.read_bytes()).decode(errors="replace").strip()
+                self._log.seek(0)
+                said = (text + part + self._log.read()).decode(errors="replace").strip()
                 why = "ended" if ready else f"not ready after {BOOT_TIMEOUT_S:g} s"
-                raise LinkError(f"link uml: the guest {why}: {' / '.join(said.splitlines()[:14])}")
+                raise LinkError(f"link uml: the guest {why}: {' / '.join(said.splitlines()[-4:])}")
             text += part
         return text.partition(b"READY ")[2].split(b"\n")[0].strip().decode()
 

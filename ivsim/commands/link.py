@@ -1,0 +1,160 @@
+"""`ivsim link`: which links work here, and what they really do; simulator.links does the work."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from schemas.errors import Refusal
+from schemas.topics import MAX_VEHICLES
+from simulator.links import AUTO, LINKS, Condition, Link, choose, judging, open_link, why_not
+from simulator.links.judging import Check, Verdict
+from simulator.links.privileges import ensure_privileges
+from simulator.links.verify import Proof, Step, representative, verify
+from simulator.links.verify_fleet import verify_fleet
+from simulator.links.verify_replay import verify_replay
+from simulator.road import Road
+from simulator.traces import BUNDLED, bundled, read_trace
+
+app = typer.Typer(no_args_is_help=True, help="The emulated link: what works here, and proof of what it does.")
+
+ALL = "all"
+STEPS_AT_ONCE = 20  # vehicles of the link on which steps are proven
+REPLAY_SECONDS = 8
+LONGEST_TRACE_S = 3600
+FILE_WIDTH = 160
+
+STANDARD = (
+    Step("delay alone", Condition(None, 35.0), Condition(None, 10.0)),
+    Step("loss alone", Condition(None, 5.0, 0.05), Condition(None, 5.0, 0.25)),
+    Step("slow", Condition(100e3, 60.0), Condition(200e3, 60.0)),
+    Step("1 Mbit/s, 1 % loss", Condition(1e6, 35.0, 0.01), Condition(2e6, 35.0, 0.01)),
+    Step("5 Mbit/s", Condition(5e6, 35.0), Condition(10e6, 35.0)),
+    Step("20 Mbit/s", Condition(20e6, 20.0), Condition(5e6, 20.0)),
+    Step("outage up", Condition(0.0, 35.0), Condition(5e6, 35.0)),
+)
+
+
+@app.command()
+def show() -> None:
+    """Say which back ends work here, and why the others do not."""
+    ensure_privileges()
+    table = Table("link", "works here", "why not")
+    for name in LINKS:
+        reason = why_not(name)
+        table.add_row(name, "yes" if reason is None else "no", reason or "")
+    console = _console()
+    console.print(table)
+    try:
+        console.print(f"auto chooses {choose(AUTO)}")
+    except Refusal:
+        console.print("auto finds no link that emulates")
+
+
+@app.command(name="verify")
+def verify_link(
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            help=f"A bundled trace's name, a file, or {ALL!r}: its representative seconds, replayed."
+        ),
+    ] = None,
+    link: Annotated[str, typer.Option(help=f"One of: {AUTO}, {', '.join(LINKS)}.")] = AUTO,
+    vehicles: Annotated[
+        int, typer.Option(min=1, max=MAX_VEHICLES, help="Above 20: also each vehicle's own delay and loss.")
+    ] = STEPS_AT_ONCE,
+    seconds: Annotated[float, typer.Option(min=1, help="Length of each kind of probe traffic, s.")] = 4.0,
+    loss: Annotated[
+        float, typer.Option(min=0, max=1, help="Loss ratio asked where a trace has none.")
+    ] = 0.01,
+) -> None:
+    """Drive UDP and TCP through the link, print asked against achieved; exit code 1 when a step is off."""
+    series = [(name, _series(name, loss)) for name in _names(trace)]
+    ensure_privileges()
+    run = f"verify{secrets.token_hex(2)}"
+    console = _console()
+    verdicts: list[Verdict] = []
+    with open_link(link, run, max(vehicles, STEPS_AT_ONCE)) as opened:
+        console.print(f"link {opened.name}: {opened.properties()}")
+        if not series:
+            verdicts += _print_proofs(console, "standard steps", verify(opened, STANDARD, seconds))
+        for name, conditions in series:
+            verdicts += _verify_trace(console, opened, name, conditions, seconds)
+        if vehicles > STEPS_AT_ONCE:
+            checks = verify_fleet(opened, vehicles, max(seconds, 5.0))
+            verdicts += _print_checks(console, f"{vehicles} vehicles at once", checks)
+    off = verdicts.count("off")
+    console.print(f"{len(verdicts)} steps, {off} off")
+    if off:
+        raise typer.Exit(1)
+
+
+def _console() -> Console:
+    """Return a console as wide as the terminal; in a file a row of the table keeps to one line."""
+    return Console() if Console().is_terminal else Console(width=FILE_WIDTH)
+
+
+def _names(trace: str | None) -> Sequence[str]:
+    if trace is None:
+        return ()
+    return tuple(BUNDLED) if trace == ALL else (trace,)
+
+
+def _series(name: str, loss: float) -> list[tuple[Condition, Condition]]:
+    trace = bundled(name) if name in BUNDLED else read_trace(name)
+    road = Road(trace, 1, 1, loss_ratio=loss, offsets=False)
+    return [road.at(second)[1] for second in range(int(min(max(1, trace.duration_s), LONGEST_TRACE_S)))]
+
+
+def _verify_trace(
+    console: Console, link: Link, name: str, series: list[tuple[Condition, Condition]], seconds: float
+) -> list[Verdict]:
+    verdicts = _print_proofs(console, name, verify(link, representative(name, series), seconds))
+    fast = [pair for pair in series if (pair[0].rate_bps or 0) > 0]
+    if fast:
+        middle = len(fast) // 2
+        checks = verify_replay(link, STEPS_AT_ONCE, fast[middle : middle + REPLAY_SECONDS])
+        verdicts += _print_checks(console, f"{name}, replayed under a saturating flow", checks)
+    return verdicts
+
+
+def _print_proofs(console: Console, title: str, proofs: Sequence[Proof]) -> list[Verdict]:
+    table = _table(title)
+    for proof in proofs:
+        for check in proof.checks:
+            _add(table, proof.step.name, check)
+        table.add_section()
+    console.print(table)
+    return [proof.verdict for proof in proofs]
+
+
+def _print_checks(console: Console, title: str, checks: Sequence[Check]) -> list[Verdict]:
+    table = _table(title)
+    for check in checks:
+        _add(table, "", check)
+    console.print(table)
+    return [judging.overall(checks)]
+
+
+def _table(title: str) -> Table:
+    return Table(
+        "step",
+        "parameter",
+        "direction",
+        "asked",
+        "achieved",
+        "tolerance",
+        "verdict",
+        title=title,
+        expand=False,
+    )
+
+
+def _add(table: Table, step: str, check: Check) -> None:
+    words = (check.parameter, check.direction, check.asked, check.achieved, check.tolerance)
+    table.add_row(step, *words, check.verdict, style="bold red" if check.verdict == "off" else None)
