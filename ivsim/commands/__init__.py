@@ -9,6 +9,7 @@ import typer
 # word on the command line -> module
 COMMANDS = {
     "chaos": "ivsim.commands.chaos",
+    "link": "ivsim.commands.link",
     "trace": "ivsim.commands.trace",
 }
 
