@@ -26,6 +26,7 @@ def scenario_of(options: RunOptions) -> Scenario:
         duration_s=options.duration_s,
         format=options.format,
         seed=options.seed,
+        message_bytes=options.message_bytes,
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gateways.protocols import PROTOCOLS
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
+from schemas.formats.padded import MAX_BYTES, MIN_BYTES
 from schemas.topics import MAX_VEHICLES
 from simulator.links import LINKS
 from simulator.traces import BUNDLED, DEFAULT, Trace, bundled, read_trace
@@ -66,6 +67,9 @@ class RunOptions(BaseModel):
     outbox_limit: int = Field(default=1_000, ge=1)
     outbox_policy: Literal["drop_oldest", "drop_newest", "block"] = "drop_oldest"
     faults: Faults = Faults()
+    # For studies: payloads of a size, and netem on the cloud machine alone, as the protocol paper had it.
+    message_bytes: int | None = Field(default=None, ge=MIN_BYTES, le=MAX_BYTES)
+    shaping: Literal["both", "cloud_egress"] = "both"
 
     @field_validator("protocol")
     @classmethod
@@ -142,6 +146,8 @@ def _check_combination(options: RunOptions) -> None:
     """Refuse what no part can do together."""
     if options.security == "tls" and PROTOCOLS[options.protocol].broker is None:
         raise Refusal(f"--security tls: MQTT and AMQP have it, not {options.protocol}")
+    if options.message_bytes is not None and options.topology != "echo":
+        raise Refusal("--message-bytes: needs --topology echo; the twin cannot decode filler")
     if options.topology == "echo":
         for field, plain in (("security", "plain"), ("early_ack", False), ("gateways", 1), ("kafka", None)):
             if getattr(options, field) != plain:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import simpy
 
-from schemas.formats import FORMATS
 from simulator.scenario import Scenario
 from simulator.vehicle import Vehicle
 
@@ -42,7 +41,7 @@ class Plan(NamedTuple):
 
 def plan(scenario: Scenario, vehicle: int) -> Plan:
     """Return the vehicle's kind and the offset of its first message, spread over one interval."""
-    draw = Random(f"{scenario.seed}/{vehicle}/plan")
+    draw = Random(f"{scenario.seed}/{scenario.model_of(vehicle)}/plan")
     mix = scenario.mix.model_dump()
     (variant,) = draw.choices(list(mix), list(mix.values()))
     return Plan(vehicle, variant, draw.randrange(scenario.interval_ns))
@@ -91,8 +90,9 @@ def _plans(scenario: Scenario, vehicles: Iterable[int] | None) -> Iterator[Plan]
 def _drive(
     environment: simpy.Environment, scenario: Scenario, p: Plan, start_at_ns: int, out: list[Emission]
 ) -> Generator[simpy.Event, None, None]:
-    encode = FORMATS[scenario.format].encode
-    vehicle = Vehicle(p.vehicle, p.variant, Random(f"{scenario.seed}/{p.vehicle}/drive"))
+    encode = scenario.payload_format.encode
+    drive = Random(f"{scenario.seed}/{scenario.model_of(p.vehicle)}/drive")
+    vehicle = Vehicle(p.vehicle, p.variant, drive)
     sequence = 0
     yield environment.timeout(p.phase_ns)
     while True:

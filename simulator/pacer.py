@@ -20,7 +20,6 @@ from typing import Any
 from gateways.protocols.base import Backoff, Subscriber
 from schemas.control import Commands, emit
 from schemas.errors import Refusal
-from schemas.formats import FORMATS
 from simulator.echo import Echo
 from simulator.emission_log import EmissionLog, Kind
 from simulator.fleet import Emission, emissions
@@ -140,7 +139,7 @@ class Pacer:
                 config.endpoint(vehicle),
                 vehicle,
                 self._mode,
-                Echo(vehicle, scenario.epoch, FORMATS[scenario.format], self._log, self.totals),
+                Echo(vehicle, scenario.epoch, scenario.payload_format, self._log, self.totals),
                 config.settings(vehicle),
             )
             for vehicle in config.numbers()

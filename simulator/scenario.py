@@ -7,6 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from schemas.formats import FORMATS
+from schemas.formats.base import Format
+from schemas.formats.padded import MAX_BYTES, MIN_BYTES, Padded
 from schemas.topics import MAX_VEHICLES
 
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
@@ -36,7 +38,13 @@ class VariantMix(Strict):
 
 
 class Scenario(Strict):
-    """One fleet: how many vehicles, how often each sends, for how long, in which format."""
+    """One fleet: how many vehicles, how often each sends, for how long, in which format.
+
+    Attributes:
+        message_bytes: payloads of this size instead of the format's: `small` with filler behind it.
+        alike_every: vehicle k drives and sends as vehicle (k - 1) % alike_every + 1 does, under its own name,
+            so that configurations side by side have the same messages at the same offsets.
+    """
 
     vehicles: int = Field(default=20, ge=1, le=MAX_VEHICLES)
     interval_s: Seconds = 1.0
@@ -45,6 +53,8 @@ class Scenario(Strict):
     seed: int = Field(default=1, ge=0, lt=2**63)
     epoch: int = Field(default=1, ge=1, lt=2**31)
     mix: VariantMix = VariantMix()
+    message_bytes: int | None = Field(default=None, ge=MIN_BYTES, le=MAX_BYTES)
+    alike_every: int | None = Field(default=None, ge=1, le=MAX_VEHICLES)
 
     @field_validator("format")
     @classmethod
@@ -60,3 +70,12 @@ class Scenario(Strict):
     @property
     def duration_ns(self) -> int:
         return round(self.duration_s * 1e9)
+
+    @property
+    def payload_format(self) -> Format:
+        """Return what encodes and peeks this fleet's payloads."""
+        return FORMATS[self.format] if self.message_bytes is None else Padded(self.message_bytes)
+
+    def model_of(self, vehicle: int) -> int:
+        """Return the number whose random streams this vehicle uses."""
+        return vehicle if self.alike_every is None else (vehicle - 1) % self.alike_every + 1
