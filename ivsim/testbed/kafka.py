@@ -38,6 +38,7 @@ class KafkaServer:
         self._name = name
         self._data_dir = record.directory / name
         self._process: OwnedProcess | None = None
+        self._argv: list[str] = []
         self.bootstrap = ""
 
     def __enter__(self) -> Self:
@@ -46,17 +47,22 @@ class KafkaServer:
         self._record.scratch(self._data_dir)
         properties = self._configure()
         self._format(java, class_path, properties)
-        self._process = OwnedProcess(
-            self._name,
-            [java, f"-Xmx{self._heap_mb}m", "-cp", class_path, "kafka.Kafka", str(properties)],
-            self._record,
-        )
+        self._argv = [java, f"-Xmx{self._heap_mb}m", "-cp", class_path, "kafka.Kafka", str(properties)]
         try:
-            self._process.wait_ready(lambda: answers(self.bootstrap, timeout_s=1.0), START_TIMEOUT_S)
+            self._start()
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def restart(self) -> None:
+        """Start again after a stop or a kill, with the same address and log."""
+        self.process.stop()
+        self._start()
+
+    def _start(self) -> None:
+        self._process = OwnedProcess(self._name, self._argv, self._record)
+        self._process.wait_ready(lambda: answers(self.bootstrap, timeout_s=1.0), START_TIMEOUT_S)
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
@@ -85,16 +91,21 @@ class KafkaServer:
         return properties
 
     def _format(self, java: str, class_path: str, properties: Path) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         done = subprocess.run(
             [java, "-Xmx128m", *SHORT_LIVED_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format",
-             "-t", cluster, "-c", str(properties)],
+             "-t", cluster_id(), "-c", str(properties)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
             raise Refusal(
                 f"Kafka's storage could not be formatted: {(done.stderr or done.stdout).strip()[-400:]}"
             )
+
+
+def cluster_id() -> str:
+    """Return a new cluster id: 16 bytes in URL-safe base64 that never begin with "-", like an option."""
+    first, *others = uuid.uuid4().bytes
+    return base64.urlsafe_b64encode(bytes([first & 0x7F, *others])).decode().rstrip("=")
 
 
 def java_command() -> str:
