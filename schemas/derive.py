@@ -29,7 +29,7 @@ _PYTHON: Final = {
 }
 # By width, widest first, as flatc's own packers order a table; strings last.
 FLAT_WIDTH: Final = {"double": 8, "uint64": 8, "float": 4, "uint32": 4, "int32": 4, "bool": 1, "enum": 1}
-_MADE: Final = "Made from current_status.proto by `python -m schemas.generate`"
+MADE: Final = "Made from current_status.proto by `python -m schemas.generate`"
 
 
 def snake(name: str) -> str:
@@ -76,7 +76,7 @@ def _avro_field(field: Field, layout: Layout, seen: set[str]) -> dict[str, Any]:
 
 def flatbuffers_schema(layout: Layout) -> str:
     """Return the FlatBuffers schema; field ids are the Protobuf numbers less one, so both stay stable."""
-    lines = [f"// {_MADE}; do not edit.", "namespace ivsim;", ""]
+    lines = [f"// {MADE}; do not edit.", "namespace ivsim;", ""]
     for name, values in layout.enums.items():
         lines.append(f"enum {name} : ubyte {{ {', '.join(values)} }}")
     for name, fields in layout.messages.items():
@@ -94,7 +94,7 @@ def _flat_type(field: Field) -> str:
 def records(layout: Layout) -> str:
     """Return the module of typed records (msgspec structs)."""
     lines = [
-        f'"""Typed records. {_MADE}; do not edit."""',
+        f'"""Typed records. {MADE}; do not edit."""',
         "",
         "from __future__ import annotations",
         "",
@@ -128,108 +128,6 @@ def _struct(name: str, fields: tuple[Field, ...], layout: Layout) -> Iterator[st
             yield f'    {field.name}: {field.type_name} = "{layout.enums[field.type_name][0]}"'
         else:
             yield "    {}: {} = {}".format(field.name, *_PYTHON[field.kind])
-
-
-def runs(layout: Layout) -> str:
-    """Return the module of functions on one message's scalars, and of the bridge to Protobuf's objects."""
-    messages = {n: f for n, f in layout.messages.items() if n != ROOT}
-    lines = [
-        f'"""Per-message functions. {_MADE}; do not edit."""',
-        "",
-        "from __future__ import annotations",
-        "",
-        "from struct import Struct",
-        "from typing import Any",
-        "",
-        "from schemas.formats.scalars import TEXT, avro_string, json_number, json_string, varint, zigzag",
-        "from schemas.generated import records as r",
-        "",
-        'F32 = Struct("<f").pack',
-        'F64 = Struct("<d").pack',
-        "ZIGZAG = tuple(zigzag(k) for k in range(128))",
-    ]
-    for name, values in layout.enums.items():
-        lines.append(f"NAMES_{name}: tuple[Any, ...] = {values!r}")
-        lines.append(f"NUMBER_{name} = {{name: k for k, name in enumerate(NAMES_{name})}}")
-        lines.append(f"AVRO_{name} = {{name: zigzag(k) for name, k in NUMBER_{name}.items()}}")
-    for name, fields in messages.items():
-        scalars = tuple(f for f in fields if f.is_scalar)
-        if scalars:
-            lines += ["", "", *_json_run(name, scalars), "", "", *_avro_run(name, scalars)]
-            lines += ["", "", *_flat_run(name, scalars), "", "", *_to_protobuf(name, scalars)]
-        lines += ["", "", *_from_protobuf(name, fields)]
-    lines += ["", ""]
-    lines.append(f"NAMES = {{{', '.join(f'{n!r}: NAMES_{n}' for n in layout.enums)}}}")
-    for kind in ("JSON", "AVRO", "FLAT", "TO_PROTOBUF"):
-        names = [n for n, fs in messages.items() if any(f.is_scalar for f in fs)]
-        entries = ", ".join(f"r.{n}: {kind.lower()}_{snake(n)}" for n in names)
-        lines.append(f"{kind}: dict[type[Any], Any] = {{{entries}}}")
-    entries = ", ".join(f"{n!r}: from_protobuf_{snake(n)}" for n in messages)
-    return "\n".join([*lines, f"FROM_PROTOBUF = {{{entries}}}", ""])
-
-
-def _json_run(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
-    yield f"def json_{snake(name)}(o: Any) -> str:"
-    parts = [f'"{f.json_name}":{_json_value(f)}' for f in fields]
-    yield "    return f'{}'".format(",".join(parts))
-
-
-def _json_value(field: Field) -> str:
-    value = f"o.{field.name}"
-    if field.kind == "double":  # places, which never come again
-        # x - x is 0 for every number that JSON can write; infinities and NaN go the slow way.
-        return f"{{repr({value}) if {value} - {value} == 0.0 else json_number({value})}}"
-    if field.kind == "float":
-        return f"{{TEXT[{value}]}}"
-    forms = {"uint64": f'"{{{value}}}"', "enum": f'"{{{value}}}"', "string": f"{{json_string({value})}}"}
-    forms["bool"] = f'{{"true" if {value} else "false"}}'
-    return forms.get(field.kind, f"{{{value}}}")
-
-
-def _avro_run(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
-    forms = {
-        "double": "F64({})",
-        "float": "F32({})",
-        "uint64": "varint({} << 1)",
-        "uint32": "(ZIGZAG[{0}] if {0} < 128 else varint({0} << 1))",
-        "int32": "zigzag({})",
-        "string": "avro_string({})",
-        "bool": '(b"\\x01" if {} else b"\\x00")',
-    }
-    yield f"def avro_{snake(name)}(o: Any) -> bytes:"
-    parts = [forms.get(f.kind, f"AVRO_{f.type_name}[{{}}]").format(f"o.{f.name}") for f in fields]
-    yield f"    return {' + '.join(parts)}"
-
-
-def _flat_run(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
-    yield f"def flat_{snake(name)}(o: Any) -> tuple[Any, ...]:"
-    values = [_number(f) for f in flat_order(fields)]
-    yield f"    return ({''.join(f'{v}, ' for v in values)})"
-
-
-def _number(field: Field) -> str:
-    return f"NUMBER_{field.type_name}[o.{field.name}]" if field.kind == "enum" else f"o.{field.name}"
-
-
-def _to_protobuf(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
-    yield f"def to_protobuf_{snake(name)}(o: Any, m: Any) -> None:"
-    yield from (f"    m.{f.name} = {_number(f)}" for f in fields)
-
-
-def _from_protobuf(name: str, fields: tuple[Field, ...]) -> Iterator[str]:
-    yield f"def from_protobuf_{snake(name)}(m: Any) -> r.{name}:"
-    yield f"    return r.{name}("
-    for f in fields:
-        inner = f"from_protobuf_{snake(f.type_name)}"
-        if f.repeated:
-            yield f"        [{inner}(x) for x in m.{f.name}],"
-        elif f.kind == "message":
-            yield f'        {inner}(m.{f.name}) if m.HasField("{f.name}") else None,'
-        elif f.kind == "enum":
-            yield f"        NAMES_{f.type_name}[m.{f.name}],"
-        else:
-            yield f"        m.{f.name},"
-    yield "    )"
 
 
 assert {"Reading", "Counter", "Flag"} == RECORDS

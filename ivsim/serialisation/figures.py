@@ -11,6 +11,7 @@ mpl.use("svg")
 mpl.rcParams["svg.hashsalt"] = "ivsim"  # the same figures give the same file
 
 from matplotlib import pyplot as plt  # noqa: E402 - the back end is chosen first
+from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 PUBLISHED: Final = {"json": 12_187, "protobuf": 1_157, "flatbuffers": 3_536}
 
@@ -24,6 +25,7 @@ def sizes(path: Path, found: dict[str, list[int]]) -> None:
         if name in PUBLISHED:
             axis.axvline(PUBLISHED[name], color="#c0392b", linewidth=1, linestyle="--", label="published")
         axis.set(title=name, xlabel="payload, bytes")
+        axis.xaxis.set_major_locator(MaxNLocator(4))
         axis.legend(fontsize=7)
     axes[0].set_ylabel("messages")
     _save(figure, path)
@@ -39,7 +41,7 @@ def times(path: Path, found: dict[str, dict[str, float]]) -> None:
         axis.bar(places, [found[name][o] for o in operations], width=0.8 / len(names), label=name)
     axis.set_xticks(range(len(operations)), operations)
     axis.set(yscale="log", ylabel="mean time, µs")
-    axis.legend(ncols=len(names), fontsize=8)
+    axis.legend(ncols=len(names), fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     _save(figure, path)
 
 

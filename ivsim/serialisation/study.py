@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from collections import defaultdict
 from importlib import metadata
@@ -30,13 +31,15 @@ def run(output_dir: str | Path, quick: bool = False) -> Path:
     found: dict[str, Any] = {
         "quick": quick,
         "machine": machine(),
+        "load": os.getloadavg()[0],
+        "cores": os.cpu_count(),
         "sizes": {name: _distribution(by_variant) for name, by_variant in lengths.items()},
         "repetitions": 20 if quick else 1_000,
         "vehicles_per_variant": 1 if quick else 3,
     }
     measured = timing.measure(found["repetitions"], found["vehicles_per_variant"])
     found["times"] = [row._asdict() for row in measured]
-    amount = 100 if quick else 2_000
+    amount = 100 if quick else 500
     found["memory"] = [
         memory.peak(name, direction, amount)._asdict()
         for name in timing.STUDIED

@@ -12,7 +12,7 @@ from schemas.formats.base import Peek, peeked
 from schemas.formats.chunks import Chunks
 from schemas.formats.faults import refusal
 from schemas.generated.records import Document
-from schemas.generated.runs import JSON
+from schemas.generated.runs import JSON, whole_json_current_status
 from schemas.layout import LAYOUT, ROOT
 from schemas.messages import CurrentStatus
 
@@ -51,6 +51,8 @@ class Json:
     sequence_modulus: int | None = None
 
     def encode(self, status: CurrentStatus) -> bytes:
+        if status.encoders is None:
+            return f"{{{whole_json_current_status(status)}}}".encode()
         state, pending = status.changes_for("json")
         if state is None:
             state = Chunks("", JSON)

@@ -11,7 +11,7 @@ from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
 from schemas.formats.wire import fault_offset
 from schemas.generated import current_status_pb2 as pb
-from schemas.generated.runs import FROM_PROTOBUF, TO_PROTOBUF
+from schemas.generated.runs import FROM_PROTOBUF, TO_PROTOBUF, fill_current_status
 from schemas.layout import LAYOUT, RECORDS, ROOT
 from schemas.messages import CurrentStatus
 
@@ -32,6 +32,10 @@ class Protobuf:
     sequence_modulus: int | None = None
 
     def encode(self, status: CurrentStatus) -> bytes:
+        if status.encoders is None:
+            message = pb.CurrentStatus()
+            fill_current_status(status, message)
+            return message.SerializeToString()
         state, pending = status.changes_for("protobuf")
         if state is None:
             state = _Mirror(status)
@@ -69,7 +73,7 @@ class _Mirror:
 
     def __init__(self, status: CurrentStatus) -> None:
         self.message = pb.CurrentStatus()
-        _fill(self.message, ROOT, status)
+        fill_current_status(status, self.message)
         self.paths = tuple(_paths(ROOT, status, ()))
         self.sections: dict[str, Any] = {}
 
@@ -87,22 +91,6 @@ class _Mirror:
                     part = getattr(part, step) if type(step) is str else part[step]
             record = units[unit]
             assign[type(record)](record, part)
-
-
-def _fill(message: Any, name: str, source: Any) -> None:
-    if type(source) in TO_PROTOBUF:
-        TO_PROTOBUF[type(source)](source, message)
-    for field in LAYOUT.messages[name]:
-        if field.is_scalar:
-            continue
-        value = getattr(source, field.name)
-        target = getattr(message, field.name)
-        if field.repeated:
-            for item in value:
-                _fill(target.add(), field.type_name, item)
-        elif value is not None:
-            target.SetInParent()
-            _fill(target, field.type_name, value)
 
 
 def _paths(name: str, message: Any, path: tuple[str | int, ...]) -> Iterator[_Path]:

@@ -468,6 +468,716 @@ def from_protobuf_connectivity(m: Any) -> r.Connectivity:
     )
 
 
+def fill_header(o: Any, m: Any) -> None:
+    to_protobuf_header(o, m)
+
+
+def whole_json_header(o: Any) -> str:
+    return json_header(o)
+
+
+def fill_position(o: Any, m: Any) -> None:
+    to_protobuf_position(o, m)
+
+
+def whole_json_position(o: Any) -> str:
+    return json_position(o)
+
+
+def fill_reading(o: Any, m: Any) -> None:
+    to_protobuf_reading(o, m)
+
+
+def whole_json_reading(o: Any) -> str:
+    return json_reading(o)
+
+
+def fill_flag(o: Any, m: Any) -> None:
+    to_protobuf_flag(o, m)
+
+
+def whole_json_flag(o: Any) -> str:
+    return json_flag(o)
+
+
+def fill_counter(o: Any, m: Any) -> None:
+    to_protobuf_counter(o, m)
+
+
+def whole_json_counter(o: Any) -> str:
+    return json_counter(o)
+
+
+def fill_motion(o: Any, m: Any) -> None:
+    x = o.wheel_speed_average_kmh
+    if x is not None:
+        fill_reading(x, m.wheel_speed_average_kmh)
+    x = o.tachograph_speed_kmh
+    if x is not None:
+        fill_reading(x, m.tachograph_speed_kmh)
+    x = o.longitudinal_acceleration_mps2
+    if x is not None:
+        fill_reading(x, m.longitudinal_acceleration_mps2)
+    x = o.lateral_acceleration_mps2
+    if x is not None:
+        fill_reading(x, m.lateral_acceleration_mps2)
+    x = o.yaw_rate_dps
+    if x is not None:
+        fill_reading(x, m.yaw_rate_dps)
+    x = o.steering_wheel_angle_deg
+    if x is not None:
+        fill_reading(x, m.steering_wheel_angle_deg)
+    x = o.accelerator_pedal_position_pct
+    if x is not None:
+        fill_reading(x, m.accelerator_pedal_position_pct)
+    x = o.brake_pedal_position_pct
+    if x is not None:
+        fill_reading(x, m.brake_pedal_position_pct)
+    x = o.parking_brake_engaged
+    if x is not None:
+        fill_flag(x, m.parking_brake_engaged)
+    x = o.cruise_control_active
+    if x is not None:
+        fill_flag(x, m.cruise_control_active)
+    x = o.anti_lock_braking_engaged
+    if x is not None:
+        fill_flag(x, m.anti_lock_braking_engaged)
+    x = o.traction_control_engaged
+    if x is not None:
+        fill_flag(x, m.traction_control_engaged)
+    x = o.stability_control_engaged
+    if x is not None:
+        fill_flag(x, m.stability_control_engaged)
+    x = o.odometer_m
+    if x is not None:
+        fill_counter(x, m.odometer_m)
+    x = o.trip_distance_m
+    if x is not None:
+        fill_counter(x, m.trip_distance_m)
+
+
+def whole_json_motion(o: Any) -> str:
+    parts: list[str] = []
+    x = o.wheel_speed_average_kmh
+    if x is not None:
+        parts.append(f'"wheelSpeedAverageKmh":{{{whole_json_reading(x)}}}')
+    x = o.tachograph_speed_kmh
+    if x is not None:
+        parts.append(f'"tachographSpeedKmh":{{{whole_json_reading(x)}}}')
+    x = o.longitudinal_acceleration_mps2
+    if x is not None:
+        parts.append(f'"longitudinalAccelerationMps2":{{{whole_json_reading(x)}}}')
+    x = o.lateral_acceleration_mps2
+    if x is not None:
+        parts.append(f'"lateralAccelerationMps2":{{{whole_json_reading(x)}}}')
+    x = o.yaw_rate_dps
+    if x is not None:
+        parts.append(f'"yawRateDps":{{{whole_json_reading(x)}}}')
+    x = o.steering_wheel_angle_deg
+    if x is not None:
+        parts.append(f'"steeringWheelAngleDeg":{{{whole_json_reading(x)}}}')
+    x = o.accelerator_pedal_position_pct
+    if x is not None:
+        parts.append(f'"acceleratorPedalPositionPct":{{{whole_json_reading(x)}}}')
+    x = o.brake_pedal_position_pct
+    if x is not None:
+        parts.append(f'"brakePedalPositionPct":{{{whole_json_reading(x)}}}')
+    x = o.parking_brake_engaged
+    if x is not None:
+        parts.append(f'"parkingBrakeEngaged":{{{whole_json_flag(x)}}}')
+    x = o.cruise_control_active
+    if x is not None:
+        parts.append(f'"cruiseControlActive":{{{whole_json_flag(x)}}}')
+    x = o.anti_lock_braking_engaged
+    if x is not None:
+        parts.append(f'"antiLockBrakingEngaged":{{{whole_json_flag(x)}}}')
+    x = o.traction_control_engaged
+    if x is not None:
+        parts.append(f'"tractionControlEngaged":{{{whole_json_flag(x)}}}')
+    x = o.stability_control_engaged
+    if x is not None:
+        parts.append(f'"stabilityControlEngaged":{{{whole_json_flag(x)}}}')
+    x = o.odometer_m
+    if x is not None:
+        parts.append(f'"odometerM":{{{whole_json_counter(x)}}}')
+    x = o.trip_distance_m
+    if x is not None:
+        parts.append(f'"tripDistanceM":{{{whole_json_counter(x)}}}')
+    return ','.join(parts)
+
+
+def fill_combustion(o: Any, m: Any) -> None:
+    x = o.engine_speed_rpm
+    if x is not None:
+        fill_reading(x, m.engine_speed_rpm)
+    x = o.engine_torque_pct
+    if x is not None:
+        fill_reading(x, m.engine_torque_pct)
+    x = o.engine_load_pct
+    if x is not None:
+        fill_reading(x, m.engine_load_pct)
+    x = o.coolant_temperature_c
+    if x is not None:
+        fill_reading(x, m.coolant_temperature_c)
+    x = o.oil_temperature_c
+    if x is not None:
+        fill_reading(x, m.oil_temperature_c)
+    x = o.oil_pressure_kpa
+    if x is not None:
+        fill_reading(x, m.oil_pressure_kpa)
+    x = o.intake_air_temperature_c
+    if x is not None:
+        fill_reading(x, m.intake_air_temperature_c)
+    x = o.intake_manifold_pressure_kpa
+    if x is not None:
+        fill_reading(x, m.intake_manifold_pressure_kpa)
+    x = o.fuel_rate_lph
+    if x is not None:
+        fill_reading(x, m.fuel_rate_lph)
+    x = o.fuel_level_primary_pct
+    if x is not None:
+        fill_reading(x, m.fuel_level_primary_pct)
+    x = o.fuel_level_secondary_pct
+    if x is not None:
+        fill_reading(x, m.fuel_level_secondary_pct)
+    x = o.reductant_level_pct
+    if x is not None:
+        fill_reading(x, m.reductant_level_pct)
+    x = o.particulate_filter_soot_pct
+    if x is not None:
+        fill_reading(x, m.particulate_filter_soot_pct)
+    x = o.exhaust_gas_temperature_c
+    if x is not None:
+        fill_reading(x, m.exhaust_gas_temperature_c)
+    x = o.total_fuel_used_ml
+    if x is not None:
+        fill_counter(x, m.total_fuel_used_ml)
+    x = o.engine_running_time_s
+    if x is not None:
+        fill_counter(x, m.engine_running_time_s)
+    x = o.idle_time_s
+    if x is not None:
+        fill_counter(x, m.idle_time_s)
+
+
+def whole_json_combustion(o: Any) -> str:
+    parts: list[str] = []
+    x = o.engine_speed_rpm
+    if x is not None:
+        parts.append(f'"engineSpeedRpm":{{{whole_json_reading(x)}}}')
+    x = o.engine_torque_pct
+    if x is not None:
+        parts.append(f'"engineTorquePct":{{{whole_json_reading(x)}}}')
+    x = o.engine_load_pct
+    if x is not None:
+        parts.append(f'"engineLoadPct":{{{whole_json_reading(x)}}}')
+    x = o.coolant_temperature_c
+    if x is not None:
+        parts.append(f'"coolantTemperatureC":{{{whole_json_reading(x)}}}')
+    x = o.oil_temperature_c
+    if x is not None:
+        parts.append(f'"oilTemperatureC":{{{whole_json_reading(x)}}}')
+    x = o.oil_pressure_kpa
+    if x is not None:
+        parts.append(f'"oilPressureKpa":{{{whole_json_reading(x)}}}')
+    x = o.intake_air_temperature_c
+    if x is not None:
+        parts.append(f'"intakeAirTemperatureC":{{{whole_json_reading(x)}}}')
+    x = o.intake_manifold_pressure_kpa
+    if x is not None:
+        parts.append(f'"intakeManifoldPressureKpa":{{{whole_json_reading(x)}}}')
+    x = o.fuel_rate_lph
+    if x is not None:
+        parts.append(f'"fuelRateLph":{{{whole_json_reading(x)}}}')
+    x = o.fuel_level_primary_pct
+    if x is not None:
+        parts.append(f'"fuelLevelPrimaryPct":{{{whole_json_reading(x)}}}')
+    x = o.fuel_level_secondary_pct
+    if x is not None:
+        parts.append(f'"fuelLevelSecondaryPct":{{{whole_json_reading(x)}}}')
+    x = o.reductant_level_pct
+    if x is not None:
+        parts.append(f'"reductantLevelPct":{{{whole_json_reading(x)}}}')
+    x = o.particulate_filter_soot_pct
+    if x is not None:
+        parts.append(f'"particulateFilterSootPct":{{{whole_json_reading(x)}}}')
+    x = o.exhaust_gas_temperature_c
+    if x is not None:
+        parts.append(f'"exhaustGasTemperatureC":{{{whole_json_reading(x)}}}')
+    x = o.total_fuel_used_ml
+    if x is not None:
+        parts.append(f'"totalFuelUsedMl":{{{whole_json_counter(x)}}}')
+    x = o.engine_running_time_s
+    if x is not None:
+        parts.append(f'"engineRunningTimeS":{{{whole_json_counter(x)}}}')
+    x = o.idle_time_s
+    if x is not None:
+        parts.append(f'"idleTimeS":{{{whole_json_counter(x)}}}')
+    return ','.join(parts)
+
+
+def fill_traction(o: Any, m: Any) -> None:
+    x = o.state_of_charge_pct
+    if x is not None:
+        fill_reading(x, m.state_of_charge_pct)
+    x = o.state_of_health_pct
+    if x is not None:
+        fill_reading(x, m.state_of_health_pct)
+    x = o.pack_voltage_v
+    if x is not None:
+        fill_reading(x, m.pack_voltage_v)
+    x = o.pack_current_a
+    if x is not None:
+        fill_reading(x, m.pack_current_a)
+    x = o.pack_power_kw
+    if x is not None:
+        fill_reading(x, m.pack_power_kw)
+    x = o.pack_temperature_average_c
+    if x is not None:
+        fill_reading(x, m.pack_temperature_average_c)
+    x = o.pack_temperature_max_c
+    if x is not None:
+        fill_reading(x, m.pack_temperature_max_c)
+    x = o.pack_temperature_min_c
+    if x is not None:
+        fill_reading(x, m.pack_temperature_min_c)
+    x = o.cell_voltage_min_v
+    if x is not None:
+        fill_reading(x, m.cell_voltage_min_v)
+    x = o.cell_voltage_max_v
+    if x is not None:
+        fill_reading(x, m.cell_voltage_max_v)
+    x = o.motor_speed_rpm
+    if x is not None:
+        fill_reading(x, m.motor_speed_rpm)
+    x = o.motor_torque_nm
+    if x is not None:
+        fill_reading(x, m.motor_torque_nm)
+    x = o.motor_temperature_c
+    if x is not None:
+        fill_reading(x, m.motor_temperature_c)
+    x = o.inverter_temperature_c
+    if x is not None:
+        fill_reading(x, m.inverter_temperature_c)
+    x = o.charging_power_kw
+    if x is not None:
+        fill_reading(x, m.charging_power_kw)
+    x = o.charging_cable_connected
+    if x is not None:
+        fill_flag(x, m.charging_cable_connected)
+    x = o.charging_active
+    if x is not None:
+        fill_flag(x, m.charging_active)
+    x = o.energy_used_wh
+    if x is not None:
+        fill_counter(x, m.energy_used_wh)
+    x = o.energy_recuperated_wh
+    if x is not None:
+        fill_counter(x, m.energy_recuperated_wh)
+    x = o.estimated_range_m
+    if x is not None:
+        fill_counter(x, m.estimated_range_m)
+
+
+def whole_json_traction(o: Any) -> str:
+    parts: list[str] = []
+    x = o.state_of_charge_pct
+    if x is not None:
+        parts.append(f'"stateOfChargePct":{{{whole_json_reading(x)}}}')
+    x = o.state_of_health_pct
+    if x is not None:
+        parts.append(f'"stateOfHealthPct":{{{whole_json_reading(x)}}}')
+    x = o.pack_voltage_v
+    if x is not None:
+        parts.append(f'"packVoltageV":{{{whole_json_reading(x)}}}')
+    x = o.pack_current_a
+    if x is not None:
+        parts.append(f'"packCurrentA":{{{whole_json_reading(x)}}}')
+    x = o.pack_power_kw
+    if x is not None:
+        parts.append(f'"packPowerKw":{{{whole_json_reading(x)}}}')
+    x = o.pack_temperature_average_c
+    if x is not None:
+        parts.append(f'"packTemperatureAverageC":{{{whole_json_reading(x)}}}')
+    x = o.pack_temperature_max_c
+    if x is not None:
+        parts.append(f'"packTemperatureMaxC":{{{whole_json_reading(x)}}}')
+    x = o.pack_temperature_min_c
+    if x is not None:
+        parts.append(f'"packTemperatureMinC":{{{whole_json_reading(x)}}}')
+    x = o.cell_voltage_min_v
+    if x is not None:
+        parts.append(f'"cellVoltageMinV":{{{whole_json_reading(x)}}}')
+    x = o.cell_voltage_max_v
+    if x is not None:
+        parts.append(f'"cellVoltageMaxV":{{{whole_json_reading(x)}}}')
+    x = o.motor_speed_rpm
+    if x is not None:
+        parts.append(f'"motorSpeedRpm":{{{whole_json_reading(x)}}}')
+    x = o.motor_torque_nm
+    if x is not None:
+        parts.append(f'"motorTorqueNm":{{{whole_json_reading(x)}}}')
+    x = o.motor_temperature_c
+    if x is not None:
+        parts.append(f'"motorTemperatureC":{{{whole_json_reading(x)}}}')
+    x = o.inverter_temperature_c
+    if x is not None:
+        parts.append(f'"inverterTemperatureC":{{{whole_json_reading(x)}}}')
+    x = o.charging_power_kw
+    if x is not None:
+        parts.append(f'"chargingPowerKw":{{{whole_json_reading(x)}}}')
+    x = o.charging_cable_connected
+    if x is not None:
+        parts.append(f'"chargingCableConnected":{{{whole_json_flag(x)}}}')
+    x = o.charging_active
+    if x is not None:
+        parts.append(f'"chargingActive":{{{whole_json_flag(x)}}}')
+    x = o.energy_used_wh
+    if x is not None:
+        parts.append(f'"energyUsedWh":{{{whole_json_counter(x)}}}')
+    x = o.energy_recuperated_wh
+    if x is not None:
+        parts.append(f'"energyRecuperatedWh":{{{whole_json_counter(x)}}}')
+    x = o.estimated_range_m
+    if x is not None:
+        parts.append(f'"estimatedRangeM":{{{whole_json_counter(x)}}}')
+    return ','.join(parts)
+
+
+def fill_drivetrain(o: Any, m: Any) -> None:
+    to_protobuf_drivetrain(o, m)
+    x = o.transmission_oil_temperature_c
+    if x is not None:
+        fill_reading(x, m.transmission_oil_temperature_c)
+    x = o.clutch_wear_pct
+    if x is not None:
+        fill_reading(x, m.clutch_wear_pct)
+    x = o.retarder_torque_pct
+    if x is not None:
+        fill_reading(x, m.retarder_torque_pct)
+    x = o.power_takeoff_engaged
+    if x is not None:
+        fill_flag(x, m.power_takeoff_engaged)
+
+
+def whole_json_drivetrain(o: Any) -> str:
+    parts: list[str] = []
+    x = o.transmission_oil_temperature_c
+    if x is not None:
+        parts.append(f'"transmissionOilTemperatureC":{{{whole_json_reading(x)}}}')
+    parts.append(json_drivetrain(o))
+    x = o.clutch_wear_pct
+    if x is not None:
+        parts.append(f'"clutchWearPct":{{{whole_json_reading(x)}}}')
+    x = o.retarder_torque_pct
+    if x is not None:
+        parts.append(f'"retarderTorquePct":{{{whole_json_reading(x)}}}')
+    x = o.power_takeoff_engaged
+    if x is not None:
+        parts.append(f'"powerTakeoffEngaged":{{{whole_json_flag(x)}}}')
+    return ','.join(parts)
+
+
+def fill_wheel(o: Any, m: Any) -> None:
+    to_protobuf_wheel(o, m)
+    x = o.tyre_pressure_kpa
+    if x is not None:
+        fill_reading(x, m.tyre_pressure_kpa)
+    x = o.tyre_temperature_c
+    if x is not None:
+        fill_reading(x, m.tyre_temperature_c)
+    x = o.brake_lining_remaining_pct
+    if x is not None:
+        fill_reading(x, m.brake_lining_remaining_pct)
+
+
+def whole_json_wheel(o: Any) -> str:
+    parts: list[str] = []
+    parts.append(json_wheel(o))
+    x = o.tyre_pressure_kpa
+    if x is not None:
+        parts.append(f'"tyrePressureKpa":{{{whole_json_reading(x)}}}')
+    x = o.tyre_temperature_c
+    if x is not None:
+        parts.append(f'"tyreTemperatureC":{{{whole_json_reading(x)}}}')
+    x = o.brake_lining_remaining_pct
+    if x is not None:
+        parts.append(f'"brakeLiningRemainingPct":{{{whole_json_reading(x)}}}')
+    return ','.join(parts)
+
+
+def fill_axle(o: Any, m: Any) -> None:
+    to_protobuf_axle(o, m)
+    x = o.axle_load_kg
+    if x is not None:
+        fill_reading(x, m.axle_load_kg)
+    x = o.wheels
+    add = m.wheels.add
+    for y in x:
+        fill_wheel(y, add())
+
+
+def whole_json_axle(o: Any) -> str:
+    parts: list[str] = []
+    parts.append(json_axle(o))
+    x = o.axle_load_kg
+    if x is not None:
+        parts.append(f'"axleLoadKg":{{{whole_json_reading(x)}}}')
+    texts = [f'{{{whole_json_wheel(x)}}}' for x in o.wheels]
+    parts.append(f'"wheels":[{",".join(texts)}]')
+    return ','.join(parts)
+
+
+def fill_trailer(o: Any, m: Any) -> None:
+    to_protobuf_trailer(o, m)
+    x = o.electrically_connected
+    if x is not None:
+        fill_flag(x, m.electrically_connected)
+    x = o.cargo_temperature_c
+    if x is not None:
+        fill_reading(x, m.cargo_temperature_c)
+    x = o.axles
+    add = m.axles.add
+    for y in x:
+        fill_axle(y, add())
+
+
+def whole_json_trailer(o: Any) -> str:
+    parts: list[str] = []
+    parts.append(json_trailer(o))
+    x = o.electrically_connected
+    if x is not None:
+        parts.append(f'"electricallyConnected":{{{whole_json_flag(x)}}}')
+    x = o.cargo_temperature_c
+    if x is not None:
+        parts.append(f'"cargoTemperatureC":{{{whole_json_reading(x)}}}')
+    texts = [f'{{{whole_json_axle(x)}}}' for x in o.axles]
+    parts.append(f'"axles":[{",".join(texts)}]')
+    return ','.join(parts)
+
+
+def fill_body(o: Any, m: Any) -> None:
+    x = o.ambient_temperature_c
+    if x is not None:
+        fill_reading(x, m.ambient_temperature_c)
+    x = o.cabin_temperature_c
+    if x is not None:
+        fill_reading(x, m.cabin_temperature_c)
+    x = o.supply_voltage_v
+    if x is not None:
+        fill_reading(x, m.supply_voltage_v)
+    x = o.supply_current_a
+    if x is not None:
+        fill_reading(x, m.supply_current_a)
+    x = o.service_brake_pressure_front_kpa
+    if x is not None:
+        fill_reading(x, m.service_brake_pressure_front_kpa)
+    x = o.service_brake_pressure_rear_kpa
+    if x is not None:
+        fill_reading(x, m.service_brake_pressure_rear_kpa)
+    x = o.washer_fluid_level_pct
+    if x is not None:
+        fill_reading(x, m.washer_fluid_level_pct)
+    x = o.wipers_running
+    if x is not None:
+        fill_flag(x, m.wipers_running)
+    x = o.low_beam_on
+    if x is not None:
+        fill_flag(x, m.low_beam_on)
+    x = o.high_beam_on
+    if x is not None:
+        fill_flag(x, m.high_beam_on)
+    x = o.hazard_lights_on
+    if x is not None:
+        fill_flag(x, m.hazard_lights_on)
+    x = o.rain_detected
+    if x is not None:
+        fill_flag(x, m.rain_detected)
+    x = o.driver_door_open
+    if x is not None:
+        fill_flag(x, m.driver_door_open)
+    x = o.passenger_door_open
+    if x is not None:
+        fill_flag(x, m.passenger_door_open)
+    x = o.cargo_door_open
+    if x is not None:
+        fill_flag(x, m.cargo_door_open)
+    x = o.driver_belt_fastened
+    if x is not None:
+        fill_flag(x, m.driver_belt_fastened)
+    x = o.distance_to_service_m
+    if x is not None:
+        fill_counter(x, m.distance_to_service_m)
+
+
+def whole_json_body(o: Any) -> str:
+    parts: list[str] = []
+    x = o.ambient_temperature_c
+    if x is not None:
+        parts.append(f'"ambientTemperatureC":{{{whole_json_reading(x)}}}')
+    x = o.cabin_temperature_c
+    if x is not None:
+        parts.append(f'"cabinTemperatureC":{{{whole_json_reading(x)}}}')
+    x = o.supply_voltage_v
+    if x is not None:
+        parts.append(f'"supplyVoltageV":{{{whole_json_reading(x)}}}')
+    x = o.supply_current_a
+    if x is not None:
+        parts.append(f'"supplyCurrentA":{{{whole_json_reading(x)}}}')
+    x = o.service_brake_pressure_front_kpa
+    if x is not None:
+        parts.append(f'"serviceBrakePressureFrontKpa":{{{whole_json_reading(x)}}}')
+    x = o.service_brake_pressure_rear_kpa
+    if x is not None:
+        parts.append(f'"serviceBrakePressureRearKpa":{{{whole_json_reading(x)}}}')
+    x = o.washer_fluid_level_pct
+    if x is not None:
+        parts.append(f'"washerFluidLevelPct":{{{whole_json_reading(x)}}}')
+    x = o.wipers_running
+    if x is not None:
+        parts.append(f'"wipersRunning":{{{whole_json_flag(x)}}}')
+    x = o.low_beam_on
+    if x is not None:
+        parts.append(f'"lowBeamOn":{{{whole_json_flag(x)}}}')
+    x = o.high_beam_on
+    if x is not None:
+        parts.append(f'"highBeamOn":{{{whole_json_flag(x)}}}')
+    x = o.hazard_lights_on
+    if x is not None:
+        parts.append(f'"hazardLightsOn":{{{whole_json_flag(x)}}}')
+    x = o.rain_detected
+    if x is not None:
+        parts.append(f'"rainDetected":{{{whole_json_flag(x)}}}')
+    x = o.driver_door_open
+    if x is not None:
+        parts.append(f'"driverDoorOpen":{{{whole_json_flag(x)}}}')
+    x = o.passenger_door_open
+    if x is not None:
+        parts.append(f'"passengerDoorOpen":{{{whole_json_flag(x)}}}')
+    x = o.cargo_door_open
+    if x is not None:
+        parts.append(f'"cargoDoorOpen":{{{whole_json_flag(x)}}}')
+    x = o.driver_belt_fastened
+    if x is not None:
+        parts.append(f'"driverBeltFastened":{{{whole_json_flag(x)}}}')
+    x = o.distance_to_service_m
+    if x is not None:
+        parts.append(f'"distanceToServiceM":{{{whole_json_counter(x)}}}')
+    return ','.join(parts)
+
+
+def fill_crew(o: Any, m: Any) -> None:
+    to_protobuf_crew(o, m)
+
+
+def whole_json_crew(o: Any) -> str:
+    return json_crew(o)
+
+
+def fill_lamp(o: Any, m: Any) -> None:
+    to_protobuf_lamp(o, m)
+
+
+def whole_json_lamp(o: Any) -> str:
+    return json_lamp(o)
+
+
+def fill_connectivity(o: Any, m: Any) -> None:
+    to_protobuf_connectivity(o, m)
+
+
+def whole_json_connectivity(o: Any) -> str:
+    return json_connectivity(o)
+
+
+def fill_current_status(o: Any, m: Any) -> None:
+    x = o.header
+    if x is not None:
+        m.header.SetInParent()
+        fill_header(x, m.header)
+    x = o.position
+    if x is not None:
+        m.position.SetInParent()
+        fill_position(x, m.position)
+    x = o.motion
+    if x is not None:
+        m.motion.SetInParent()
+        fill_motion(x, m.motion)
+    x = o.combustion
+    if x is not None:
+        m.combustion.SetInParent()
+        fill_combustion(x, m.combustion)
+    x = o.traction
+    if x is not None:
+        m.traction.SetInParent()
+        fill_traction(x, m.traction)
+    x = o.drivetrain
+    if x is not None:
+        m.drivetrain.SetInParent()
+        fill_drivetrain(x, m.drivetrain)
+    x = o.axles
+    add = m.axles.add
+    for y in x:
+        fill_axle(y, add())
+    x = o.trailers
+    add = m.trailers.add
+    for y in x:
+        fill_trailer(y, add())
+    x = o.body
+    if x is not None:
+        m.body.SetInParent()
+        fill_body(x, m.body)
+    x = o.crew
+    add = m.crew.add
+    for y in x:
+        fill_crew(y, add())
+    x = o.lamps
+    add = m.lamps.add
+    for y in x:
+        fill_lamp(y, add())
+    x = o.connectivity
+    if x is not None:
+        m.connectivity.SetInParent()
+        fill_connectivity(x, m.connectivity)
+
+
+def whole_json_current_status(o: Any) -> str:
+    parts: list[str] = []
+    x = o.header
+    if x is not None:
+        parts.append(f'"header":{{{whole_json_header(x)}}}')
+    x = o.position
+    if x is not None:
+        parts.append(f'"position":{{{whole_json_position(x)}}}')
+    x = o.motion
+    if x is not None:
+        parts.append(f'"motion":{{{whole_json_motion(x)}}}')
+    x = o.combustion
+    if x is not None:
+        parts.append(f'"combustion":{{{whole_json_combustion(x)}}}')
+    x = o.traction
+    if x is not None:
+        parts.append(f'"traction":{{{whole_json_traction(x)}}}')
+    x = o.drivetrain
+    if x is not None:
+        parts.append(f'"drivetrain":{{{whole_json_drivetrain(x)}}}')
+    texts = [f'{{{whole_json_axle(x)}}}' for x in o.axles]
+    parts.append(f'"axles":[{",".join(texts)}]')
+    texts = [f'{{{whole_json_trailer(x)}}}' for x in o.trailers]
+    parts.append(f'"trailers":[{",".join(texts)}]')
+    x = o.body
+    if x is not None:
+        parts.append(f'"body":{{{whole_json_body(x)}}}')
+    texts = [f'{{{whole_json_crew(x)}}}' for x in o.crew]
+    parts.append(f'"crew":[{",".join(texts)}]')
+    texts = [f'{{{whole_json_lamp(x)}}}' for x in o.lamps]
+    parts.append(f'"lamps":[{",".join(texts)}]')
+    x = o.connectivity
+    if x is not None:
+        parts.append(f'"connectivity":{{{whole_json_connectivity(x)}}}')
+    return ','.join(parts)
+
+
 NAMES = {'Quality': NAMES_Quality, 'Trend': NAMES_Trend, 'Origin': NAMES_Origin, 'Cause': NAMES_Cause, 'LampKind': NAMES_LampKind, 'LampState': NAMES_LampState}
 JSON: dict[type[Any], Any] = {r.Header: json_header, r.Position: json_position, r.Reading: json_reading, r.Flag: json_flag, r.Counter: json_counter, r.Drivetrain: json_drivetrain, r.Wheel: json_wheel, r.Axle: json_axle, r.Trailer: json_trailer, r.Crew: json_crew, r.Lamp: json_lamp, r.Connectivity: json_connectivity}
 AVRO: dict[type[Any], Any] = {r.Header: avro_header, r.Position: avro_position, r.Reading: avro_reading, r.Flag: avro_flag, r.Counter: avro_counter, r.Drivetrain: avro_drivetrain, r.Wheel: avro_wheel, r.Axle: avro_axle, r.Trailer: avro_trailer, r.Crew: avro_crew, r.Lamp: avro_lamp, r.Connectivity: avro_connectivity}

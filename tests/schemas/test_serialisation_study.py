@@ -14,12 +14,14 @@ def found():
     return {
         "quick": True,
         "machine": study.machine(),
+        "load": 0.5,
+        "cores": 4,
         "sizes": {name: study._distribution(by_variant) for name, by_variant in lengths.items()},
         "repetitions": 2,
         "vehicles_per_variant": 1,
         "times": [row._asdict() for row in timing.measure(2, 1)],
         "memory": [
-            {"format": name, "direction": d, "before_kib": 50_000, "peak_kib": 50_100}
+            {"format": name, "direction": d, "messages": 10, "before_kib": 50_000, "peak_kib": 50_100}
             for name in timing.STUDIED
             for d in memory.DIRECTIONS
         ],
