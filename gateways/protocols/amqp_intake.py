@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from gateways.protocols.amqp_link import EXCHANGE, AmqpLink
+from gateways.protocols.amqp_link import AmqpLink
 from gateways.protocols.base import (
     Backoff,
     Endpoint,
@@ -85,18 +85,9 @@ class AmqpIntake:
         self._sink.link(up=True, reason="consuming")
 
     async def _consume(self) -> None:
-        link, channel = self._link, self._link.channel
-        await link.call(channel.queue_declare, queue=self._queue, durable=True)
-        await link.call(channel.queue_bind, queue=self._queue, exchange=EXCHANGE, routing_key=BINDING_KEY)
-        if self._manual:
-            await link.call(channel.basic_qos, prefetch_count=self._settings.receive_max)
-        channel.add_on_cancel_callback(self._cancelled)
-        await link.call(
-            channel.basic_consume,
-            queue=self._queue,
-            on_message_callback=_read_elsewhere,
-            auto_ack=not self._manual,
-        )
+        self._link.channel.add_on_cancel_callback(self._cancelled)
+        prefetch = self._settings.receive_max if self._manual else None
+        await self._link.consume(self._queue, BINDING_KEY, prefetch=prefetch)
 
     async def close(self) -> None:
         if self._reopen is not None:
@@ -195,7 +186,3 @@ class AmqpIntake:
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None
-
-
-def _read_elsewhere(*_arguments: object) -> None:
-    """Deliveries never reach pika: `DeliveryReader` takes them."""

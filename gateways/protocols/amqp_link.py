@@ -108,6 +108,20 @@ class AmqpLink:
         self._up = False
         await self._leave()
 
+    async def consume(
+        self, queue: str, routing_key: str, *, prefetch: int | None, arguments: dict[str, Any] | None = None
+    ) -> None:
+        """Declare a durable queue, bind and consume it; without `prefetch` acknowledgement is automatic."""
+        channel = self._channel
+        await self.call(channel.queue_declare, queue=queue, durable=True, arguments=arguments)
+        await self.call(channel.queue_bind, queue=queue, exchange=EXCHANGE, routing_key=routing_key)
+        if prefetch is not None:
+            await self.call(channel.basic_qos, prefetch_count=prefetch)
+        # Deliveries never reach pika's callback: `DeliveryReader` takes them.
+        await self.call(
+            channel.basic_consume, queue=queue, on_message_callback=_nothing, auto_ack=prefetch is None
+        )
+
     def drop(self, reason: str) -> None:
         """End an open link at once because of something the peer did."""
         if self._up:
@@ -235,5 +249,5 @@ def _inner(error: BaseException) -> BaseException | None:
     return next((c for c in candidates if isinstance(c, BaseException)), None)
 
 
-def _nothing() -> None:
-    """Nobody waits for unblocking."""
+def _nothing(*_: object) -> None:
+    """Stands where nobody waits for the call."""

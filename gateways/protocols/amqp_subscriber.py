@@ -7,7 +7,7 @@ import contextlib
 import time
 from typing import Final
 
-from gateways.protocols.amqp_link import EXCHANGE, AmqpLink
+from gateways.protocols.amqp_link import AmqpLink
 from gateways.protocols.base import (
     Backoff,
     ConnectError,
@@ -58,21 +58,11 @@ class AmqpSubscriber:
         await self._link.open(self._consume)
 
     async def _consume(self) -> None:
-        link, channel = self._link, self._link.channel
-        await link.call(
-            channel.queue_declare,
-            queue=self._queue,
-            durable=True,
-            arguments={"x-expires": self._settings.session_expiry_s * _MILLISECONDS},
-        )
-        await link.call(channel.queue_bind, queue=self._queue, exchange=EXCHANGE, routing_key=self._key)
-        if self._manual:
-            await link.call(channel.basic_qos, prefetch_count=self._settings.receive_max)
-        await link.call(
-            channel.basic_consume,
-            queue=self._queue,
-            on_message_callback=_read_elsewhere,
-            auto_ack=not self._manual,
+        prefetch = self._settings.receive_max if self._manual else None
+        # RabbitMQ takes no expiry of zero.
+        expires_ms = max(1, self._settings.session_expiry_s * _MILLISECONDS)
+        await self._link.consume(
+            self._queue, self._key, prefetch=prefetch, arguments={"x-expires": expires_ms}
         )
 
     async def close(self) -> None:
@@ -92,7 +82,3 @@ class AmqpSubscriber:
         self._events.received(payload, time.time_ns(), redelivered)
         if self._manual and self._link.channel is not None:
             self._link.channel.basic_ack(tag)
-
-
-def _read_elsewhere(*_arguments: object) -> None:
-    """Deliveries never reach pika: `DeliveryReader` takes them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -21,21 +20,20 @@ from aiocoap.numbers.codes import (
 
 from gateways.protocols.base import Endpoint, IntakeSettings, Receipt, Sink
 from gateways.protocols.coap_blocks import Assemblies, BlockError
-from gateways.protocols.coap_layer import MessageLayer
+from gateways.protocols.coap_layer import MessageLayer, Upper
 from gateways.protocols.coap_wire import Remote, resolve, response
 from schemas.topics import vehicle_of_coap_path
 
 _CACHE_PATHS = 100_000
 
 
-class CoapServer:
+class CoapServer(Upper):
     """What every CoAP server here shares: the socket, refusals, block-wise requests.
 
     `process_request` answers what is wrong and passes whole POSTs to `_post`, other methods to `_other`.
     """
 
     def __init__(self, endpoint: Endpoint, *, shared: bool) -> None:
-        self.log = logging.getLogger("ivsim.coap")
         self._endpoint = endpoint
         self._shared = shared
         self._layer: MessageLayer | None = None
@@ -86,11 +84,6 @@ class CoapServer:
         else:
             self._block(request, request.opt.uri_path, request.opt.block1)
 
-    def process_response(self, message: Message) -> bool:
-        """A server asks for nothing, so it knows no response (the layer resets a confirmable one)."""
-        del message
-        return False
-
     def dispatch_error(self, error: Exception, remote: Remote) -> None:
         del error, remote
         self._counts["responses_unacknowledged"] += 1
@@ -98,13 +91,6 @@ class CoapServer:
     def acknowledged_empty(self, remote: Remote, message_id: int) -> None:
         del remote, message_id
         self._counts["separate"] += 1
-
-    def exchange_over(self, remote: Remote) -> None:
-        """A separate response has arrived or not; the vehicle asks again if it needs to."""
-
-    def newer(self, message: Message) -> Message | None:
-        del message
-        return None
 
     def _block(self, request: Message, path: tuple[str, ...], block: Any) -> None:
         self._counts["blocks"] += 1

@@ -14,7 +14,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiocoap import Message, interfaces
 from aiocoap.messagemanager import MessageManager
@@ -32,17 +32,19 @@ _SERVER_BUFFER_BYTES: Final = 8 << 20
 _SO_RCVBUFFORCE: Final = 33
 
 
-class Upper(Protocol):
-    """What the message layer needs of the layer above it."""
+class Upper:
+    """What the message layer asks of the layer above it; here, an endpoint that serves and awaits nothing."""
 
-    log: logging.Logger
+    log = logging.getLogger("ivsim.coap")
     loop: asyncio.AbstractEventLoop
 
     def process_request(self, request: Message) -> None:
         """Take a request that is no duplicate."""
 
     def process_response(self, response: Message) -> bool:
-        """Take a response; False when nobody waits for it."""
+        """Take a response; False when nobody waits for it, and a confirmable one is then reset."""
+        del response
+        return False
 
     def dispatch_error(self, error: Exception, remote: Remote) -> None:
         """The exchange with `remote` has failed (retransmissions used up)."""
@@ -55,6 +57,8 @@ class Upper(Protocol):
 
     def newer(self, message: Message) -> Message | None:
         """Return what shall go out in place of a retransmission of `message` (RFC 7641, 4.5.2), or None."""
+        del message
+        return None
 
 
 class RecentAnswers:

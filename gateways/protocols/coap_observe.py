@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections import deque
@@ -20,7 +19,7 @@ from gateways.protocols.base import (
     SubscriberEvents,
     VehicleSettings,
 )
-from gateways.protocols.coap_layer import MessageLayer
+from gateways.protocols.coap_layer import MessageLayer, Upper
 from gateways.protocols.coap_vehicle import MAX_AGE_DEFAULT_S
 from gateways.protocols.coap_wire import Remote, resolve
 from schemas.topics import coap_path, vehicle_id
@@ -30,7 +29,7 @@ _NUMBERS_REMEMBERED: Final = 64
 _TOKEN_BYTES: Final = 2
 
 
-class CoapObserver:
+class CoapObserver(Upper):
     """One observation; renewed when nothing has come for Max-Age (RFC 7641, 3.3.1)."""
 
     def __init__(
@@ -42,7 +41,6 @@ class CoapObserver:
         events: SubscriberEvents,
         settings: VehicleSettings,
     ) -> None:
-        self.log = logging.getLogger("ivsim.coap")
         self._endpoint = endpoint
         self._path = coap_path(vehicle_id(vehicle))
         self._con = con
@@ -102,9 +100,6 @@ class CoapObserver:
 
     # The layer below calls these.
 
-    def process_request(self, request: Message) -> None:
-        """An observer serves nothing."""
-
     def process_response(self, response: Message) -> bool:
         received_at_ns = time.time_ns()
         if response.remote != self._remote:
@@ -157,16 +152,6 @@ class CoapObserver:
         if self._fetch is not None:
             self._fetch.stop()
         self._renew_in(self._backoff.next_s())
-
-    def acknowledged_empty(self, remote: Remote, message_id: int) -> None:
-        """The answer follows; should it not, the renewal asks again."""
-
-    def exchange_over(self, remote: Remote) -> None:
-        """Nothing waits for it."""
-
-    def newer(self, message: Message) -> Message | None:
-        del message
-        return None
 
     def _renew_in(self, seconds: float) -> None:
         self._stop_renewal()

@@ -8,7 +8,6 @@ hold up the next. Above 1,024 bytes the payload goes block-wise (RFC 7959, Block
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from aiocoap.numbers.codes import (
 )
 
 from gateways.protocols.base import Endpoint, VehicleEvents, VehicleSettings
-from gateways.protocols.coap_layer import MessageLayer
+from gateways.protocols.coap_layer import MessageLayer, Upper
 from gateways.protocols.coap_wire import Remote, resolve
 from schemas.topics import coap_path, vehicle_id
 
@@ -94,13 +93,12 @@ class Transfer:
         return self.offset // self.block_bytes, more, self.size_exponent
 
 
-class CoapVehicle:
+class CoapVehicle(Upper):
     """One vehicle's endpoint, bound to the vehicle's own address."""
 
     def __init__(
         self, endpoint: Endpoint, vehicle: int, *, con: bool, events: VehicleEvents, settings: VehicleSettings
     ) -> None:
-        self.log = logging.getLogger("ivsim.coap")
         self._endpoint = endpoint
         self._path = coap_path(vehicle_id(vehicle))
         self._con = con
@@ -161,9 +159,6 @@ class CoapVehicle:
 
     # The layer below calls these.
 
-    def process_request(self, request: Message) -> None:
-        """A vehicle serves nothing; the gateway sends it no request."""
-
     def process_response(self, response: Message) -> bool:
         transfer = self._transfer
         if transfer is None or response.token != self._request_token.to_bytes(2, "big"):
@@ -216,13 +211,6 @@ class CoapVehicle:
         del remote, message_id
         if self._transfer is not None:
             self._wait(SEPARATE_RESPONSE_S, self._no_separate_response)
-
-    def exchange_over(self, remote: Remote) -> None:
-        """Nothing waits for the exchange itself; the response says more."""
-
-    def newer(self, message: Message) -> Message | None:
-        del message
-        return None
 
     def _reset(self) -> None:
         # Called amid the message layer's own bookkeeping: a new send must wait until that is done.
