@@ -237,6 +237,27 @@ async def test_a_routing_key_that_names_no_vehicle_goes_to_the_dead_letters(amqp
     }
 
 
+async def test_malformed_publishes_lose_no_good_message_sent_in_between(amqp):
+    _, sink = await amqp.gateway()
+    client, events = await amqp.vehicle()
+    rng = random.Random(5)
+    parameters = pika.ConnectionParameters(amqp.endpoint.host, amqp.endpoint.port)
+    connection = await asyncio.to_thread(pika.BlockingConnection, parameters)
+    channel = connection.channel()
+    letters = [chr(code) for code in range(32, 127)] + ["\u00e9", "\u4e16"]
+    for number in range(10_000):
+        key = "vehicles." + "".join(rng.choices(letters, k=rng.randrange(1, 40)))
+        properties = pika.BasicProperties(priority=rng.randrange(10), headers={"x": number})
+        channel.basic_publish("amq.topic", key, rng.randbytes(rng.randrange(64)), properties)
+        if number % 500 == 0:
+            client.send(number, b"good %d" % number)
+            await events.until(lambda n=number: n in events.acked)
+    connection.close()
+    good = [b"good %d" % number for number in range(0, 10_000, 500)]
+    await sink.until(lambda: len(sink.strays) + len(sink.taken) == 10_020)
+    assert [payload for payload in sink.payloads() if payload in set(good)] == good
+
+
 async def test_the_vehicle_speaks_from_its_own_address():
     seen = asyncio.get_running_loop().create_future()
 

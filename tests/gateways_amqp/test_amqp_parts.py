@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import struct
 
 import hypothesis.strategies as st
@@ -58,6 +59,24 @@ def test_noise_is_read_or_refused_and_nothing_else(data):
     reader = DeliveryReader(lambda *_: None)
     with contextlib.suppress(FrameError, IndexError):  # the stream ends the connection for both
         reader.feed(delivery(1, b"k", b"payload")[:40] + data)
+
+
+def test_a_hundred_thousand_mutated_frames_never_pass_for_a_good_one_that_was_not_sent():
+    rng = random.Random(5)
+    good = delivery(7, b"vehicles.x.status", b"payload" * 20)
+    refused = 0
+    for number in range(100_000):
+        taken = []
+        reader = DeliveryReader(lambda *message, taken=taken: taken.append(message))
+        noise = bytearray(good)
+        noise[rng.randrange(len(noise))] = rng.randrange(256)
+        payload = number.to_bytes(4, "big")
+        try:
+            reader.feed(delivery(1, b"k", payload) + noise)
+        except (FrameError, IndexError):
+            refused += 1
+        assert taken[0] == (1, False, b"k", payload), "what came before the noise is kept"
+    assert refused > 5_000
 
 
 def test_a_frame_without_its_end_octet_is_refused():
