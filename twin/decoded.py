@@ -36,12 +36,6 @@ def _value(field: Field) -> tuple[pa.DataType, Getter]:
     if field.type_name in _VALUES:
         inner, kind = _VALUES[field.type_name]
         return kind, lambda record: None if record is None else getattr(record, inner)
-    if field.kind == "enum":
-        names = LAYOUT.enums[field.type_name]
-        return (
-            pa.string(),
-            lambda number: names[number] if number is not None and number < len(names) else None,
-        )
     if field.is_scalar:
         return _SCALARS[field.kind], lambda value: value
     return _struct(field.type_name)

@@ -187,7 +187,7 @@ def _write_atomically(path: Path, text: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the ledger alone: `python -m twin.ledger CONFIG.json`; 2 for bad input, 1 for a ledger that fails."""
-    from twin.session import open_session  # noqa: PLC0415 - Spark only where it is needed
+    from twin.session import close_session, open_session  # noqa: PLC0415 - Spark only where it is needed
 
     words = sys.argv[1:] if arguments is None else arguments
     if len(words) != 1:
@@ -200,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             metrics = write_ledger(session, config)
         finally:
-            session.stop()
+            close_session(session)
     except Refusal as error:
         print(error, file=sys.stderr)
         return 2

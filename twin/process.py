@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 from schemas.control import emit
 from twin import checkpoint, drain, history, job, kafka_topics, ledger, live, warm
 from twin.config import TwinConfig
-from twin.session import open_session
+from twin.session import close_session, open_session
 
 
 class QueryDied(RuntimeError):
@@ -105,7 +105,7 @@ class TwinProcess:
         try:
             self._stop_queries()
         finally:
-            session.stop()
+            close_session(session)
 
 
 def _progress(query: StreamingQuery) -> dict[str, Any]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from twin.config import TwinConfig
 
 _SOURCE = Path(__file__).with_name("TwinFold.java")
+_SCRATCH = ".spark"
 _CLASS = "ivsim.twin.TwinFold"
 FOLD_INPUT = "epoch bigint, sequence bigint, received_at_ns bigint, head string, payload binary"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -74,7 +76,9 @@ def settings(config: TwinConfig) -> dict[str, str]:
 
 def open_session(config: TwinConfig) -> SparkSession:
     """Start Spark and give it the aggregate `twin_fold`; the caller stops it."""
-    scratch = Path(tempfile.mkdtemp(prefix="ivsim-twin-"))
+    scratch = Path(config.run_dir).resolve() / _SCRATCH
+    shutil.rmtree(scratch, ignore_errors=True)  # a killed process leaves one
+    scratch.mkdir()
     (scratch / "log4j2.properties").write_text(_LOG4J.format(level=config.log_level), encoding="utf-8")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -89,6 +93,20 @@ def open_session(config: TwinConfig) -> SparkSession:
     session: SparkSession = builder.getOrCreate()
     register_fold(session, scratch)
     return session
+
+
+def close_session(session: SparkSession) -> None:
+    """Stop Spark and its JVM and remove what it kept beside the run."""
+    scratch = Path(session.conf.get("spark.local.dir"))
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001
+    session.stop()
+    gateway.shutdown()
+    # The JVM ends at the end of its standard input; PySpark itself would not wait for it.
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    SparkContext._gateway = None  # noqa: SLF001 - the next session of this process starts a JVM of its own
+    SparkContext._jvm = None  # noqa: SLF001
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def register_fold(session: SparkSession, scratch: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from twin.config import TwinConfig
 from twin.kafka_topics import ensure_topics
-from twin.session import open_session
+from twin.session import close_session, open_session
 
 JARS = Path(__file__).resolve().parents[2] / ".jars" / "spark"
 
@@ -24,7 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         TwinConfig(run_dir=str(tmp_path_factory.mktemp("spark")), topology="echo", jars_dir=str(JARS))
     )
     yield session
-    session.stop()
+    close_session(session)
 
 
 @pytest.fixture

@@ -1,0 +1,187 @@
+"""The twin as a child process: its lines of JSON, its ends, and what kill -9 costs (nothing)."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.topics import vehicle_id
+from tests import oracle
+from tests.twin.made_up import SECOND, MadeUpRun, payload_of
+from tests.twin.reference import fold
+from twin.config import TwinConfig
+from twin.metrics import METRICS
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+class TwinChild:
+    """`python -m twin` and the lines it prints."""
+
+    def __init__(self, config: TwinConfig) -> None:
+        path = Path(config.run_dir) / "twin.json"
+        path.write_text(json.dumps(config.model_dump()))
+        self._log = (Path(config.run_dir) / "twin.log").open("a")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "twin", str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+            text=True, cwd=Path(__file__).parents[2],
+        )  # fmt: skip
+        self.events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.put(json.loads(line))
+        self.events.put(None)
+
+    def event(self, name: str, timeout_s: float = 150.0) -> dict[str, Any]:
+        event = self.events.get(timeout=timeout_s)
+        assert event is not None, Path(self._log.name).read_text()[-2_000:]
+        assert event["event"] == name, event
+        return event
+
+    def command(self, name: str, **fields: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"command": name} | fields) + "\n")
+        self.process.stdin.flush()
+
+    def jvm(self) -> int:
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return next(int(pid) for pid in children if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+    def kill(self) -> None:
+        """Kill Spark and its driver without a word."""
+        for pid in (self.jvm(), self.process.pid):
+            os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> int:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if not self.process.stdin.closed:
+            try:
+                self.process.stdin.close()
+            except BrokenPipeError:
+                assert self.process.poll() is not None
+        code = self.process.wait(60)
+        self._reader.join(10)
+        self.process.stdout.close()
+        self._log.close()
+        return code
+
+
+@contextmanager
+def twin_child(config: TwinConfig) -> Iterator[TwinChild]:
+    child = TwinChild(config)
+    try:
+        yield child
+    finally:
+        child.close()
+
+
+Sent = dict[str, list[tuple[int, int, int]]]
+
+
+def send(run: MadeUpRun, sent: Sent, first: int, last: int) -> None:
+    """Send messages of four vehicles; each seventh twice, each ninth never."""
+    for sequence in range(first, last + 1):
+        for vehicle in range(1, 5):
+            row = run.due(vehicle, sequence)
+            if (sequence + vehicle) % 9 == 0:
+                continue
+            for _ in range(2 if sequence % 7 == 0 else 1):
+                received = run.take(row)
+                run.append(row, received)
+                sent[row["vehicle_id"]].append((1, sequence, received))
+    run.flush()
+
+
+def await_state(config: TwinConfig, count: int, timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if len(oracle.read_topic(config.bootstrap, config.topics.state)) >= count:
+            return
+        time.sleep(0.1)
+    raise AssertionError("no twin state in time")
+
+
+@pytest.mark.parametrize("trigger", ["realtime", "microbatch"])
+def test_kill_9_in_a_batch_loses_and_repeats_nothing(run: MadeUpRun, trigger: str) -> None:
+    config = run.config.model_copy(update={"trigger": trigger, "realtime_duration_s": 5.0, "live": False})
+    sent: Sent = defaultdict(list)
+    with twin_child(config) as first:
+        first.event("ready")
+        send(run, sent, 1, 60)
+        await_state(config, 4)
+        first.command("status")
+        first.event("progress")
+        send(run, sent, 61, 100)
+        first.kill()
+    send(run, sent, 101, 120)
+    run.write()
+    with twin_child(config) as second:
+        second.event("ready")
+        second.command("ledger")
+        event = second.event("ledger")
+        second.command("stop")
+        second.event("done", 60)
+        assert second.close() == 0
+    assert event["metrics"]["partial"] is False, event
+    newest: dict[bytes, dict[str, bytes]] = {}
+    for record in sorted(oracle.read_topic(config.bootstrap, config.topics.state), key=lambda r: r["offset"]):
+        newest[record["key"]] = record["headers"]
+        assert record["value"] == payload_of(record["key"].decode())
+    assert {key.decode() for key in newest} == {vehicle_id(v) for v in range(1, 5)}
+    for identity, messages in sent.items():
+        expected = fold(messages)
+        assert {name: int(newest[identity.encode()][name]) for name in expected} == expected
+    found = oracle.metrics(
+        Path(config.run_dir), config.bootstrap, config.topics_prefix, config.loss_timeout_s
+    )
+    assert {name: event["metrics"][name] for name in METRICS} == {name: found[name] for name in METRICS}
+
+
+def test_bad_commands_a_foreign_checkpoint_and_the_owners_death(run: MadeUpRun) -> None:
+    config = run.config.model_copy(update={"topology": "echo"})
+    row = run.due(1, 1)
+    row["received_at_ns"] = row["emitted_at_ns"] + SECOND
+    run.write()
+    with twin_child(config) as child:
+        child.event("ready")
+        child.command("dance")
+        assert "allowed are status, ledger, stop" in child.event("error")["message"]
+        child.command("ledger", partial=["the gateway died"])
+        metrics = child.event("ledger")["metrics"]
+        assert (metrics["delivered"], metrics["partial_reason"]) == (1, "the gateway died")
+        jvm = child.jvm()
+        assert child.close() == 0  # end of file on standard input
+        assert not Path(f"/proc/{jvm}").exists()
+
+
+def test_a_foreign_checkpoint_is_refused_before_spark_starts(run: MadeUpRun) -> None:
+    config = run.config
+    config.checkpoint.mkdir()
+    (config.checkpoint / "ivsim.json").write_text(json.dumps({"state_version": 0}))
+    with twin_child(config) as child:
+        message = child.event("error")["message"]
+        assert "made with state_version = 0, this twin has 1; name an empty directory" in message
+        assert child.process.wait(30) == 2
+    (config.checkpoint / "ivsim.json").unlink()
+    (config.checkpoint / "offsets").mkdir()
+    with twin_child(config) as child:
+        assert "not a twin's checkpoint" in child.event("error")["message"]
+        assert child.process.wait(30) == 2

@@ -1,0 +1,99 @@
+"""What one twin service is told, and who may ask it; read once, never changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.errors import Refusal
+from schemas.topics import KafkaTopics
+
+MIN_TOKEN_LENGTH: Final = 16
+TOKEN_VARIABLE: Final = "IVSIM_TWIN_TOKEN"  # noqa: S105 - the name of a variable
+
+
+class ServiceConfig(BaseModel):
+    """Settings of the twin service; unknown keys and values out of range are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    bootstrap: str = Field(pattern=r"^[^\s:/]+:\d{1,5}$", description="HOST:PORT of Kafka")
+    topics_prefix: str = ""
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65_535, description="0: any free one")
+    token_file: str = Field(default="", description="file with the token; needed unless host is loopback")
+    title: str = Field(default="", max_length=120, description="what the page says it shows")
+    stale_after_s: float = Field(default=10.0, gt=0, le=86_400)
+    max_payload_bytes: int = Field(default=1_048_576, ge=1)
+    max_vehicles: int = Field(default=100_000, ge=1)
+    future_tolerance_s: float = Field(default=5.0, ge=0)
+    history_bytes: int = Field(default=24_000_000, ge=0, description="bound of all vehicles' kept statuses")
+    history_step_s: float = Field(default=0.5, ge=0, description="kept statuses are at least this far apart")
+    stream_interval_s: float = Field(default=0.1, gt=0, le=10)
+    max_streams: int = Field(default=64, ge=1, le=10_000)
+
+    @property
+    def topics(self) -> KafkaTopics:
+        return KafkaTopics(self.topics_prefix)
+
+
+def read_config(path: str | os.PathLike[str]) -> ServiceConfig:
+    """Return the configuration in a JSON file; Refusal names the file and the key."""
+    try:
+        words = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Refusal(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise Refusal(f"{path}: {error}") from error
+    return checked_config(words, str(path))
+
+
+def checked_config(words: object, where: str) -> ServiceConfig:
+    """Return the configuration; Refusal names `where` and the key."""
+    try:
+        return ServiceConfig.model_validate(words, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise Refusal(f"{where}: {key}: {first['msg']}") from error
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a server bound to `host` can be reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def token_for(config: ServiceConfig) -> str:
+    """Return the token that requests must show, "" when none is needed; Refusal when one is needed and missing."""
+    source = f"token file {config.token_file}" if config.token_file else TOKEN_VARIABLE
+    token = _token(config)
+    if token and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
+        raise Refusal(f"{source}: a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters")
+    if not token and not is_loopback(config.host):
+        raise Refusal(
+            f"host {config.host}: anyone could read the fleet; give a token"
+            f" (--token-file FILE or {TOKEN_VARIABLE}), or bind to 127.0.0.1"
+        )
+    return token
+
+
+def _token(config: ServiceConfig) -> str:
+    if not config.token_file:
+        return os.environ.get(TOKEN_VARIABLE, "").strip()
+    try:
+        token = Path(config.token_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(f"token file {config.token_file}: not readable") from error
+    if not token:
+        raise Refusal(f"token file {config.token_file}: empty")
+    return token

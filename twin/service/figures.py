@@ -1,0 +1,147 @@
+"""The run's live figures as the last records of run.metrics, run.emissions and run.link say them; computes ratios, no more."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from typing import Any, Final
+
+from twin.service.record import BadRecord
+
+FLEET: Final = "*"
+KEPT_WINDOWS: Final = 120
+KEPT_SECONDS: Final = 600
+WAYS: Final = ("uplink", "downlink")
+
+
+class LinkUse:
+    """Bytes that crossed a vehicle's link: the newest full second and the sum of all."""
+
+    __slots__ = ("bytes", "second", "total")
+
+    def __init__(self) -> None:
+        self.second = -1
+        self.bytes = 0
+        self.total = 0
+
+    def add(self, second: int, count: int) -> None:
+        self.total += count
+        if second > self.second:
+            self.second, self.bytes = second, count
+        elif second == self.second:
+            self.bytes += count
+
+
+class VehicleFigures:
+    """What is known of one vehicle beside its twin."""
+
+    __slots__ = ("emitted", "link", "run", "unsent", "window")
+
+    def __init__(self) -> None:
+        self.emitted: int | None = None
+        self.unsent = 0
+        self.run: dict[str, Any] | None = None
+        self.window: dict[str, Any] | None = None
+        self.link = {way: LinkUse() for way in WAYS}
+
+
+class Figures:
+    """Written by one thread, read by all; a vehicle's figures may come before its twin."""
+
+    def __init__(self, max_vehicles: int) -> None:
+        self._max_vehicles = max_vehicles
+        self._vehicles: dict[str, VehicleFigures] = {}
+        self._windows: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        self._seconds: OrderedDict[int, dict[str, int]] = OrderedDict()
+        self._fleet_run: dict[str, Any] | None = None
+        self._lock = threading.Lock()
+        self.records = 0
+
+    def take_metrics(self, value: bytes | None) -> None:
+        """Take a record of run.metrics: one vehicle's or the fleet's, of a window or of the run so far."""
+        row = _row(value)
+        with self._lock:
+            self.records += 1
+            start = row.get("window_start_s")
+            # The fleet is "*"; a row without a vehicle is the fleet's, too.
+            if row.get("vehicle_id") in (FLEET, None):
+                self._take_fleet(start, row)
+                return
+            figures = self._of(row)
+            if start is None:
+                figures.run = row
+            elif figures.window is None or start >= figures.window["window_start_s"]:
+                figures.window = row
+
+    def take_emissions(self, value: bytes | None) -> None:
+        """Take a record of run.emissions: what one vehicle emitted, or could not send, in one second."""
+        row = _row(value)
+        with self._lock:
+            self.records += 1
+            figures = self._of(row)
+            figures.emitted = (figures.emitted or 0) + _count(row, "emitted")
+            figures.unsent += _count(row, "unsent")
+
+    def take_link(self, value: bytes | None) -> None:
+        """Take a record of run.link: bytes of one vehicle in one second and direction."""
+        row = _row(value)
+        way, second, count = row.get("direction"), _count(row, "second"), _count(row, "wire_bytes")
+        if way not in WAYS:
+            raise BadRecord("bad_figure")
+        with self._lock:
+            self.records += 1
+            self._of(row).link[way].add(second, count)
+            sums = self._seconds.setdefault(second, dict.fromkeys(WAYS, 0))
+            sums[way] += count
+            while len(self._seconds) > KEPT_SECONDS:
+                self._seconds.popitem(last=False)
+
+    def vehicle(self, vehicle_id: str) -> VehicleFigures | None:
+        """Return what is known of a vehicle."""
+        return self._vehicles.get(vehicle_id)
+
+    def fleet(self) -> dict[str, Any]:
+        """Return the fleet's figures: of the run, of the last windows, of the last seconds of the link."""
+        with self._lock:
+            seconds = [{"second": second, **sums} for second, sums in self._seconds.items()]
+            # The newest second is still being filled.
+            return {"run": self._fleet_run, "windows": list(self._windows.values()), "link": seconds[:-1]}
+
+    def _take_fleet(self, start: Any, row: dict[str, Any]) -> None:
+        if start is None:
+            self._fleet_run = row
+            return
+        if not isinstance(start, int):
+            raise BadRecord("bad_figure")
+        self._windows[start] = row
+        while len(self._windows) > KEPT_WINDOWS:
+            self._windows.popitem(last=False)
+
+    def _of(self, row: dict[str, Any]) -> VehicleFigures:
+        name = row.get("vehicle_id")
+        if not isinstance(name, str) or len(name) > 32:
+            raise BadRecord("bad_figure")
+        figures = self._vehicles.get(name)
+        if figures is None:
+            if len(self._vehicles) >= self._max_vehicles:
+                raise BadRecord("too_many_vehicles")
+            figures = self._vehicles[name] = VehicleFigures()
+        return figures
+
+
+def _row(value: bytes | None) -> dict[str, Any]:
+    try:
+        row = json.loads(value or b"")
+    except (ValueError, RecursionError) as error:
+        raise BadRecord("bad_figure") from error
+    if not isinstance(row, dict) or not isinstance(row.get("window_start_s", 0), int | None):
+        raise BadRecord("bad_figure")
+    return row
+
+
+def _count(row: dict[str, Any], name: str) -> int:
+    value = row.get(name, 0)
+    if not isinstance(value, int) or abs(value) > 2**53:
+        raise BadRecord("bad_figure")
+    return value

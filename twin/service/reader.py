@@ -1,0 +1,156 @@
+"""One thread that follows the run's topics from their beginning into memory; joins no group and commits nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from twin.service.config import ServiceConfig
+from twin.service.figures import Figures
+from twin.service.fleet import Fleet, Record
+from twin.service.record import BadRecord
+
+log = logging.getLogger("twin.service")
+
+BATCH: Final = 2_000
+# `consume` returns when the batch is full or this is over: what a change may wait here.
+POLL_S: Final = 0.02
+LOOK_S: Final = 5.0
+FIRST_LOOK_S: Final = 0.5
+METADATA_TIMEOUT_S: Final = 3.0
+
+
+class Reader:
+    """Fills a Fleet and its Figures; a context manager that owns its thread and its consumer.
+
+    Topics that do not exist yet, and a Kafka that is away, are looked for again until `close`.
+    """
+
+    def __init__(
+        self, config: ServiceConfig, fleet: Fleet, figures: Figures, changed: Callable[[], None]
+    ) -> None:
+        self._fleet, self._figures, self._changed = fleet, figures, changed
+        topics = config.topics
+        self._state_topic = topics.state
+        self._takers = {
+            topics.metrics: figures.take_metrics,
+            topics.emissions: figures.take_emissions,
+            topics.link: figures.take_link,
+        }
+        self._assigned: dict[tuple[str, int], TopicPartition] = {}
+        self._ends: set[tuple[str, int]] = set()
+        self._closing = threading.Event()
+        self.caught_up = threading.Event()
+        self.reachable = False
+        self._consumer = Consumer(_settings(config))
+        self._thread = threading.Thread(target=self._follow, name="twin reader", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the thread and leave Kafka; idempotent."""
+        if not self._closing.is_set():
+            self._closing.set()
+            self._thread.join()
+            self._consumer.close()
+
+    def _follow(self) -> None:
+        look_at_s = 0.0
+        while not self._closing.is_set():
+            if time.monotonic() >= look_at_s:
+                self._look()
+                look_at_s = time.monotonic() + (LOOK_S if self._assigned and self.reachable else FIRST_LOOK_S)
+            if not self._assigned:
+                self._closing.wait(POLL_S)
+                continue
+            try:
+                self._take(self._consumer.consume(BATCH, POLL_S))
+            except KafkaException as error:
+                log.warning("Kafka: %s", error)
+
+    def _look(self) -> None:
+        """Find partitions that are new, and see whether Kafka answers."""
+        try:
+            known = self._consumer.list_topics(timeout=METADATA_TIMEOUT_S).topics
+        except KafkaException as error:
+            if self.reachable:
+                log.warning("Kafka does not answer: %s", error)
+            self.reachable = False
+            return
+        self.reachable = True
+        wanted = (self._state_topic, *self._takers)
+        fresh = {
+            (name, partition): TopicPartition(name, partition, 0)
+            for name in wanted
+            if name in known and known[name].error is None
+            for partition in known[name].partitions
+            if (name, partition) not in self._assigned
+        }
+        if fresh:
+            self._assigned |= fresh
+            self._consumer.incremental_assign(list(fresh.values()))
+
+    def _take(self, messages: list[Message]) -> None:
+        states: list[Record] = []
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._take_error(message, error)
+            elif message.topic() == self._state_topic:
+                states.append(
+                    Record(message.key(), message.value(), message.headers(), message.timestamp()[1])
+                )
+            else:
+                self._take_figure(message)
+        if states:
+            self._fleet.take(states)
+        if messages:
+            self._changed()
+
+    def _take_figure(self, message: Message) -> None:
+        try:
+            self._takers[message.topic()](message.value())
+        except BadRecord as bad:
+            self._fleet.count_bad(bad.reason, message.key())
+
+    def _take_error(self, message: Message, error: KafkaError) -> None:
+        if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
+            log.warning("Kafka: %s", error)
+            return
+        self._ends.add((message.topic(), message.partition()))
+        state = {place for place in self._assigned if place[0] == self._state_topic}
+        if state and state <= self._ends:
+            self.caught_up.set()
+
+
+def _settings(config: ServiceConfig) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": config.bootstrap,
+        # librdkafka wants a name; without subscription and commit the broker never hears of a group.
+        "group.id": "ivsim-twin-service",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 20,
+        "fetch.message.max.bytes": 1_048_576,
+        # What librdkafka may hold beside the fleet itself.
+        "queued.max.messages.kbytes": 8_192,
+        "queued.min.messages": 10_000,
+        "reconnect.backoff.max.ms": 2_000,
+        "log_level": 2,
+    }
