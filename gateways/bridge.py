@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -25,6 +26,13 @@ _TRACKS_MAX = 200_000
 _REASON_CHARACTERS = 200
 
 _FORMAT, _PROTOCOL, _MODE, _EPOCH, _SEQUENCE, _SAMPLED, _RECEIVED = HEADERS
+
+
+def _resumed(key: bytes, epoch: int, highest: int) -> Track:
+    """Return the track of a vehicle that an earlier gateway had followed."""
+    track = Track(key, epoch)
+    track.expected = highest + 1
+    return track
 
 
 class Bridge:
@@ -47,6 +55,7 @@ class Bridge:
         drop: frozenset[tuple[str, int]] = frozenset(),
         mislabel: frozenset[tuple[str, int]] = frozenset(),
         log: ReceiveLog | None = None,
+        progress: Mapping[bytes, tuple[int, int]] = MappingProxyType({}),
         fatal: Callable[[str], None],
     ) -> None:
         self.counters = Counters()
@@ -67,7 +76,7 @@ class Bridge:
         self._mislabel = mislabel
         self._log = log
         self._fatal = fatal
-        self._tracks: dict[str, Track] = {}
+        self._tracks = {key.decode(): _resumed(key, *reached) for key, reached in progress.items()}
         self._batch_open = False
         self._timer: asyncio.TimerHandle | None = None
         self._stamp = 0

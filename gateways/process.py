@@ -16,6 +16,7 @@ from gateways.config import GatewayConfig, protocol_and_mode
 from gateways.producer import RecordProducer
 from gateways.protocols.base import ConnectError
 from gateways.receive_log import ReceiveLog
+from gateways.resume import Progress, read_progress
 from schemas.control import Commands, emit
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
@@ -42,17 +43,24 @@ class GatewayProcess:
             producer = RecordProducer(self._config.bootstrap, self._config.held_bytes_max)
             stack.callback(producer.close)
             producer.require_topics((self._topics.status, self._topics.dead_letter))
+            progress = self._progress()
             page_socket = self._page_socket()
             if page_socket is not None:
                 stack.callback(page_socket.close)
             if self._config.namespace is not None:
                 namespace.enter(self._config.namespace)
-            self._bridge = self._build(producer)
+            self._bridge = self._build(producer, progress)
             stack.callback(self._bridge.close)
             async with self._page(page_socket):
                 return await self._serve(page_socket)
 
-    def _build(self, producer: RecordProducer) -> Bridge:
+    def _progress(self) -> Progress:
+        """Where sequences wrap, a gateway must know how far the one before it had come."""
+        if FORMATS[self._config.format].sequence_modulus is None:
+            return {}
+        return read_progress(self._config.bootstrap, self._topics.status)
+
+    def _build(self, producer: RecordProducer, progress: Progress) -> Bridge:
         config = self._config
         bridge = Bridge(
             producer=producer,
@@ -66,6 +74,7 @@ class GatewayProcess:
             drop=frozenset(config.faults.drop),
             mislabel=frozenset(config.faults.mislabel),
             log=None if config.receive_log is None else ReceiveLog(Path(config.receive_log)),
+            progress=progress,
             fatal=self._fail,
         )
         settings = config.intake_settings()

@@ -30,6 +30,17 @@ _SEQUENCE_BITS = 40
 
 Integers = npt.NDArray[np.int64]
 
+CONNECTION_SCHEMA = pa.schema(
+    [
+        ("vehicle_id", pa.string()),
+        ("event", pa.string()),
+        ("at_ns", pa.int64()),
+        ("handshake_ns", pa.int64()),
+        ("session_present", pa.bool_()),
+        ("backlog", pa.int64()),
+    ]
+)
+
 
 def read_events(path: Path) -> npt.NDArray[Any]:
     """Return the log's whole records as an array of EVENT."""
@@ -80,6 +91,30 @@ def to_table(
             "buffered": pa.array(buffered),
         }
     )
+
+
+def connections(events_path: Path) -> pa.Table:
+    """Return one row per step of a connection, in the order of time.
+
+    `event` is connecting, connected, disconnected or connect_failed; `handshake_ns` is connected minus
+    connecting; `backlog` counts the messages waiting then; `session_present` is set with connected.
+    """
+    events = read_events(events_path) if events_path.exists() else np.empty(0, EVENT)
+    steps = (Kind.CONNECTING, Kind.CONNECTED, Kind.DISCONNECTED, Kind.CONNECT_FAILED)
+    columns: dict[str, list[Any]] = {name: [] for name in CONNECTION_SCHEMA.names}
+    began: dict[int, int] = {}
+    for row in events[np.isin(events["kind"], steps)]:
+        kind, vehicle, at_ns = Kind(int(row["kind"])), int(row["vehicle"]), int(row["at_ns"])
+        is_up = kind is Kind.CONNECTED
+        columns["vehicle_id"].append(vehicle_id(vehicle))
+        columns["event"].append(kind.name.lower())
+        columns["at_ns"].append(at_ns)
+        columns["handshake_ns"].append(at_ns - began[vehicle] if is_up and vehicle in began else None)
+        columns["session_present"].append(bool(row["size"]) if is_up else None)
+        columns["backlog"].append(int(row["sequence"]))
+        if kind is Kind.CONNECTING:
+            began[vehicle] = at_ns
+    return pa.table(columns, CONNECTION_SCHEMA)
 
 
 class _Rows:

@@ -40,13 +40,23 @@ class Lane:
     client: VehicleClient
 
     def __init__(
-        self, vehicle: int, log: EmissionLog, totals: Totals, *, backoff: Backoff, limit: int, policy: Policy
+        self,
+        vehicle: int,
+        log: EmissionLog,
+        totals: Totals,
+        *,
+        backoff: Backoff,
+        limit: int,
+        policy: Policy,
+        gate: asyncio.Semaphore | None = None,
     ) -> None:
         self.vehicle = vehicle
         self._log = log
         self._totals = totals
         self._backoff = backoff
         self._policy = policy
+        # How many vehicles of this process may be in a handshake at once.
+        self._gate = gate if gate is not None else asyncio.Semaphore()
         self._outbox: Outbox[Emission] = Outbox(limit, policy)
         self._connecting: asyncio.Task[None] | None = None
         self._closed = False
@@ -115,9 +125,10 @@ class Lane:
         if again:
             await asyncio.sleep(self._backoff.next_s())
         while True:
-            self._log.note(Kind.CONNECTING, self.vehicle, time.time_ns())
             try:
-                await self.client.connect()
+                async with self._gate:
+                    self._log.note(Kind.CONNECTING, self.vehicle, time.time_ns())
+                    await self.client.connect()
             except ConnectError:
                 self._totals.connect_failures += 1
                 self._log.note(Kind.CONNECT_FAILED, self.vehicle, time.time_ns())

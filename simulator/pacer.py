@@ -47,6 +47,7 @@ class Pacer:
         self._protocol, self._mode = config.rows()
         self._log = EmissionLog(Path(config.events_path))
         self.totals = Totals()
+        self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
         self._lanes = {vehicle: self._lane(vehicle) for vehicle in config.numbers()}
         self._subscribers = self._echoes() if config.topology == "echo" else []
         self._prepared: deque[Emission] = deque()
@@ -61,13 +62,7 @@ class Pacer:
     async def open(self) -> int:
         """Connect every vehicle; return how many are. Refusal when not one could within `connect_wait_s`."""
         self._tasks = [asyncio.ensure_future(self._flush_forever())]
-        gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
-
-        async def one(lane: Lane) -> None:
-            async with gate:
-                await lane.open()
-
-        opening = [asyncio.ensure_future(one(lane)) for lane in self._lanes.values()]
+        opening = [lane.open() for lane in self._lanes.values()]
         opening += [asyncio.ensure_future(subscriber.open()) for subscriber in self._subscribers]
         _, late = await asyncio.wait(opening, timeout=self._config.connect_wait_s)
         self._tasks += late
@@ -125,6 +120,7 @@ class Pacer:
             backoff=backoff,
             limit=config.outbox_limit,
             policy=config.outbox_policy,
+            gate=self._gate,
         )
         lane.client = self._protocol.vehicle_client(
             config.endpoint(vehicle), vehicle, self._mode, lane, config.settings(vehicle)

@@ -84,7 +84,7 @@ class MqttVehicle:
             self._client.write_soon()
 
     def in_flight(self) -> int:
-        return len(self._tokens) if self._qos else int(self._client.want_write())
+        return len(self._tokens) if self._qos else int(self._client.unwritten())
 
     def opened(self, session_present: bool) -> None:
         self._session_present = session_present

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import socket
 import ssl
+import struct
+import termios
 import typing
 from typing import Any
 
@@ -113,6 +116,13 @@ class LoopClient(mqtt.Client):
         if sock is not None and self.want_write() and not self._writing:
             self._writing = True
             asyncio.get_running_loop().add_writer(sock.fileno(), self._writable)
+
+    def unwritten(self) -> bool:
+        """Say whether bytes wait in paho or in the socket, not yet acknowledged by the peer's TCP."""
+        sock = self.socket()
+        if sock is None or self.want_write():
+            return sock is not None
+        return bool(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0])
 
     async def dial(self, timeout_s: float) -> None:
         """Connect, shake hands and wait for CONNACK; ConnectError names what failed."""

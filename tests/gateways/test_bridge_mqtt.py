@@ -227,14 +227,23 @@ def test_dropped_on_purpose_is_logged_acknowledged_and_missing(
     assert (vehicle_id(2).encode(), b"3") not in {(r.key(), dict(r.headers())["sequence"]) for r in records}
 
 
-def test_small_sequences_are_unwrapped(broker, kafka, topics, start_gateway, read_records, publish) -> None:
-    start_gateway(**place(broker, kafka, topics), format="small")
+def test_small_sequences_are_unwrapped_across_a_restart(
+    broker, kafka, topics, start_gateway, read_records, publish, until
+) -> None:
+    config = {**place(broker, kafka, topics), "format": "small"}
+    first = start_gateway(**config)
     topic = mqtt_topic(vehicle_id(1))
     sent = [(topic, b"message%03d" % (k % 100 + 1)) for k in range(250)]
     publish(broker, [*sent, sent[248]])
-    records = read_records(kafka, topics.status, 251)
+    until(first, lambda e: e["delivered"] == 251)
+    kill(first)
+    second = start_gateway(**config)
+    publish(broker, [(topic, b"message051"), (topic, b"message001")])
+    event = until(second, lambda e: e["delivered"] == 2)
+    assert event["duplicates"] == 0
+    records = read_records(kafka, topics.status, 253)
     sequences = [int(dict(r.headers())["sequence"]) for r in records]
-    assert sequences == [*range(1, 251), 249]
+    assert sequences == [*range(1, 251), 249, 251, 301]
     assert {dict(r.headers())["sampled_at_ns"] for r in records} == {b""}
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateways.protocols.base import Backoff
 from schemas.errors import Refusal
 from simulator.emission_log import RECORD, EmissionLog, Kind, Reason
-from simulator.emission_table import EVENT, read_events, to_table
+from simulator.emission_table import EVENT, connections, read_events, to_table
 from simulator.fleet import schedule
 from simulator.outbox import Outbox
 from simulator.pacer_config import read_config
@@ -147,3 +147,23 @@ def test_wrong_configurations_are_refused_by_name(tmp_path: Path, text: str, nam
     path.write_text(text)
     with pytest.raises(Refusal, match=named):
         read_config(path)
+
+
+def test_connections_have_handshake_and_backlog(tmp_path: Path) -> None:
+    log = EmissionLog(tmp_path / "e")
+    log.note(Kind.CONNECTING, 1, 100)
+    log.note(Kind.CONNECT_FAILED, 1, 150)
+    log.note(Kind.CONNECTING, 1, 200)
+    log.note(Kind.CONNECTED, 1, 270, sequence=4, size=1)
+    log.note(Kind.EMITTED, 1, 280, epoch=1, sequence=1)
+    log.note(Kind.DISCONNECTED, 1, 300)
+    log.close()
+    rows = connections(tmp_path / "e").to_pylist()
+    assert [(r["event"], r["handshake_ns"], r["session_present"], r["backlog"]) for r in rows] == [
+        ("connecting", None, None, 0),
+        ("connect_failed", None, None, 0),
+        ("connecting", None, None, 0),
+        ("connected", 70, True, 4),
+        ("disconnected", None, None, 0),
+    ]
+    assert connections(tmp_path / "missing").num_rows == 0
