@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import flatbuffers
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,11 +174,53 @@ def test_nesting_is_bounded():
 
 
 def test_shared_flatbuffers_tables_cannot_multiply_the_work():
-    # 300 offsets to one vector of 300 offsets to one vector ...: 27 million tables in 4 kB.
-    payload = bytearray(FORMATS["flatbuffers"].encode(status_of("trailer", seed=5)))
-    payload += b"\x00" * 8_000
+    # 200 times one trailer, of 200 times one axle, of 200 times one wheel: 8 million tables in 3 kB.
+    builder = flatbuffers.Builder(4096)
+
+    def table(slots, fields):
+        builder.StartObject(slots)
+        for slot, offset in fields.items():
+            builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
+        return builder.EndObject()
+
+    def many(offset):
+        builder.StartVector(4, 200, 4)
+        for _ in range(200):
+            builder.PrependUOffsetTRelative(offset)
+        return builder.EndVector()
+
+    wheels = many(table(4, {}))
+    axles = many(table(3, {2: wheels}))
+    trailers = many(table(5, {4: axles}))
+    builder.Finish(table(12, {7: trailers}))
+    payload = bytes(builder.Output())
+    assert len(payload) < 3_000
+    with pytest.raises(PayloadError, match=r"more tables than its bytes can hold|a vector past the end"):
+        FORMATS["flatbuffers"].decode(payload)
+
+
+HUGE_LENGTHS = {
+    "msgpack array": ("msgpack", b"\x81\xa5lamps\xdd\xff\xff\xff\xff"),
+    "msgpack map": ("msgpack", b"\x81\xa1x\xdf\xff\xff\xff\xff"),
+    "msgpack string": ("msgpack", b"\x81\xa6header\x81\xa6tripId\xdb\xff\xff\xff\xff"),
+    "avro array": ("avro", FORMATS["avro"].prefix + b"\x00" * 6 + b"\xfe" + b"\xff" * 7 + b"\x7f"),
+    "avro string": ("avro", FORMATS["avro"].prefix + b"\x02\xfe" + b"\xff" * 7 + b"\x7f"),
+    "json number": ("json", b'{"header":{"sequenceNumber":' + b"9" * 1_000_000 + b"}}"),
+    "json exponent": ("json", b'{"header":{"epoch":1e999999999}}'),
+    "protobuf length": ("protobuf", b"\x0a\xff\xff\xff\xff\x07"),
+    "flatbuffers offsets": ("flatbuffers", b"\x04\x00\x00\x00" * 200_000),
+}
+
+
+@pytest.mark.parametrize("case", HUGE_LENGTHS)
+def test_a_huge_length_takes_no_memory(case):
+    name, payload = HUGE_LENGTHS[case]
+    tracemalloc.start()
     with pytest.raises(PayloadError):
-        FORMATS["flatbuffers"].decode(b"\x04\x00\x00\x00" * 2_000)
+        FORMATS[name].decode(payload)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 2_000_000 + 8 * len(payload)
 
 
 @pytest.mark.parametrize(
