@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -28,6 +28,7 @@ STEPS_AT_ONCE = 20  # vehicles of the link on which steps are proven
 REPLAY_SECONDS = 8
 LONGEST_TRACE_S = 3600
 FILE_WIDTH = 160
+AGAIN = " (measured again: it was off once, and that may be the machine)"
 
 STANDARD = (
     Step("delay alone", Condition(None, 35.0), Condition(None, 10.0)),
@@ -82,12 +83,16 @@ def verify_link(
     with open_link(link, run, max(vehicles, STEPS_AT_ONCE)) as opened:
         console.print(f"link {opened.name}: {opened.properties()}")
         if not series:
-            verdicts += _print_proofs(console, "standard steps", verify(opened, STANDARD, seconds))
+            verdicts += _verify_steps(console, opened, "standard steps", STANDARD, seconds)
         for name, conditions in series:
             verdicts += _verify_trace(console, opened, name, conditions, seconds)
         if vehicles > STEPS_AT_ONCE:
-            checks = verify_fleet(opened, vehicles, max(seconds, 5.0))
-            verdicts += _print_checks(console, f"{vehicles} vehicles at once", checks)
+            title = f"{vehicles} vehicles at once"
+            verdicts += _twice(
+                lambda again: _print_checks(
+                    console, title + again, verify_fleet(opened, vehicles, max(seconds, 5.0))
+                )
+            )
     off = verdicts.count("off")
     console.print(f"{len(verdicts)} steps, {off} off")
     if off:
@@ -114,13 +119,35 @@ def _series(name: str, loss: float) -> list[tuple[Condition, Condition]]:
 def _verify_trace(
     console: Console, link: Link, name: str, series: list[tuple[Condition, Condition]], seconds: float
 ) -> list[Verdict]:
-    verdicts = _print_proofs(console, name, verify(link, representative(name, series), seconds))
+    verdicts = _verify_steps(console, link, name, representative(name, series), seconds)
     fast = [pair for pair in series if (pair[0].rate_bps or 0) > 0]
-    if fast:
-        middle = len(fast) // 2
-        checks = verify_replay(link, STEPS_AT_ONCE, fast[middle : middle + REPLAY_SECONDS])
-        verdicts += _print_checks(console, f"{name}, replayed under a saturating flow", checks)
-    return verdicts
+    if not fast:
+        return verdicts
+    middle = len(fast) // 2
+    window = fast[middle : middle + REPLAY_SECONDS]
+    title = f"{name}, replayed under a saturating flow"
+    return verdicts + _twice(
+        lambda again: _print_checks(console, title + again, verify_replay(link, STEPS_AT_ONCE, window))
+    )
+
+
+def _verify_steps(
+    console: Console, link: Link, title: str, steps: Sequence[Step], seconds: float
+) -> list[Verdict]:
+    proofs = verify(link, steps, seconds)
+    _print_proofs(console, title, proofs)
+    off = [proof.step for proof in proofs if proof.verdict == "off"]
+    good = [proof.verdict for proof in proofs if proof.verdict != "off"]
+    return good + (_print_proofs(console, title + AGAIN, verify(link, off, seconds)) if off else [])
+
+
+def _twice(measure: Callable[[str], list[Verdict]]) -> list[Verdict]:
+    """Measure once more what was off: a busy machine is off by chance, a wrong link each time.
+
+    Both tables are printed; the second one counts.
+    """
+    verdicts = measure("")
+    return measure(AGAIN) if "off" in verdicts else verdicts
 
 
 def _print_proofs(console: Console, title: str, proofs: Sequence[Proof]) -> list[Verdict]:
