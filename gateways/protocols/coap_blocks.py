@@ -1,4 +1,4 @@
-"""Block-wise payloads at the gateway (RFC 7959, 2.5): bounded in size, one per endpoint and path."""
+"""Block-wise payloads at the gateway (RFC 7959, 2.5): bounded in size, one per endpoint, path and tag."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gateways.protocols.coap_layer import EXCHANGE_LIFETIME_S
 MAX_PAYLOAD_BYTES: Final = 1 << 16
 MAX_HELD_BYTES: Final = 256 << 20
 
-Key = tuple[tuple[str, int], str]
+# Endpoint, path, and what keeps uploads at once from one endpoint apart (RFC 9175, 3.3).
+Key = tuple[tuple[str, int], str, tuple[bytes, ...]]
 
 
 @dataclass(slots=True)

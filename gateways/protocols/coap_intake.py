@@ -99,9 +99,8 @@ class CoapServer(Upper):
             return
         try:
             number, more, exponent = block
-            payload = self._blocks.add(
-                (request.remote, "/".join(path)), number, more, exponent, request.payload
-            )
+            key = (request.remote, "/".join(path), request.opt.request_tag)
+            payload = self._blocks.add(key, number, more, exponent, request.payload)
         except BlockError as error:
             self._reject(request, error.code)
             return

@@ -1,8 +1,9 @@
 """A vehicle's CoAP end: POSTs one message at a time to the gateway (NSTART = 1); it buffers nothing.
 
-CON follows RFC 7252, 4.2, with the default transmission parameters. A NON request stops waiting for its
-response after an estimate of the round trip (RFC 7252, 4.7 leaves the way open), so that a lost one does not
-hold up the next. Above 1,024 bytes the payload goes block-wise (RFC 7959, Block1).
+CON follows RFC 7252, 4.2, with the default transmission parameters. A NON request holds the next one back
+no longer than an estimate of the round trip (RFC 7252, 4.7 leaves it open when a response is no longer
+expected), so that a lost one costs no other; its response still counts when it comes late, and its blocks
+go on. Above 1,024 bytes the payload goes block-wise (RFC 7959, Block1).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass, field
 from typing import Final
 
 from aiocoap import Message, Reliable, Unreliable
@@ -25,72 +25,18 @@ from aiocoap.numbers.codes import (
 
 from gateways.protocols.base import Endpoint, VehicleEvents, VehicleSettings
 from gateways.protocols.coap_layer import MessageLayer, Upper
+from gateways.protocols.coap_transfer import BLOCK_SIZE_EXPONENT, RoundTrip, Transfer
 from gateways.protocols.coap_wire import Remote, resolve
 from schemas.topics import coap_path, vehicle_id
 
-BLOCK_SIZE_EXPONENT: Final = 6  # 2 ** (6 + 4) = 1,024 bytes, the largest (RFC 7959, 2.2)
 ATTEMPTS: Final = 4
 # After an empty ACK the response is due; beyond this the request is sent anew under a new Message ID.
 SEPARATE_RESPONSE_S: Final = 10.0
+# How long a NON request may go unanswered beside those after it, and how many of them.
+LINGER_S: Final = 15.0
+_LINGERING_MAX: Final = 16
 MAX_AGE_DEFAULT_S: Final = 60  # RFC 7252, 5.10.5
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the system chooses among its own addresses
-
-
-class RoundTrip:
-    """How long a NON exchange may take: RFC 6298's estimate, without its back-off.
-
-    A late answer raises the estimate; a lost one does not, for loss is what a NON message is meant to meet.
-    """
-
-    first_s: Final = 1.0
-    least_s: Final = 0.2
-    most_s: Final = 10.0
-
-    def __init__(self) -> None:
-        self._smoothed_s: float | None = None
-        self._variation_s = 0.0
-
-    def sample(self, seconds: float) -> None:
-        """Take one measured round trip."""
-        if self._smoothed_s is None:
-            self._smoothed_s, self._variation_s = seconds, seconds / 2
-            return
-        self._variation_s += (abs(self._smoothed_s - seconds) - self._variation_s) / 4
-        self._smoothed_s += (seconds - self._smoothed_s) / 8
-
-    def timeout_s(self) -> float:
-        """Return how long to wait for an answer."""
-        if self._smoothed_s is None:
-            return self.first_s
-        return min(self.most_s, max(self.least_s, self._smoothed_s + 4 * self._variation_s))
-
-
-@dataclass(slots=True)
-class Transfer:
-    """One message on its way, with where its next block starts.
-
-    Attributes:
-        asked: tokens of the requests that carried its last block; a late answer to any of them counts.
-    """
-
-    token: int
-    payload: bytes
-    size_exponent: int = BLOCK_SIZE_EXPONENT
-    offset: int = 0
-    attempts: int = 0
-    asked: list[bytes] = field(default_factory=list)
-
-    @property
-    def block_bytes(self) -> int:
-        return 1 << (self.size_exponent + 4)
-
-    def blockwise(self) -> bool:
-        return len(self.payload) > self.block_bytes
-
-    def block(self) -> tuple[int, bool, int]:
-        """Return the Block1 option's value: number, more, size exponent (RFC 7959, 2.1)."""
-        more = self.offset + self.block_bytes < len(self.payload)
-        return self.offset // self.block_bytes, more, self.size_exponent
 
 
 class CoapVehicle(Upper):
@@ -110,8 +56,7 @@ class CoapVehicle(Upper):
         self._timer: asyncio.TimerHandle | None = None
         self._round_trip = RoundTrip()
         self._request_token = random.randrange(1 << 16)
-        self._sent_at = 0.0
-        self._given_up: dict[bytes, float] = {}
+        self._lingering: dict[bytes, Transfer] = {}
 
     async def connect(self) -> None:
         """Open the socket; CoAP over UDP has no handshake, so this says nothing about the gateway."""
@@ -125,6 +70,10 @@ class CoapVehicle(Upper):
 
     async def close(self) -> None:
         self._stop_timer()
+        for transfer in self._lingering.values():
+            assert transfer.lingering is not None
+            transfer.lingering.cancel()
+        self._lingering.clear()
         if self._layer is not None:
             self._layer.close()
             self._layer = None
@@ -133,10 +82,10 @@ class CoapVehicle(Upper):
         return self._layer is not None and self._transfer is None
 
     def in_flight(self) -> int:
-        return 0 if self._transfer is None else 1
+        return len(self._lingering) + (self._transfer is not None)
 
     def send(self, token: int, payload: bytes) -> None:
-        self._transfer = Transfer(token, payload)
+        self._transfer = Transfer(token, payload, tag=self._free_tag())
         self._send_block(self._transfer)
 
     def _send_block(self, transfer: Transfer) -> None:
@@ -146,53 +95,55 @@ class CoapVehicle(Upper):
         request.payload = transfer.payload
         if transfer.blockwise() or transfer.offset:
             request.opt.block1 = transfer.block()
+            request.opt.request_tag = () if transfer.tag is None else (transfer.tag,)
             request.payload = transfer.payload[transfer.offset : transfer.offset + transfer.block_bytes]
         self._request_token = (self._request_token + 1) & 0xFFFF
-        request.token = self._request_token.to_bytes(2, "big")
+        request.token = transfer.request = self._request_token.to_bytes(2, "big")
         request.remote = self._remote
         if not transfer.block()[1]:
             transfer.asked.append(request.token)
-        self._sent_at = self.loop.time()
+        transfer.sent_at_s = self.loop.time()
         self._layer.send_message(request, self._reset)
-        if not self._con:
+        if transfer is not self._transfer:
+            self._lingering[transfer.request] = transfer
+        elif not self._con:
             self._wait(self._round_trip.timeout_s(), self._unanswered)
 
     # The layer below calls these.
 
     def process_response(self, response: Message) -> bool:
-        transfer = self._transfer
-        if transfer is None or response.token != self._request_token.to_bytes(2, "big"):
-            late = transfer is not None and response.token in transfer.asked and response.code == CHANGED
-            if transfer is None or not late:
-                return self._late(response.token)
-        self._stop_timer()
+        transfer = self._awaiting(response)
+        if transfer is None:
+            return False
         assert self._layer is not None
+        if transfer is self._transfer:
+            self._stop_timer()
         if not self._con:
-            self._round_trip.sample(self.loop.time() - self._sent_at)
+            self._round_trip.sample(self.loop.time() - transfer.sent_at_s)
         elif self._layer.busy(self._remote):
             # The response overtook its own acknowledgement, which is then superfluous (RFC 7252, 5.2.2).
             self._layer.forget(self._remote)
+        transfer.request = b""  # spent: a second answer to it is nobody's
         self._answered(transfer, response)
         return True
 
-    def _late(self, token: bytes) -> bool:
-        """Learn the round trip from the answer to a NON request already given up; False for a stranger."""
-        given_up_at = self._given_up.pop(token, None)
-        if given_up_at is not None:
-            self._round_trip.sample(self.loop.time() - given_up_at)
-        return given_up_at is not None
+    def _awaiting(self, response: Message) -> Transfer | None:
+        transfer, token = self._transfer, response.token
+        if transfer is not None and token and token == transfer.request:
+            return transfer
+        if transfer is not None and token in transfer.asked and response.code == CHANGED:
+            return transfer
+        return self._lingering.pop(token, None)
 
     def _answered(self, transfer: Transfer, response: Message) -> None:
         code, block = response.code, response.opt.block1
-        # The token of an answered request is spent: a second answer to it is nobody's.
-        self._request_token = (self._request_token + 1) & 0xFFFF
         if code == CONTINUE and block is not None and transfer.block()[1]:
             transfer.offset += transfer.block_bytes
             # The server may ask for smaller blocks (RFC 7959, 2.3); the offset is a multiple of them.
             transfer.size_exponent = min(transfer.size_exponent, block.size_exponent)
             self._send_block(transfer)
         elif code.is_successful() and code != CONTINUE:
-            self._transfer = None
+            self._end(transfer)
             self._events.acknowledged(transfer.token, time.time_ns())
         elif code == SERVICE_UNAVAILABLE and self._con:
             max_age_s = MAX_AGE_DEFAULT_S if response.opt.max_age is None else response.opt.max_age
@@ -201,11 +152,11 @@ class CoapVehicle(Upper):
         elif code == REQUEST_ENTITY_INCOMPLETE and self._con:
             self._try_again("4.08 again and again: the gateway lost its blocks")
         else:
-            self._refuse(f"{code.dotted} {Code(code).name_printable}")
+            self._refuse(transfer, f"{code.dotted} {Code(code).name_printable}")
 
     def dispatch_error(self, error: Exception, remote: Remote) -> None:
         del remote
-        self._refuse(f"CON time-out: {error}")
+        self._refuse(self._transfer, f"CON time-out: {error}")
 
     def acknowledged_empty(self, remote: Remote, message_id: int) -> None:
         del remote, message_id
@@ -214,13 +165,27 @@ class CoapVehicle(Upper):
 
     def _reset(self) -> None:
         # Called amid the message layer's own bookkeeping: a new send must wait until that is done.
-        self.loop.call_soon(self._refuse, "RST from the gateway")
+        self.loop.call_soon(self._refuse, self._transfer, "RST from the gateway")
 
     def _unanswered(self) -> None:
-        if len(self._given_up) >= 16:
-            self._given_up.pop(next(iter(self._given_up)))
-        self._given_up[self._request_token.to_bytes(2, "big")] = self._sent_at
-        self._refuse("NON without a response in time")
+        """Let the next NON request go; the answer to this one may still come."""
+        transfer, self._transfer = self._transfer, None
+        assert transfer is not None
+        if len(self._lingering) >= _LINGERING_MAX:
+            self._forget(next(iter(self._lingering.values())))
+        self._lingering[transfer.request] = transfer
+        transfer.lingering = self.loop.call_later(LINGER_S, self._forget, transfer)
+        self._events.writable()
+
+    def _forget(self, transfer: Transfer) -> None:
+        self._lingering.pop(transfer.request, None)
+        self._refuse(transfer, f"NON without a response in {LINGER_S:g} s")
+
+    def _free_tag(self) -> bytes | None:
+        """Return no Request-Tag while no other upload is open: the option costs three bytes."""
+        used = {transfer.tag for transfer in self._lingering.values()}
+        tags = (None, *(bytes((number,)) for number in range(_LINGERING_MAX)))
+        return next(tag for tag in tags if tag not in used)
 
     def _no_separate_response(self) -> None:
         self._try_again("acknowledged, but no response followed")
@@ -230,7 +195,7 @@ class CoapVehicle(Upper):
         assert transfer is not None
         transfer.attempts += 1
         if transfer.attempts >= ATTEMPTS:
-            self._refuse(reason)
+            self._refuse(transfer, reason)
         else:
             self._start_again()
 
@@ -240,11 +205,17 @@ class CoapVehicle(Upper):
         self._transfer.size_exponent = BLOCK_SIZE_EXPONENT
         self._send_block(self._transfer)
 
-    def _refuse(self, reason: str) -> None:
-        self._stop_timer()
-        transfer, self._transfer = self._transfer, None
+    def _refuse(self, transfer: Transfer | None, reason: str) -> None:
         if transfer is not None:
+            self._end(transfer)
             self._events.refused(transfer.token, reason)
+
+    def _end(self, transfer: Transfer) -> None:
+        if transfer.lingering is not None:
+            transfer.lingering.cancel()
+        if transfer is self._transfer:
+            self._stop_timer()
+            self._transfer = None
 
     def _wait(self, seconds: float, then: object) -> None:
         self._stop_timer()

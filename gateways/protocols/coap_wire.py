@@ -26,6 +26,7 @@ _READ: Final = {
         OptionNumber.BLOCK2,
         OptionNumber.BLOCK1,
         OptionNumber.NO_RESPONSE,
+        OptionNumber.REQUEST_TAG,
     )
 }
 # Critical options (odd numbers) that change nothing for a resource with one host and one format.

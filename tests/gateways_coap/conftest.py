@@ -67,7 +67,7 @@ class Events:
         raise AssertionError("UDP has no connection to lose")
 
     def writable(self):
-        pass
+        self._changed.set()
 
     def received(self, payload, at_ns, duplicate):
         self.echoes.append((payload, duplicate))

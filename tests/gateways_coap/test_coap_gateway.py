@@ -12,7 +12,7 @@ from aiocoap import Message
 from aiocoap.numbers.codes import GET, POST
 from aiocoap.numbers.types import ACK, CON, NON
 
-from gateways.protocols import coap_vehicle
+from gateways.protocols import coap_transfer, coap_vehicle
 from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, Tls, VehicleSettings
 from gateways.protocols.coap import Coap
 from gateways.protocols.coap_wire import Remote, decoded
@@ -198,15 +198,40 @@ async def test_a_closed_port_does_not_end_a_con(coap, quick):
     assert sink.taken == [(vehicle_id(1), b"patience")]
 
 
-async def test_a_non_without_answer_is_given_up_and_the_next_goes(coap, monkeypatch):
-    monkeypatch.setattr(coap_vehicle.RoundTrip, "first_s", 0.05)
+async def test_a_late_answer_to_a_non_still_counts_and_its_blocks_go_on_beside_the_next(coap, monkeypatch):
+    monkeypatch.setattr(coap_transfer.RoundTrip, "first_s", 0.02)
+    intake, sink = await coap.gateway()
+    client, events = await coap.vehicle(intake.endpoint()[1], mode="non")
+    transmit, delayed = intake._layer._transmit, []
+    intake._layer._transmit = lambda datagram, remote: delayed.append((datagram, remote))
+    payloads = [os.urandom(3000) for _ in range(3)]
+    for token, payload in enumerate(payloads):
+        await events.until(client.ready)
+        client.send(token, payload)
+    await events.until(client.ready)
+    assert client.in_flight() == 3
+    async with asyncio.timeout(10):
+        while len(delayed) < 3:
+            await asyncio.sleep(0.005)
+    intake._layer._transmit = transmit
+    for datagram, remote in reversed(delayed):
+        transmit(datagram, remote)
+    await events.until(lambda: sorted(events.acked) == [0, 1, 2])
+    assert sorted(payload for _, payload in sink.taken) == sorted(payloads)
+    assert (events.gone, client.in_flight()) == ([], 0)
+
+
+async def test_a_non_without_answer_is_given_up_and_holds_nothing_back(coap, monkeypatch):
+    monkeypatch.setattr(coap_transfer.RoundTrip, "first_s", 0.02)
+    monkeypatch.setattr(coap_vehicle, "LINGER_S", 0.1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         client, events = await coap.vehicle(silent.getsockname()[1], mode="non")
-        for token in (1, 2):
+        for token in range(30):
             client.send(token, b"x")
-            await events.until(lambda t=token: any(gone[0] == t for gone in events.gone))
-            assert client.ready()
+            await events.until(client.ready)
+        await events.until(lambda: [token for token, _ in events.gone] == list(range(30)))
+        assert client.in_flight() == 0
 
 
 async def test_blocks_lost_by_a_gateway_that_was_replaced_are_sent_again(coap, quick):
