@@ -31,6 +31,7 @@ class Drive:
         "brake_pct",
         "charge_pct",
         "coolant_c",
+        "driven_s",
         "engine_rpm",
         "exhaust_c",
         "fuel_lph",
@@ -82,6 +83,7 @@ class Drive:
         self.stop_left_s = 0.0
         self.stops_next = False
         self.standing_s = 0.0
+        self.driven_s = rng.uniform(0.0, 9_000.0)  # since the driver last rested
         self.gear = 0
         self.engine_rpm = IDLE_RPM
         self.torque_pct = self.pedal_pct = self.brake_pct = self.retarder_pct = 0.0
@@ -153,7 +155,12 @@ class Drive:
         self.acceleration_mps2 = (speed - before) / elapsed_s
         self.speed_mps = speed
         way_m = (before + speed) * 0.5 * elapsed_s
-        self.standing_s = 0.0 if speed > 0.0 else self.standing_s + elapsed_s
+        if speed > 0.0:
+            self.standing_s = 0.0
+            # 4.5 hours at the most, then the rest that the law asks for begins a new count.
+            self.driven_s = (self.driven_s + elapsed_s) % 16_200.0
+        else:
+            self.standing_s += elapsed_s
         self.odometer_m += way_m
         self.trip_m += way_m
         self.route.follow(way_m, elapsed_s)

@@ -76,6 +76,7 @@ class Gauges:
         self._flags = _Shown(self._fitted(FLAGS, FLAGS))
         self._slow = _Shown(self._fitted(SLOW, _GAUGES) + self._tyres())
         self._turn = 0
+        self._load_axles()
         first_lamp = self._unit[id(status.lamps[0])] if status.lamps else 0
         self._lamps = Lamps(status, first_lamp, drive, rng)
         self.cause = "IGNITION_ON" if variant == "stub" else "PERIODIC"
@@ -159,9 +160,9 @@ class Gauges:
         if drivetrain is not None and drivetrain.current_gear != drive.gear:
             drivetrain.current_gear = drivetrain.selected_gear = drive.gear
             status.changed.append(unit[id(drivetrain)])
-        minutes_s = int(drive.trip_m / 18.0) // 60 * 60  # tachographs count whole minutes
-        if crew.continuous_driving_s != minutes_s % 16_200:
-            crew.continuous_driving_s = minutes_s % 16_200
+        minutes_s = int(drive.driven_s) // 60 * 60  # tachographs count whole minutes
+        if crew.continuous_driving_s != minutes_s:
+            crew.continuous_driving_s = minutes_s
             status.changed.append(unit[id(crew)])
         rng = self._rng
         if radio is not None and rng.random() < 0.5:
@@ -185,6 +186,14 @@ class Gauges:
             if record is not None:
                 found.append((self._unit[id(record)], gauges[path]))
         return found
+
+    def _load_axles(self) -> None:
+        """Share the vehicle's mass out over all axles, a trailer's included."""
+        axles = [*self._status.axles, *(a for t in self._status.trailers for a in t.axles)]
+        shares = [self._rng.uniform(0.9, 1.1) for _ in axles]
+        for axle, share in zip(axles, shares, strict=True):
+            if axle.axle_load_kg is not None:
+                axle.axle_load_kg.value = float(round(self._drive.mass_kg * share / sum(shares)))
 
     def _tyres(self) -> list[tuple[int, Any]]:
         """Return (unit, gauge) for every tyre, each with an offset of its own."""

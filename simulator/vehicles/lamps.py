@@ -13,6 +13,8 @@ from simulator.vehicles.drive import Drive
 CHANCE_PER_TICK: Final = 0.01
 FOLLOWING: Final[dict[str, tuple[str, Callable[[Drive], bool]]]] = {
     "PARKING_BRAKE_SET": ("LAMP_RED", lambda d: d.standing_s > 20.0),
+    "HAZARD_LIGHTS_ON": ("LAMP_YELLOW", lambda d: d.standing_s > 120.0),
+    "POWER_TAKEOFF_ON": ("LAMP_WHITE", lambda d: 95.0 < d.standing_s < 120.0),
     "DOOR_OPEN": ("LAMP_RED", lambda d: 60.0 < d.standing_s < 90.0),
     "SEAT_BELT_OPEN": ("LAMP_RED", lambda d: d.speed_mps == 0.0 and d.standing_s >= 45.0),
     "FUEL_LOW": ("LAMP_YELLOW", lambda d: d.fuel_pct < 10.0),

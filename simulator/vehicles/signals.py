@@ -96,6 +96,8 @@ FLAGS: Final[dict[str, Callable[[Drive], bool]]] = {
     "motion.anti_lock_braking_engaged": lambda d: d.acceleration_mps2 < -2.1 and d.ambient_c < 0.0,
     "body.driver_belt_fastened": lambda d: d.speed_mps > 0.0 or d.standing_s < 45.0,
     "body.driver_door_open": lambda d: 60.0 < d.standing_s < 90.0,
+    "body.hazard_lights_on": lambda d: d.standing_s > 120.0,
+    "drivetrain.power_takeoff_engaged": lambda d: 95.0 < d.standing_s < 120.0,
     "body.low_beam_on": lambda d: d.ambient_c < 10.0,
     "body.rain_detected": lambda d: d.soot_pct % 20.0 < 3.0,
     "body.wipers_running": lambda d: d.soot_pct % 20.0 < 3.0,

@@ -111,3 +111,23 @@ def test_a_pause_is_driven_through_in_steps():
 def test_an_unknown_variant_is_refused():
     with pytest.raises(ValueError, match="rigid, trailer, hybrid, stub"):
         Vehicle(1, "tractor", Random(1))
+
+
+def test_lamps_say_what_the_flags_say():
+    for status in drive("rigid", 12, 3_000):
+        lit = {lamp.lamp for lamp in status.lamps if lamp.state != "LAMP_OFF"}
+        for flag, lamp in (
+            (status.motion.parking_brake_engaged, "PARKING_BRAKE_SET"),
+            (status.body.hazard_lights_on, "HAZARD_LIGHTS_ON"),
+            (status.body.driver_door_open, "DOOR_OPEN"),
+        ):
+            assert flag is None or flag.active == (lamp in lit)
+
+
+def test_axles_carry_the_vehicle():
+    vehicle = Vehicle(9, "trailer", Random(1))
+    vehicle.advance(0)
+    status = vehicle.status(1, 1, 0, "PERIODIC")
+    axles = [*status.axles, *status.trailers[0].axles]
+    carried_kg = sum(axle.axle_load_kg.value for axle in axles)
+    assert abs(carried_kg - vehicle._drive.mass_kg) < 4
