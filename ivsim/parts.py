@@ -17,7 +17,6 @@ from ivsim.run_directory import RunDirectory
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka import KafkaServer, create_topics, delete_topics, probe
 from ivsim.testbed.mosquitto import MosquittoServer
-from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
 from ivsim.watch import Watch
@@ -46,7 +45,8 @@ class Parts:
     pacer: Child | None = None
     capture: Child | None = None
     watch: Watch | None = None
-    servers: list[OwnedProcess] = field(default_factory=list)
+    kafka: KafkaServer | None = None
+    down: set[str] = field(default_factory=set)
 
     @property
     def cloud_namespace(self) -> str:
@@ -60,9 +60,11 @@ class Parts:
         return [child for child in optional if child is not None]
 
     def check(self) -> None:
-        """Raise ProcessDied when one of the run's processes has ended on its own."""
-        for process in (*self.servers, *self.children):
-            process.check()
+        """Raise ProcessDied when one of the run's processes has ended that is not `down` on purpose."""
+        servers = [server.process for server in (self.kafka, self.broker) if server is not None]
+        for process in (*servers, *self.children):
+            if process.name not in self.down:
+                process.check()
 
 
 def open_parts(parts: Parts, display: Display) -> None:
@@ -75,7 +77,7 @@ def open_parts(parts: Parts, display: Display) -> None:
         display.phase("starting Kafka")
         _open_kafka(parts)
         display.phase("starting Spark, and the link")
-        parts.twin = _child(parts, "twin", ["twin"], configs.twin_config(parts))
+        parts.twin = start_child(parts, "twin", ["twin"], configs.twin_config(parts))
     _open_link(parts)
     display.phase("starting broker and gateway")
     _open_broker(parts)
@@ -86,7 +88,7 @@ def open_parts(parts: Parts, display: Display) -> None:
         parts.twin.wait_for("ready", READY_S)
         parts.watch = parts.stack.enter_context(Watch(parts.bootstrap, parts.topics))
     display.phase(f"connecting {options.vehicles} vehicles")
-    parts.pacer = _child(
+    parts.pacer = start_child(
         parts,
         "pacer",
         ["simulator.pacer"],
@@ -100,7 +102,7 @@ def _open_kafka(parts: Parts) -> None:
     named = parts.options.kafka
     if named is None:
         server = parts.stack.enter_context(KafkaServer(parts.record))
-        parts.servers.append(server.process)
+        parts.kafka = server
         parts.bootstrap = server.bootstrap
     else:
         probe(named)
@@ -135,7 +137,6 @@ def _open_broker(parts: Parts) -> None:
         parts.record, host=CLOUD_ADDRESS, namespace=parts.cloud_namespace, security=parts.credentials.security
     )
     parts.broker = parts.stack.enter_context(server)
-    parts.servers.append(server.process)
 
 
 def _open_gateways(parts: Parts) -> None:
@@ -144,12 +145,12 @@ def _open_gateways(parts: Parts) -> None:
     if parts.options.topology == "echo":
         if protocol.broker is None:
             arguments = ["gateways", f"{protocol.name}-echo", "--config"]
-            parts.gateways.append(_child(parts, "echo", arguments, configs.echo_config(parts)))
+            parts.gateways.append(start_child(parts, "echo", arguments, configs.echo_config(parts)))
     else:
         for index in range(parts.options.gateways):
             arguments = ["gateways", protocol.name, "--config"]
             config = configs.gateway_config(parts, index)
-            parts.gateways.append(_child(parts, config["name"], arguments, config))
+            parts.gateways.append(start_child(parts, config["name"], arguments, config))
     for gateway in parts.gateways:
         gateway.wait_for("ready", READY_S)
 
@@ -157,14 +158,15 @@ def _open_gateways(parts: Parts) -> None:
 def _open_capture(parts: Parts) -> Child:
     link = _link(parts)
     config = configs.capture_config(parts, link.vehicles_device)
-    child = _child(parts, "capture", ["simulator.links.capture"], config, inside=link.vehicles_namespace)
+    child = start_child(parts, "capture", ["simulator.links.capture"], config, inside=link.vehicles_namespace)
     child.wait_for("ready", READY_S)
     return child
 
 
-def _child(
+def start_child(
     parts: Parts, name: str, arguments: list[str], config: dict[str, Any], *, inside: str | None = None
 ) -> Child:
+    """Start one of our own processes with its configuration in a file; the run's stack stops it."""
     path = parts.directory.work / f"{name}.json"
     path.touch(mode=0o600)
     path.write_text(json.dumps(config))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,16 +42,22 @@ class Outcome:
     exit_code: int = 0
     metrics: dict[str, Any] = field(default_factory=dict)
     report: Path | None = None
+    twin_distinct: int = 0
     error: str | None = None
 
 
-def execute(options: RunOptions, output: Path | None, *, quiet: bool) -> Outcome:
-    """Run the testbed once; Refusal before anything is started when it cannot."""
+def execute(
+    options: RunOptions, output: Path | None, *, quiet: bool, disturb: Disturb | None = None
+) -> Outcome:
+    """Run the testbed once; Refusal before anything is started when it cannot.
+
+    `disturb` is called several times a second while messages are due or on their way.
+    """
     preflight(options)
     run = new_run_id(options)
     directory = make_run_directory(output, run)
     with Display(quiet=quiet) as display, interruptible():
-        return Run(options, directory, run, display).execute()
+        return Run(options, directory, run, display, disturb).execute()
 
 
 def road_of(options: RunOptions) -> Road:
@@ -67,14 +74,26 @@ def road_of(options: RunOptions) -> Road:
         offsets=options.trace_offsets,
         outages=options.outage,
         rate_factor=options.rate_factor,
+        egress_only=options.shaping == "cloud_egress",
         blackouts=options.faults.link,
     )
+
+
+Disturb = Callable[["Run", Parts, Feed], None]
 
 
 class Run:
     """The phases of one run; `_stop` holds why it ended early, if it did."""
 
-    def __init__(self, options: RunOptions, directory: RunDirectory, run: str, display: Display) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        directory: RunDirectory,
+        run: str,
+        display: Display,
+        disturb: Disturb | None = None,
+    ) -> None:
+        self.disturb = disturb
         self.options, self.directory, self.run, self.display = options, directory, run, display
         self.start_at_ns: int | None = None
         self.stop_at_ns: int | None = None
@@ -157,6 +176,8 @@ class Run:
         return at_end + gone >= due
 
     def _tick(self, parts: Parts, feed: Feed, left_s: float) -> None:
+        if self.disturb is not None:
+            self.disturb(self, parts, feed)
         parts.check()
         if self.replay is not None and self.replay.failure is not None:
             raise LinkError(str(self.replay.failure))
@@ -176,3 +197,5 @@ class Run:
             outcome.exit_code = EXIT_FAILED
             outcome.error = f"{outcome.error + '; ' if outcome.error else ''}{error}"
         self.timings["drain_to_report_s"] = time.monotonic() - drained_s
+        if parts.watch is not None:
+            outcome.twin_distinct = parts.watch.contained()

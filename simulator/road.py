@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from simulator.links.base import Condition
 from simulator.traces import Step, Trace
@@ -23,8 +23,11 @@ class Road:
         uplink_loss, downlink_loss: whether that direction loses at all.
         offsets: whether each vehicle starts the trace at its own second.
         outages: (start second, seconds) in which no packet moves in either direction.
+        egress_only: as with one netem on the cloud's machine: only what leaves it is shaped, by the trace's
+            uplink rate, the whole RTT and the downlink's loss; the uplink is free.
         rate_factor: multiplies every rate of the trace.
         blackouts: (vehicle, second, seconds) in which each packet of the vehicle is lost, both ways.
+        cuts: outages added while it is played.
     """
 
     trace: Trace
@@ -37,7 +40,13 @@ class Road:
     offsets: bool = True
     outages: Sequence[tuple[float, float]] = ()
     rate_factor: float = 1.0
+    egress_only: bool = False
     blackouts: Sequence[tuple[int, int, int]] = ()
+    cuts: list[tuple[float, float]] = field(default_factory=list)
+
+    def cut(self, second: int, length_s: float) -> None:
+        """Add an outage while the road is being played (faults on purpose); nothing is forgotten."""
+        self.cuts.append((second, length_s))
 
     def offset_s(self, vehicle: int) -> int:
         """Return the second of the trace at which the vehicle starts; one random stream per vehicle."""
@@ -52,7 +61,7 @@ class Road:
 
     def at(self, second: int) -> dict[int, tuple[Condition, Condition]]:
         """Return (uplink, downlink) of every vehicle for the second that starts `second` after the start."""
-        out = any(start <= second < start + length for start, length in self.outages)
+        out = any(start <= second < start + length for start, length in (*self.outages, *self.cuts))
         return {k: self._conditions(k, second, out) for k in range(1, self.vehicles + 1)}
 
     def _conditions(self, vehicle: int, second: int, out: bool) -> tuple[Condition, Condition]:
@@ -62,6 +71,11 @@ class Road:
         loss = self.loss_ratio if step.loss_ratio is None else step.loss_ratio
         if any(k == vehicle and first <= second < first + length for k, first, length in self.blackouts):
             return Condition(None, delay_ms, 1.0), Condition(None, delay_ms, 1.0)
+        if self.egress_only:
+            shaped = Condition(
+                self._rate(step.uplink_kbps, out), delay_ms * 2, loss if self.downlink_loss else 0.0
+            )
+            return (Condition(0.0 if out else None), shaped)
         return (
             Condition(self._rate(step.uplink_kbps, out), delay_ms, loss if self.uplink_loss else 0.0),
             Condition(self._rate(step.downlink_kbps, out), delay_ms, loss if self.downlink_loss else 0.0),

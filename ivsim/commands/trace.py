@@ -55,7 +55,7 @@ def _choice(values: Iterable[str]) -> str:
 
 
 @app.command("import")
-def import_(  # noqa: PLR0917 - typer's options
+def import_(
     file: Annotated[Path, typer.Argument(help="A recorded drive.")],
     out: _Out,
     from_: Annotated[str, typer.Option("--from", help=f"auto, or one of {_choice(IMPORTERS)}.")] = "auto",
@@ -213,7 +213,7 @@ def plot_(
 
 
 @app.command("generate")
-def generate_(  # noqa: PLR0917 - typer's options
+def generate_(
     profile: Annotated[
         list[str], typer.Option(help=f"A series (again for another column): {_choice(PROFILES)}.")
     ],

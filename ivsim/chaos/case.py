@@ -1,0 +1,87 @@
+"""One case: a mode, a fault at message N, a run around it, and its judgement."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from gateways.protocols import PROTOCOLS
+from ivsim.chaos.faults import FAULTS, Fault
+from ivsim.chaos.promises import Judgement, judge
+from ivsim.feed import Feed
+from ivsim.options import RunOptions, run_options
+from ivsim.parts import Parts
+from ivsim.runner import Outcome, Run, execute
+
+AT_MESSAGE = 80
+
+
+class Case(NamedTuple):
+    """What is run; `name` names its directory."""
+
+    protocol: str
+    mode: str
+    fault: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.protocol}-{self.mode}-{self.fault}"
+
+
+class Disturber:
+    """Injects the fault once so many messages were emitted, restores it after its time."""
+
+    def __init__(self, fault: Fault, at_message: int) -> None:
+        self._fault = fault
+        self._at_message = at_message
+        self._restore_at_s: float | None = None
+        self.done = False
+
+    def __call__(self, run: Run, parts: Parts, feed: Feed) -> None:
+        if self.done:
+            return
+        if self._restore_at_s is None:
+            if feed.totals().get("emitted", 0) >= self._at_message:
+                self._inject(run, parts)
+        elif time.monotonic() >= self._restore_at_s:
+            self._fault.restore(parts)
+            parts.down.clear()
+            self.done = True
+
+    def _inject(self, run: Run, parts: Parts) -> None:
+        assert run.start_at_ns is not None
+        second = int((time.time_ns() - run.start_at_ns) // 1_000_000_000)
+        parts.down |= self._fault.inject(parts, run.road, second)
+        self._restore_at_s = time.monotonic() + self._fault.down_s
+
+
+def options_of(case: Case, seed: int) -> RunOptions:
+    """Return the run around a fault: long enough to lose, to come back, and to drain."""
+    return run_options(
+        protocol=case.protocol,
+        mode=case.mode,
+        vehicles=10,
+        duration_s=30.0,
+        loss_timeout_s=60.0,
+        loss_ratio=0.01,
+        seed=seed,
+    )
+
+
+def run_case(case: Case, output: Path, *, seed: int = 1) -> tuple[Outcome, Judgement]:
+    """Run one case below `output`; the judgement also says when the run itself failed."""
+    disturber = Disturber(FAULTS[case.fault], AT_MESSAGE)
+    directory = output / case.name
+    outcome = execute(options_of(case, seed), directory, quiet=True, disturb=disturber)
+    mode = PROTOCOLS[case.protocol].modes[case.mode]
+    ledger = directory / "ledger.parquet"
+    rows = pq.read_table(ledger).to_pylist() if ledger.is_file() else []
+    judgement = judge(rows, case.protocol, mode, case.fault, outcome.twin_distinct)
+    if outcome.error is not None:
+        judgement.broken.append(outcome.error.partition("\n")[0])
+    if not disturber.done:
+        judgement.broken.append("the fault was not injected and restored in time")
+    return outcome, judgement
