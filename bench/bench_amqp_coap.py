@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.amqp_load import delete_queue, fill_queue
+from bench.coap_load import WARM_UP
 from ivsim.testbed.kafka import KafkaServer, create_topics
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
@@ -127,7 +128,7 @@ def coap(
     figures = json.loads(done.stdout)
     used_s, resident_mb = gateway.cpu_s() - cpu_s, gateway.resident_mb()
     end = gateway.stop()
-    per_message = end["requests"] / count
+    per_message = end["requests"] / (count + WARM_UP)
     asked = f"{rate:,.0f}/s asked" if rate else "closed loop"
     print(
         f"coap con {format_name:9} {asked:13}: {figures['per_s']:,.0f} messages/s = "
