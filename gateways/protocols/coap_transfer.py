@@ -17,7 +17,7 @@ class RoundTrip:
 
     first_s: Final = 1.0
     least_s: Final = 0.2
-    most_s: Final = 10.0
+    most_s: Final = 2.0  # ACK_TIMEOUT: what a CON would wait before its first retransmission
 
     def __init__(self) -> None:
         self._smoothed_s: float | None = None

@@ -168,5 +168,7 @@ def test_the_round_trip_estimate_follows_the_link():
         estimate.sample(0.07)
     assert estimate.timeout_s() == RoundTrip.least_s
     for _ in range(50):
-        estimate.sample(3.0)
-    assert 3.0 < estimate.timeout_s() < RoundTrip.most_s
+        estimate.sample(0.9)
+    assert 0.9 < estimate.timeout_s() < RoundTrip.most_s
+    estimate.sample(60.0)
+    assert estimate.timeout_s() == RoundTrip.most_s
