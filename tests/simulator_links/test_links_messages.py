@@ -119,8 +119,8 @@ def test_unknown_link_names_the_table():
         choose("fibre")
 
 
-def test_shards_hold_at_most_1024():
-    assert [shards_for(n) for n in (1, 1024, 1025, 5000, 65000)] == [1, 1, 2, 8, 64]
+def test_shards_hold_at_most_128():
+    assert [shards_for(n) for n in (1, 128, 129, 1000, 5000, 65000)] == [1, 1, 2, 8, 64, 512]
 
 
 def test_meter_keeps_rate_and_queue_through_an_outage():
