@@ -69,6 +69,7 @@ class AmqpIntake:
         self._generation = 0
         self._flushing = False
         self._paused = False
+        self._closing = False
         self._tick: asyncio.TimerHandle | None = None
         self._reopen: asyncio.Task[None] | None = None
         self._counts = dict.fromkeys(
@@ -92,10 +93,13 @@ class AmqpIntake:
     async def close(self) -> None:
         if self._reopen is not None:
             self._reopen.cancel()
-        self._stop_tick()
         self.flush()
         self._generation += 1
+        self._closing = True
+        # The broker's answer to connection.close comes behind whatever a pause has left unread.
+        self.resume()
         await self._link.close()
+        self._closing = False
 
     def acknowledge(self, receipt: Receipt) -> None:
         if self._current(receipt):
@@ -151,6 +155,8 @@ class AmqpIntake:
         self._link.drop("consumer cancelled by the broker")
 
     def _delivered(self, tag: int, redelivered: bool, key: bytes, payload: bytes) -> None:
+        if self._closing:
+            return  # unacknowledged, it goes to another gateway or comes again
         received_at_ns = time.time_ns()
         self._counts["deliveries"] += 1
         if redelivered:

@@ -117,6 +117,22 @@ async def test_a_paused_gateway_takes_nothing_and_goes_on(amqp, mode):
     await sink.until(lambda: len(sink.taken) == 20)
 
 
+async def test_a_paused_gateway_takes_leave_in_order(amqp):
+    intake, sink = await amqp.gateway()
+    client, events = await amqp.vehicle()
+    intake.pause()
+    client.send(1, bytes(300_000))
+    await events.until(lambda: events.acked == [1])
+    closed = []
+    intake._link._ended = lambda _connection, error: closed.append(error)
+    intake._link._connection.add_on_close_callback(intake._link._ended)
+    async with asyncio.timeout(4):  # an answer that cannot be read is given up after five seconds
+        await asyncio.wait((asyncio.ensure_future(intake.close()),), return_when=asyncio.FIRST_COMPLETED)
+    assert isinstance(closed[0], pika.exceptions.ConnectionClosedByClient)
+    assert sink.taken == []
+    assert amqp.waiting() == 1
+
+
 async def test_a_long_pause_is_no_dead_peer(amqp):
     intake, sink = await amqp.gateway(keepalive_s=1)
     client, _ = await amqp.vehicle()
