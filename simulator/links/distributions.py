@@ -1,8 +1,8 @@
 """netem's delay distribution tables, computed as iproute2 computes them; pure.
 
 A table is the inverse cumulative distribution at equal steps, in units of the jitter, scaled by 8192 (the
-kernel's NETEM_DIST_SCALE). iproute2 builds it from samples of the density (netem/normal.c, netem/pareto.c,
-netem/paretonormal.c); these are the same quantiles, computed straight from the distribution.
+kernel's NETEM_DIST_SCALE). The formulas are those of NISTnet, which iproute2 documents in its netem folder;
+the tests compare the tables with the ones that iproute2 installs.
 """
 
 from __future__ import annotations
@@ -14,41 +14,43 @@ from functools import cache
 from statistics import NormalDist
 from typing import Final
 
-SIZE: Final = 4096  # TABLESIZE: 16384 / 4
+SIZE: Final = 4096
 SCALE: Final = 8192
-PARETO_SHAPE: Final = 3.0  # netem/pareto.c: a = 3
+INT16_MAX: Final = 32767
+# NISTnet tabulates at 16,384 steps, rounds to the nearest, and keeps each fourth.
+STEP_HALF: Final = 0.5 / 16384
+PARETO_SHAPE: Final = 3.0
+PARETO_SCALE: Final = 4 / 3  # NISTnet's; the standard deviation is then 2 / sqrt(3) times the jitter
 
 
-def normal_quantile(u: float) -> float:
-    return NormalDist().inv_cdf(u)
+def normal(u: float) -> float:
+    """Return the quantile of the standard normal distribution, scaled."""
+    return NormalDist().inv_cdf(u + STEP_HALF) * SCALE
 
 
-def pareto_quantile(u: float) -> float:
-    """Return the quantile of Pareto(3), moved to mean 0 and scaled to standard deviation 1."""
-    a = PARETO_SHAPE
-    mean = a / (a - 1)
-    deviation = math.sqrt(a / ((a - 1) ** 2 * (a - 2)))
-    return (math.pow(1 - u, -1 / a) - mean) / deviation
+def pareto(u: float) -> float:
+    """Return the quantile of Pareto(3) less its mean 1.5, scaled; cut where int16 ends."""
+    value = (math.pow(1 - u, -1 / PARETO_SHAPE) - 1.5) * PARETO_SCALE * SCALE
+    return min(value, INT16_MAX)
 
 
-def paretonormal_quantile(u: float) -> float:
-    """Return iproute2's mixture of quantiles: a quarter normal, three quarters Pareto."""
-    return 0.25 * normal_quantile(u) + 0.75 * pareto_quantile(u)
+def paretonormal(u: float) -> float:
+    """Return a quarter of the normal and three quarters of the Pareto quantile."""
+    return (normal(u) + 3 * pareto(u)) / 4
 
 
 _QUANTILES: Final[dict[str, Callable[[float], float]]] = {
-    "normal": normal_quantile,
-    "pareto": pareto_quantile,
-    "paretonormal": paretonormal_quantile,
+    "normal": normal,
+    "pareto": pareto,
+    "paretonormal": paretonormal,
 }
 
 
 @cache
 def values(name: str) -> tuple[int, ...]:
-    """Return the table as int16, its ends cut where int16 ends (four times the jitter)."""
+    """Return the table as int16."""
     quantile = _QUANTILES[name]
-    scaled = (round(quantile((i + 0.5) / SIZE) * SCALE) for i in range(SIZE))
-    return tuple(max(-32768, min(32767, value)) for value in scaled)
+    return tuple(max(-INT16_MAX - 1, min(INT16_MAX, round(quantile(i / SIZE)))) for i in range(SIZE))
 
 
 @cache
