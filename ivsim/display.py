@@ -58,7 +58,7 @@ class Display:
         elif time.monotonic() - self._plain_at >= PLAIN_EVERY_S:
             self._plain_at = time.monotonic()
             figures = ", ".join(f"{name} {number(value)}" for name, value in row.items() if value is not None)
-            self._console.print(f"{share:4.0%}, {left_s:.0f} s left: {figures}", highlight=False)
+            self._console.print(f"{share:4.0%}, {left_s:.0f} s left: {figures}", highlight=False, soft_wrap=True)
 
     def _draw(self) -> Table:
         table = Table.grid(padding=(0, 2))

@@ -26,6 +26,10 @@ SCHEMA = pa.schema(
         ("drops", pa.int64()),
         ("queue_drops", pa.int64()),
         ("backlog_bytes", pa.int64()),
+        ("probe_sent", pa.int32()),
+        ("probe_received", pa.int32()),
+        ("probe_delay_ms", pa.float64()),
+        ("probe_bytes", pa.int64()),
     ]
 )
 # column of the link log <- column of the capture; wire bytes count the IP packet, as the glossary has it
@@ -42,7 +46,7 @@ def link_table(asked: list[dict[str, Any]], wire_events: Path) -> pa.Table:
     """Return link.parquet: one row per second (-1: before the start), vehicle and direction.
 
     Args:
-        asked: the replay's rows; empty when the run never started.
+        asked: the replay's rows with the probes' columns; empty when the run never started.
         wire_events: the capture's crash-safe log; when it is missing, its columns are null, not 0.
     """
     left = pa.Table.from_pylist(asked, schema=SCHEMA)

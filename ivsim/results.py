@@ -18,6 +18,7 @@ from ivsim.run_directory import SCHEMA, RunDirectory, machine, versions, write_j
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import ProcessDied
 from simulator import emission_table
+from simulator.links.certificate import certificate
 
 if TYPE_CHECKING:
     from ivsim.runner import Outcome, Run
@@ -75,13 +76,28 @@ def _stop_sources(run: Run, parts: Parts, problems: list[str]) -> None:
     for child in (parts.pacer, parts.capture, *parts.gateways):
         if child is None:
             continue
-        if child is parts.capture and run.replay is not None:
-            run.replay.stop()
-            if run.replay.failure is not None:
-                problems.append(f"link: {run.replay.failure}")
+        if child is parts.capture:
+            _stop_link_threads(run, problems)
         code = child.stop()
         if code != 0 and not any(child.name in problem for problem in problems):
             problems.append(str(ProcessDied(child.name, code, "")).partition(";")[0])
+
+
+def _stop_link_threads(run: Run, problems: list[str]) -> None:
+    """Stop the probes, then the replay; both before the capture, which counts the probes' last packets."""
+    for thread in (run.prober, run.replay):
+        if thread is not None:
+            thread.stop()
+            if thread.failure is not None:
+                problems.append(f"{thread.name}: {thread.failure}")
+
+
+def _link_rows(run: Run) -> list[dict[str, Any]]:
+    """Return what was asked, counted and probed; empty for a run whose road was never played."""
+    if run.replay is None:
+        return []
+    rows = run.replay.rows()
+    return rows if run.prober is None else run.prober.add_to(rows)
 
 
 def _write_tables(run: Run) -> None:
@@ -95,8 +111,7 @@ def _write_tables(run: Run) -> None:
     if logs:
         taken = pa.concat_tables([receive_log.to_table(path) for path in logs])
         pq.write_table(taken, directory.path / "received.parquet")
-    rows = run.replay.rows() if run.replay is not None else []
-    pq.write_table(link_table(rows, directory.path / "wire.events"), directory.link)
+    pq.write_table(link_table(_link_rows(run), directory.path / "wire.events"), directory.link)
     write_json(directory.path / "clock.json", {"clock_drift_ms": run.clock.drift_ms()})
     write_json(
         directory.path / "run.json",
@@ -145,6 +160,7 @@ def _finish_metrics(run: Run, outcome: Outcome, problems: list[str]) -> None:
     metrics["timings_s"] = {name: round(value, 3) for name, value in run.timings.items()}
     if run.replay is not None:
         metrics["replay"] = run.replay.properties()
+        metrics["certificate"] = certificate(run.link_name, _link_rows(run), run.replay.properties())
     if problems:
         metrics["partial"] = True
         metrics["partial_reason"] = "; ".join(problem.partition("\n")[0] for problem in problems)

@@ -25,6 +25,8 @@ from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
 from simulator.fleet import schedule
 from simulator.links import LinkError
+from simulator.links.privileges import ensure_privileges
+from simulator.links.prober import Prober
 from simulator.links.replay import LinkReplay
 from simulator.road import Road
 from simulator.traces import BUNDLED, bundled
@@ -54,6 +56,7 @@ def execute(
     `disturb` is called several times a second while messages are due or on their way.
     """
     preflight(options)
+    ensure_privileges()
     run = new_run_id(options)
     directory = make_run_directory(output, run)
     with Display(quiet=quiet) as display, interruptible():
@@ -101,8 +104,10 @@ class Run:
         self.began_s = time.monotonic()
         self.timings: dict[str, float] = {}
         self.replay: LinkReplay | None = None
+        self.prober: Prober | None = None
         self.road = road_of(options)
         self.drained = False
+        self.link_name = ""
 
     def execute(self) -> Outcome:
         outcome = Outcome()
@@ -129,9 +134,11 @@ class Run:
         self.timings["command_to_first_message_s"] = time.monotonic() - self.began_s + START_AFTER_NS / 1e9
         results.write_manifest(self, parts)
         assert parts.link is not None
+        self.link_name = parts.link.name
         assert parts.pacer is not None
         assert parts.capture is not None
         self.replay = parts.stack.enter_context(LinkReplay(parts.link, self.road.at, self.start_at_ns))
+        self.prober = parts.stack.enter_context(Prober(parts.link, self.options.vehicles, self.start_at_ns))
         feed = parts.stack.enter_context(Feed(parts, self.start_at_ns))
         parts.capture.send("start", at_ns=self.start_at_ns)
         parts.pacer.send("start", at_ns=self.start_at_ns)
@@ -179,8 +186,9 @@ class Run:
         if self.disturb is not None:
             self.disturb(self, parts, feed)
         parts.check()
-        if self.replay is not None and self.replay.failure is not None:
-            raise LinkError(str(self.replay.failure))
+        for thread in (self.replay, self.prober):
+            if thread is not None and thread.failure is not None:
+                raise LinkError(f"{thread.name}: {thread.failure}")
         total_s = self.options.duration_s + self.options.loss_timeout_s
         self.display.progress(max(0.0, 1 - left_s / total_s), left_s, feed.row())
 

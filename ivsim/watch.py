@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from schemas.topics import KafkaTopics
 
 POLL_S = 0.2
+FLEET = "*"
 
 
 class Watch:
@@ -84,7 +85,7 @@ class Watch:
             row = json.loads(message.value() or b"{}")
         except ValueError:
             return
-        if row.get("vehicle_id") is None:
+        if row.get("vehicle_id") in {None, FLEET}:
             with self._lock:
                 self._live = row
 

@@ -243,7 +243,8 @@ def link(run_dir: Path, warmup_s: float, delivered: list[dict[str, Any]]) -> dic
     found: dict[str, Any] = {
         f"link_{name.format(way)}": None for name in names for way in ("uplink", "downlink")
     }
-    found |= {"wire_bytes_uplink": None, "wire_bytes_downlink": None, "overhead_bytes_per_message": None}
+    found |= {f"{kind}_bytes_{way}": None for kind in ("wire", "probe") for way in ("uplink", "downlink")}
+    found["overhead_bytes_per_message"] = None
     if not path.is_file():
         return found
     for way in ("uplink", "downlink"):
@@ -270,11 +271,15 @@ def _one_way(way: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         return sum(known) / len(known) / scale if known else None
 
     passed = total("qdisc_bytes", run)
-    passed = total("wire_bytes", run) if passed is None else passed
+    captured, in_run = total("wire_bytes", rows), total("wire_bytes", run)
+    probes = total("probe_bytes", rows)
+    if passed is None and in_run is not None:
+        passed = in_run - (total("probe_bytes", run) or 0)
     drops, packets = total("drops", run), total("qdisc_packets", run)
     offered = None if drops is None or packets is None else drops + packets
     return {
-        f"wire_bytes_{way}": total("wire_bytes", rows),
+        f"wire_bytes_{way}": None if captured is None else captured - (probes or 0),
+        f"probe_bytes_{way}": probes,
         f"link_rate_{way}_asked_bps": mean("asked_rate_bps", 1),
         f"link_rate_{way}_achieved_bps": passed * 8 / len(run) if passed is not None and run else None,
         f"link_delay_{way}_asked_ms": mean("asked_delay_ms", 1e6),

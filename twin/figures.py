@@ -130,7 +130,7 @@ def _link(session: SparkSession, config: TwinConfig, window: Window, row: Row) -
 
 _LINK_COLUMNS = {
     "asked_rate_bps", "asked_delay_ms", "asked_loss_ratio", "wire_bytes", "qdisc_bytes", "qdisc_packets", "drops",
-    "probe_delay_ms",
+    "probe_delay_ms", "probe_bytes",
 }  # fmt: skip
 
 
@@ -142,7 +142,9 @@ def _link_sums(measured: Column) -> list[Column]:
 
     # Means are sums of integers over counts: floating sums would depend on the order of the rows.
     return [
-        total("wire_bytes", measured).cast("bigint").alias("wire"),
+        total("wire_bytes", measured).cast("bigint").alias("captured"),
+        total("probe_bytes", measured).cast("bigint").alias("probes"),
+        total("probe_bytes", run).cast("bigint").alias("probes_in_run"),
         total("qdisc_bytes", run).cast("bigint").alias("passed_bytes"),
         total("qdisc_packets", run).cast("bigint").alias("passed_packets"),
         total("wire_bytes", run).cast("bigint").alias("wire_in_run"),
@@ -168,11 +170,15 @@ def _one_way(way: str, row: Row) -> dict[str, Any]:
     def mean(name: str, scale: float) -> float | None:
         return row[f"sum_{name}"] / row[f"n_{name}"] / scale if row[f"n_{name}"] else None
 
-    passed = row["passed_bytes"] if row["passed_bytes"] is not None else row["wire_in_run"]
+    # A run without probes has none to take out; a capture that is missing stays undefined.
+    wire = None if row["captured"] is None else row["captured"] - (row["probes"] or 0)
+    in_run = None if row["wire_in_run"] is None else row["wire_in_run"] - (row["probes_in_run"] or 0)
+    passed = row["passed_bytes"] if row["passed_bytes"] is not None else in_run
     offered = (row["drops"] or 0) + (row["passed_packets"] or 0)
     known = row["drops"] is not None and row["passed_packets"] is not None and offered > 0
     return {
-        f"wire_bytes_{way}": row["wire"],
+        f"wire_bytes_{way}": wire,
+        f"probe_bytes_{way}": row["probes"],
         f"link_rate_{way}_asked_bps": mean("asked_rate_bps", 1),
         f"link_rate_{way}_achieved_bps": passed * 8 / row["rows"]
         if passed is not None and row["rows"]

@@ -101,7 +101,16 @@ def _wire() -> list[Metric]:
                 f"wire_bytes_{way}",
                 "B",
                 "seconds after the warm-up",
-                f"bytes captured on the {way}, IP headers included",
+                f"bytes captured on the {way}, IP headers included, the link's own probes taken out",
+            )
+            for way in DIRECTIONS
+        ),
+        *(
+            Metric(
+                f"probe_bytes_{way}",
+                "B",
+                "seconds after the warm-up",
+                f"bytes of the link's own probes on the {way}, IP headers included",
             )
             for way in DIRECTIONS
         ),

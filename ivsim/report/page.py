@@ -82,6 +82,9 @@ def _warnings(manifest: dict[str, Any], metrics: dict[str, Any]) -> str:
         lines.insert(
             0, f"This result is partial: {metrics.get('partial_reason') or 'the run was stopped early'}."
         )
+    certificate = metrics.get("certificate") or {}
+    if certificate.get("verdict") == "off":
+        lines.append(str(certificate["statement"]))
     drift = metrics.get("clock_drift_ms")
     if drift is not None and abs(drift) > 1.0:
         lines.append(f"The wall clock moved {drift:.3f} ms against the monotonic clock during the run.")
