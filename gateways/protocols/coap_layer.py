@@ -35,7 +35,9 @@ _SO_RCVBUFFORCE: Final = 33
 class Upper:
     """What the message layer asks of the layer above it; here, an endpoint that serves and awaits nothing."""
 
+    # aiocoap warns of what a strange peer sends, line by line; here the counters do.
     log = logging.getLogger("ivsim.coap")
+    log.setLevel(logging.ERROR)
     loop: asyncio.AbstractEventLoop
 
     def process_request(self, request: Message) -> None:

@@ -14,6 +14,7 @@ from gateways.protocols.base import ConnectError
 
 _TOKEN_LENGTH_MAX: Final = 8
 _PAYLOAD_MARKER: Final = 0xFF
+_RESERVED_CLASSES: Final = frozenset({1, 6, 7})  # RFC 7252, 12.1
 _TYPES: Final = tuple(Type)
 # Options that mean something here; aiocoap decodes them.
 _READ: Final = {
@@ -63,6 +64,8 @@ def decoded(datagram: bytes, remote: Remote) -> Message | None:
         return None
     if datagram[1] == 0 and len(datagram) != 4:
         return None  # an Empty message is its header alone (RFC 7252, 4.1)
+    if datagram[1] >> 5 in _RESERVED_CLASSES:
+        return None
     message = Message(code=datagram[1])
     message.mtype = _TYPES[datagram[0] >> 4 & 3]
     message.mid = datagram[2] << 8 | datagram[3]

@@ -71,6 +71,7 @@ def test_strange_options_leave_nothing_behind():
         b"\x80\x02\x00\x01",  # version 2
         b"\x49\x02\x00\x01" + bytes(9),  # token length 9
         b"\x44\x02\x00\x01ab",  # token cut short
+        b"\x40\xe0\x00\x01",  # a reserved class
         b"\x40\x00\x00\x01\x00",  # an Empty message with something in it
         b"\x40\x02\x00\x01\xff",  # a payload marker without payload
         b"\x40\x02\x00\x01\xf0",  # reserved delta
