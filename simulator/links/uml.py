@@ -192,6 +192,13 @@ class Guest:
     def write(self, path: str, value: str) -> None:
         self.request(b"W", path.encode() + b"\0" + value.encode())
 
+    def scheduling(self) -> str:
+        """Return how the host schedules the guest: real-time, or by its nice value."""
+        pid = self._process.pid
+        if os.sched_getscheduler(pid) == os.SCHED_RR:
+            return "real-time"
+        return f"nice {os.getpriority(os.PRIO_PROCESS, pid)}"
+
     def _kill(self) -> None:
         """End the guest: TERM, then KILL, to the whole group (its helper processes outlive a lone KILL)."""
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -251,7 +258,12 @@ class UmlRouter:
         self.guest.write(path, value)
 
     def properties(self) -> dict[str, Any]:
-        return {"kernel": self.guest.release, "boot_s": round(self.guest.boot_s, 3), "transport": "raw"}
+        return {
+            "kernel": self.guest.release,
+            "boot_s": round(self.guest.boot_s, 3),
+            "transport": "raw",
+            "scheduling": self.guest.scheduling(),
+        }
 
 
 def probe() -> None:

@@ -61,6 +61,21 @@ def hide_extended_registers() -> None:
     check(LIBC.prctl(PR_SET_SECCOMP, 2, program, 0, 0), "seccomp")
 
 
+def come_first() -> None:
+    """Ask for real-time scheduling, else a better nice value: the router must not wait for those it serves.
+
+    A kernel's own netem runs in interrupts, before any process; a guest that queues behind a busy JVM adds
+    tens of milliseconds. Where neither is allowed (rootless), the certificate shows what that costs.
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:
+        try:
+            os.nice(-15)
+        except OSError:
+            return
+
+
 def main() -> None:
     """Take: the owner's pid, the path of the namespace, then the command."""
     owner, namespace, *argv = sys.argv[1:]
@@ -70,6 +85,7 @@ def main() -> None:
     check(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0), "pdeathsig")
     if os.getppid() != int(owner):
         return  # the owner died before the tie was made
+    come_first()
     if has_wide_registers():
         hide_extended_registers()
         argv.append(WITHOUT_AVX)
