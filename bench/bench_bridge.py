@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from bench.mqtt_load import publish_all
+from bench.mqtt_load import connect_frame, publish_all, publish_frame, throw
 from gateways.receive_log import to_table
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka import KafkaServer, create_topics
@@ -31,6 +31,7 @@ PACED_PER_S = 1_000
 PACED_S = 15
 MALFORMED = 100_000
 GOOD_BETWEEN = 2_000
+BROKEN_FRAMES = 20_000
 WAIT_S = 90.0
 
 Message = tuple[str, bytes]
@@ -193,6 +194,29 @@ def _bad(rng: random.Random, good: list[Message]) -> Message:
     return mqtt_topic(vehicle_id(rng.randrange(VEHICLES + 1, 60_000))), payload
 
 
+def broken_frames(stand: Stand) -> str:
+    """Throw frames that are no MQTT at the broker's port, good messages between; one connection each."""
+    rng = random.Random(6)
+    good = list(messages(GOOD_BETWEEN))
+    frames = [publish_frame(t, p, 1, 7) for t, p in good[:50]] + [connect_frame("x")]
+    with stand.gateway() as gateway:
+        for part in range(10):
+            for _ in range(BROKEN_FRAMES // 10):
+                frame = bytearray(rng.choice(frames)[: rng.randrange(2, 400)])
+                for _ in range(rng.randrange(1, 6)):
+                    frame[rng.randrange(len(frame))] = rng.randrange(256)
+                throw(stand.broker, connect_frame(f"f{rng.random()}") * rng.randrange(2) + bytes(frame))
+            stand.publish(good[part * GOOD_BETWEEN // 10 : (part + 1) * GOOD_BETWEEN // 10])
+        event = wait_delivered(gateway, GOOD_BETWEEN)
+    kept = {
+        (m.key(), dict(m.headers())["sequence"]) for m in records(stand, stand.topics.status, GOOD_BETWEEN)
+    }
+    return (
+        f"{BROKEN_FRAMES:,} broken frames at the broker, {GOOD_BETWEEN:,} good: good in Kafka"
+        f" {len(kept & _identities(good)):,}, connections of the gateway lost {event['connections_lost']}"
+    )
+
+
 def memory(stand: Stand, load: list[Message], rounds: int = 4) -> str:
     """Send the same load again and again through one process."""
     with stand.gateway() as gateway:
@@ -214,6 +238,7 @@ def main() -> None:
                 print(throughput(Stand(record, kafka.bootstrap, broker), mode, load), flush=True)
             print(paced(Stand(record, kafka.bootstrap, broker)), flush=True)
             print(malformed(Stand(record, kafka.bootstrap, broker)), flush=True)
+            print(broken_frames(Stand(record, kafka.bootstrap, broker)), flush=True)
             print(memory(Stand(record, kafka.bootstrap, broker), load[: MESSAGES // 3]), flush=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -52,6 +53,13 @@ def publish_all(address: tuple[str, int], client_id: str, messages: Iterable[tup
             count += len(chunk)
         sock.sendall(_DISCONNECT)
     return count
+
+
+def throw(address: tuple[str, int], data: bytes) -> None:
+    """Send bytes on a connection of their own and drop it without waiting for an answer."""
+    with socket.create_connection(address) as sock, contextlib.suppress(ConnectionError):
+        sock.sendall(data)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
 
 
 def _chunks(messages: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:

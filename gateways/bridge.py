@@ -16,7 +16,6 @@ from gateways.producer import POISON, Header, RecordProducer
 from gateways.protocols.base import Intake, Receipt
 from gateways.receive_log import ReceiveLog
 from gateways.tracks import Track
-from schemas.errors import PayloadError
 from schemas.formats import Format
 from schemas.topics import HEADERS, KafkaTopics
 
@@ -24,6 +23,9 @@ from schemas.topics import HEADERS, KafkaTopics
 _POLL_S = 0.001
 _TRACKS_MAX = 200_000
 _REASON_CHARACTERS = 200
+# What the receive log and the ledger can hold.
+_SEQUENCE_MAX = 2**63 - 2
+_EPOCH_MAX = 2**31 - 1
 
 _FORMAT, _PROTOCOL, _MODE, _EPOCH, _SEQUENCE, _SAMPLED, _RECEIVED = HEADERS
 
@@ -86,7 +88,7 @@ class Bridge:
         self.paused = False
         self._loop = asyncio.get_running_loop()
 
-    def take(  # noqa: C901 - one straight pass per message; calls would cost what the budget has not
+    def take(  # noqa: C901, PLR0912 - one straight pass per message; calls would cost what the budget has not
         self, vehicle_id: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Receipt
     ) -> None:
         """Log one message and hand it to Kafka; whatever it holds, this never raises."""
@@ -97,8 +99,10 @@ class Bridge:
             self._open_batch()
         try:
             sequence, epoch, sampled_at_ns, named = self._peek(payload)
-        except PayloadError as error:
-            self._dead_letter(vehicle_id, payload, received_at_ns, receipt, str(error))
+            if not (0 < sequence <= _SEQUENCE_MAX and 0 <= epoch <= _EPOCH_MAX):
+                raise ValueError(f"sequence {sequence} of epoch {epoch} is out of range")  # noqa: TRY301
+        except Exception as error:  # noqa: BLE001 - no payload, and no fault of a format, may stop the bridge
+            self._dead_letter(vehicle_id, payload, received_at_ns, receipt, str(error) or repr(error))
             return
         if named is not None and named != vehicle_id:
             reason = f"the payload names vehicle {named!r}"

@@ -201,3 +201,38 @@ async def test_epochs_are_apart(bridge: Bridge) -> None:
     bridge.take(VEHICLE, payload(2, 2), 7, True, None)
     assert (bridge.counters.duplicates, bridge.counters.flagged_duplicates) == (1, 1)
     bridge.close()
+
+
+class Broken:
+    name = "broken"
+    sequence_modulus = None
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def peek(self, _payload: bytes) -> Peek:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        IndexError(),
+        RecursionError("too deep"),
+        Peek(0, 1, None, None),
+        Peek(-3, 1, None, None),
+        Peek(2**64 - 1, 1, None, None),
+        Peek(1, 2**40, None, None),
+        Peek(1, 1, None, "someone else"),
+    ],
+)
+async def test_no_answer_of_a_format_stops_the_bridge(bridge: Bridge, answer: Any) -> None:
+    bridge._peek = Broken(answer).peek
+    bridge.take(VEHICLE, b"x", 7, False, "a")
+    letter, headers = bridge._producer.report()
+    assert letter.topic() == "vehicle.dead-letter"
+    assert dict(headers)["reason"]
+    assert bridge.intake.acknowledged == ["a"]
+    bridge.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ivsim.testbed.mosquitto import MosquittoServer
-from ivsim.testbed.process import free_port
+from ivsim.testbed.process import ProcessDied, free_port
 from ivsim.testbed.registry import RunRecord
 from simulator.emission_log import Kind
 from simulator.emission_table import read_events
@@ -187,3 +187,11 @@ def test_vehicles_bind_their_own_address(broker, start_pacer) -> None:
     """Without the namespace's AnyIP route 198.18.0.1 cannot be bound: the setting reaches the socket."""
     with pytest.raises(Exception, match="no vehicle could connect"):
         start_pacer(broker.host, broker.port, {"vehicles": 1}, bind_addresses=True, connect_wait_s=1.0)
+
+
+def test_a_command_that_cannot_be_followed_is_an_error_and_not_a_silent_fleet(broker, start_pacer) -> None:
+    run = start_pacer(broker.host, broker.port, {"vehicles": 1})
+    run.child.send("start", at_ns="soon")
+    with pytest.raises(ProcessDied, match="a command failed"):
+        run.child.wait_for("done", 10)
+    assert run.child.popen.wait(10) == 1
