@@ -34,6 +34,7 @@ missing() {
     [ "$1" = run ] && return
     [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || echo rabbitmq-server
     have tshark || echo tshark
+    optional flatc flatbuffers-compiler
     have chromium || have chromium-browser || have google-chrome || optional chromium chromium
     has_fonts || echo fonts-dejavu-core
 }
