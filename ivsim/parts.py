@@ -13,7 +13,7 @@ from ivsim import child_configs as configs
 from ivsim.credentials import PLAIN, Credentials, make_credentials
 from ivsim.display import Display
 from ivsim.options import RunOptions
-from ivsim.run_directory import RunDirectory
+from ivsim.run_directory import RunDirectory, tag_of
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka import KafkaServer, create_topics, delete_topics, probe
 from ivsim.testbed.mosquitto import MosquittoServer
@@ -115,10 +115,11 @@ def _open_kafka(parts: Parts) -> None:
 
 def _open_link(parts: Parts) -> None:
     options, record = parts.options, parts.record
-    link = open_link(options.link, record.run_id[-4:], options.vehicles)
+    tag = tag_of(record.run_id)
+    link = open_link(options.link, tag, options.vehicles)
     # Noted before they are made: a kill in between leaves a note of nothing, not a thing without a note.
-    record.namespace(link.vehicles_namespace)
-    record.namespace(link.cloud_namespace)
+    for side in ("v", "c", "r"):
+        record.namespace(f"ivsim-{tag}-{side}")
     parts.link = parts.stack.enter_context(link)
 
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateways import receive_log
+from gateways.protocols import PROTOCOLS
+from ivsim import wire_join
 from ivsim.child_configs import receive_logs, scenario_of, twin_config
 from ivsim.link_log import link_table
 from ivsim.options import Faults, RunOptions
@@ -19,6 +21,7 @@ from ivsim.testbed.child import Child
 from ivsim.testbed.process import ProcessDied
 from simulator import emission_table
 from simulator.links.certificate import certificate
+from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
     from ivsim.runner import Outcome, Run
@@ -45,6 +48,13 @@ def write_manifest(run: Run, parts: Parts) -> None:
             "warnings": _warnings(run.options),
         },
     )
+
+
+def note_timings(run: Run) -> None:
+    """Add to the manifest how long the phases took, which only their end can say."""
+    manifest = json.loads(run.directory.manifest.read_text())
+    manifest["timings_s"] = {name: round(value, 3) for name, value in run.timings.items()}
+    write_json(run.directory.manifest, manifest)
 
 
 def _warnings(options: RunOptions) -> list[str]:
@@ -104,8 +114,9 @@ def _write_tables(run: Run) -> None:
     assert run.start_at_ns is not None
     directory = run.directory
     scenario = scenario_of(run.options)
+    pq.write_table(_emissions(run, scenario), directory.emissions)
     pq.write_table(
-        emission_table.to_table(directory.emission_events, scenario, run.start_at_ns), directory.emissions
+        emission_table.connections(directory.emission_events), directory.path / "connections.parquet"
     )
     logs = receive_logs(directory.path)
     if logs:
@@ -121,6 +132,24 @@ def _write_tables(run: Run) -> None:
             "end_at_ns": run.start_at_ns + scenario.duration_ns,
             "stop_at_ns": run.window_stop_at_ns(),
         },
+    )
+
+
+def _emissions(run: Run, scenario: Scenario) -> pa.Table:
+    """Return the emission log as a table, with what the capture proves where no acknowledgement can."""
+    assert run.start_at_ns is not None
+    directory = run.directory
+    emissions = emission_table.to_table(directory.emission_events, scenario, run.start_at_ns)
+    protocol = PROTOCOLS[run.options.protocol]
+    capture = directory.path / "wire_messages.parquet"
+    proves = protocol.broker is not None and not protocol.modes[run.options.mode].acknowledged
+    if not (proves and capture.is_file() and directory.emission_events.is_file()):
+        return wire_join.without_proof(emissions)
+    wire = pq.read_table(capture)
+    if (wire.schema.metadata or {}).get(b"complete") != b"true":
+        return wire_join.without_proof(emissions)  # frames are missing: the nth row may be another message
+    return wire_join.with_reached_cloud(
+        emissions, emission_table.read_events(directory.emission_events), wire
     )
 
 
@@ -154,10 +183,9 @@ def _read_metrics(directory: RunDirectory) -> dict[str, Any]:
 
 
 def _finish_metrics(run: Run, outcome: Outcome, problems: list[str]) -> None:
-    """Add what only the owner knows: how long the phases took, and why the result is partial."""
+    """Add what only the owner knows: its name, what the link proved, and why the result is partial."""
     metrics = outcome.metrics
     metrics["run"] = run.run
-    metrics["timings_s"] = {name: round(value, 3) for name, value in run.timings.items()}
     if run.replay is not None:
         metrics["replay"] = run.replay.properties()
         metrics["certificate"] = certificate(run.link_name, _link_rows(run), run.replay.properties())

@@ -64,9 +64,14 @@ class RunDirectory:
 
 
 def new_run_id(options: RunOptions) -> str:
-    """Return a name no other run has: when, what, and four random bytes' worth of chance."""
+    """Return a name no other run has: when, what, and three random bytes in hexadecimal, its tag."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    return f"{stamp}-{options.protocol}-{options.mode}-{secrets.token_hex(2)}"
+    return f"{stamp}-{options.protocol}-{options.mode}-{secrets.token_hex(3)}"
+
+
+def tag_of(run: str) -> str:
+    """Return the short end of a run's name, which names its namespaces."""
+    return run.rpartition("-")[2]
 
 
 def make_run_directory(output: Path | None, run: str) -> RunDirectory:

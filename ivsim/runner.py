@@ -205,5 +205,6 @@ class Run:
             outcome.exit_code = EXIT_FAILED
             outcome.error = f"{outcome.error + '; ' if outcome.error else ''}{error}"
         self.timings["drain_to_report_s"] = time.monotonic() - drained_s
+        results.note_timings(self)
         if parts.watch is not None:
             outcome.twin_distinct = parts.watch.contained()

@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from ivsim.run_directory import tag_of
+
 TIMEOUT_S = 240
 
 
@@ -150,4 +152,4 @@ def processes_of(run: str) -> list[int]:
 def namespaces_of(run: str) -> list[str]:
     """Return the namespaces that a run made and that are still there."""
     root = Path("/run/netns")
-    return [entry.name for entry in root.glob(f"ivsim-{run[-4:]}-*")] if root.is_dir() else []
+    return [entry.name for entry in root.glob(f"ivsim-{tag_of(run)}-*")] if root.is_dir() else []
