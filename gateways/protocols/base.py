@@ -28,8 +28,7 @@ class Backoff:
     """Waits that double with every attempt, each drawn between half and the whole (jitter)."""
 
     def __init__(self, first_s: float = 0.5, most_s: float = 30.0, rng: random.Random | None = None) -> None:
-        self._first_s = first_s
-        self._most_s = most_s
+        self._first_s, self._most_s = first_s, most_s
         self._rng = rng if rng is not None else random.Random()
         self._attempts = 0
 

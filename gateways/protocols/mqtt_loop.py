@@ -19,11 +19,11 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from gateways.protocols.base import ConnectError, Endpoint
+from gateways.protocols.tls import shake_hands, tls_context
 
 VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
 
-# paho looks at its keep-alive only when asked to; a quarter of the interval keeps it in time.
-_MISC_SHARE = 4
+_MISC_SHARE = 4  # paho looks at its keep-alive only when asked: four times per interval keeps it in time
 _CLOSE_TIMEOUT_S = 2.0
 
 
@@ -215,7 +215,7 @@ class LoopClient(mqtt.Client):
                 sock = self._context.wrap_socket(
                     sock, server_hostname=self._endpoint.host, do_handshake_on_connect=False
                 )
-                await _handshake(sock)
+                await shake_hands(sock)
         except BaseException:
             sock.close()
             raise
@@ -298,37 +298,3 @@ class LoopClient(mqtt.Client):
         for waiting in (self._accepted, self._granted):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(ConnectError(reason))
-
-
-def tls_context(endpoint: Endpoint) -> ssl.SSLContext | None:
-    """Return the context that verifies the peer, or None for a plain connection."""
-    if endpoint.tls is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=endpoint.tls.ca_file)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if endpoint.tls.certificate_file is not None:
-        context.load_cert_chain(endpoint.tls.certificate_file, endpoint.tls.key_file)
-    return context
-
-
-async def _handshake(sock: Any) -> None:
-    while True:
-        try:
-            sock.do_handshake()
-        except ssl.SSLWantReadError:
-            await _ready(sock, read=True)
-        except ssl.SSLWantWriteError:
-            await _ready(sock, read=False)
-        else:
-            return
-
-
-async def _ready(sock: socket.socket, *, read: bool) -> None:
-    """Wait until the socket can be read, or written."""
-    loop = asyncio.get_running_loop()
-    event = asyncio.Event()
-    (loop.add_reader if read else loop.add_writer)(sock.fileno(), event.set)
-    try:
-        await event.wait()
-    finally:
-        (loop.remove_reader if read else loop.remove_writer)(sock.fileno())

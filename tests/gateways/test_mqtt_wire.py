@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bench.mqtt_load import publish_frame, remaining_length
 from gateways.protocols.base import Endpoint
-from gateways.protocols.mqtt_intake import WireClient, skip_properties, variable_integer
+from gateways.protocols.mqtt_wire import WireClient, skip_properties, variable_integer
 
 
 class Reader:
