@@ -1,1 +1,1 @@
-"""The fleet's twins for people and programs: an HTTP API, a stream of changes and a page; it reads Kafka and writes nothing."""
+"""The fleet's twins for people and programs: HTTP API, stream of changes, page; it only reads Kafka."""

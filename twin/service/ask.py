@@ -1,10 +1,11 @@
-"""Questions about the whole fleet: search, order and page of things and rows, the fleet's summary; changes nothing."""
+"""Questions about the whole fleet: search, order, pages, the fleet's summary; changes nothing."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from twin.service import decoded, rql
@@ -13,7 +14,7 @@ from twin.service.errors import bad_filter, bad_parameter
 from twin.service.figures import WAYS, Figures, VehicleFigures
 from twin.service.fleet import Fleet, Twin
 from twin.service.selection import Page, Path, cursor_of, fields_of, page_of, path_of, select
-from twin.service.things import Thing, delivery_ratio, vehicle_of
+from twin.service.things import Thing, vehicle_of
 
 _COLUMNS = {name: k for k, name in enumerate(decoded.COLUMNS)}
 _KEYED = ("ageOfInformationMs", "stale")
@@ -44,7 +45,7 @@ class Ask:
         fields, page = fields_of(fields_text), page_of(option, filter_text or "")
         found = self.found(filter_text, namespaces)
         for path, descending in reversed(page.sort):
-            found.sort(key=lambda thing, path=path: _order(thing.get(path)), reverse=descending)
+            found.sort(key=partial(_thing_order, path), reverse=descending)
         return self._paged(
             [select(t, fields) for t in _slice(found, page)], len(found), page, filter_text, option
         )
@@ -90,9 +91,9 @@ class Ask:
             twins = [twin for twin in twins if self.stale(twin, now) == stale]
         if filter_text:
             fits = _parsed(filter_text)
-            twins = [twin for twin in twins if fits(lambda path, twin=twin: self._values(twin, path, now))]
+            twins = [twin for twin in twins if fits(partial(self._values, twin, now))]
         if name != "vehicleId" or sort.startswith("-"):
-            twins.sort(key=lambda twin: _order(self._values(twin, name, now)), reverse=sort.startswith("-"))
+            twins.sort(key=lambda twin: _order(self._values(twin, now, name)), reverse=sort.startswith("-"))
         page = [self.row(twin, now) for twin in twins[offset : offset + limit]]
         return {"total": len(twins), "offset": offset, "items": page}
 
@@ -111,7 +112,7 @@ class Ask:
         """Return whether the twin is older than what counts as fresh."""
         return self.age_ns(twin, now_ns) > self.config.stale_after_s * 1e9
 
-    def _values(self, twin: Twin, name: str, now_ns: int) -> list[Any]:
+    def _values(self, twin: Twin, now_ns: int, name: str) -> list[Any]:
         if name == "vehicleId":
             return [twin.vehicle_id]
         if name == "ageOfInformationMs":
@@ -123,15 +124,15 @@ class Ask:
         value = decoded.row(twin)[_COLUMNS[name]]
         return [] if value is None else [value]
 
-    def summary(self) -> dict[str, Any]:
-        """Return the fleet in figures: counts, ages, and what the run says of itself."""
+    def summary(self, windows: int = 60, seconds: int = 300) -> dict[str, Any]:
+        """Return the fleet in figures: counts, ages, and what the run said of itself, of late."""
         now = self.now_ns()
         twins = self.fleet.twins()
         ages = sorted(self.age_ns(twin, now) for twin in twins)
         counts = [
             sum(getattr(twin.state, name) for twin in twins) for name in ("messages", "duplicates", "gaps")
         ]
-        fleet = self.figures.fleet()
+        fleet = self.figures.fleet(windows, seconds)
         return {
             "nowMs": now // 1_000_000,
             "title": self.config.title,
@@ -150,7 +151,7 @@ def rank(values: list[int], share: float) -> float | None:
     """Return a quantile of sorted ns in ms, by nearest rank; None of nothing."""
     if not values:
         return None
-    return values[min(len(values) - 1, max(0, -(-int(share * len(values) * 1000) // 1000) - 1))] / 1e6
+    return values[max(0, math.ceil(share * len(values)) - 1)] / 1e6
 
 
 def figures_row(vehicle_id: str, figures: VehicleFigures) -> list[Any]:
@@ -180,6 +181,10 @@ def _parsed(text: str) -> rql.Predicate:
         raise bad_filter(str(error)) from error
 
 
+def _thing_order(path: Path, thing: Thing) -> tuple[int, Any]:
+    return _order(thing.get(path))
+
+
 def _order(values: list[Any]) -> tuple[int, Any]:
     """Numbers, then text, then what has no value: mixed columns must sort, too."""
     value = values[0] if values else None
@@ -190,6 +195,3 @@ def _order(values: list[Any]) -> tuple[int, Any]:
 
 def _slice(found: list[Thing], page: Page) -> list[Thing]:
     return found[page.offset : page.offset + page.size]
-
-
-__all__ = ["FIGURE_COLUMNS", "Ask", "delivery_ratio", "figures_row"]

@@ -74,7 +74,7 @@ def is_loopback(host: str) -> bool:
 
 
 def token_for(config: ServiceConfig) -> str:
-    """Return the token that requests must show, "" when none is needed; Refusal when one is needed and missing."""
+    """Return the token that requests must show, "" for none; Refusal when one is needed and missing."""
     source = f"token file {config.token_file}" if config.token_file else TOKEN_VARIABLE
     token = _token(config)
     if token and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):

@@ -1,4 +1,4 @@
-"""What a twin shows of its payload: a row for lists and maps, and features section by section; decoded when asked for."""
+"""What a twin shows of its payload: a row, sections, signals; decoded only when asked for."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _plain(value: Any) -> Any:
 
 
 def signals(parts: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Return every number of the reading by its path, such as `motion/yawRateDps`; a Reading counts as its value."""
+    """Return every number by its path, such as `motion/yawRateDps`; a Reading counts as its value."""
     found: dict[str, float] = {}
     for name, section in parts.items():
         if name not in ("header", "lamps", "crew"):

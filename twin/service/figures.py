@@ -1,4 +1,4 @@
-"""The run's live figures as the last records of run.metrics, run.emissions and run.link say them; computes ratios, no more."""
+"""The run's live figures as run.metrics, run.emissions and run.link say them last; it only adds up."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class LinkUse:
 class VehicleFigures:
     """What is known of one vehicle beside its twin."""
 
-    __slots__ = ("emitted", "link", "run", "unsent", "window")
+    __slots__ = ("emitted", "link", "run", "serial", "unsent", "window")
 
     def __init__(self) -> None:
+        self.serial = 0
         self.emitted: int | None = None
         self.unsent = 0
         self.run: dict[str, Any] | None = None
@@ -56,6 +57,7 @@ class Figures:
         self._seconds: OrderedDict[int, dict[str, int]] = OrderedDict()
         self._fleet_run: dict[str, Any] | None = None
         self._lock = threading.Lock()
+        self._serial = 0
         self.records = 0
 
     def take_metrics(self, value: bytes | None) -> None:
@@ -101,12 +103,20 @@ class Figures:
         """Return what is known of a vehicle."""
         return self._vehicles.get(vehicle_id)
 
-    def fleet(self) -> dict[str, Any]:
+    def changes(self, since: int) -> tuple[list[tuple[str, VehicleFigures]], int]:
+        """Return whose figures changed after change number `since`, and the number to ask from next time."""
+        with self._lock:
+            found = [(name, figures) for name, figures in self._vehicles.items() if figures.serial > since]
+            return found, self._serial
+
+    def fleet(self, windows: int = KEPT_WINDOWS, seconds: int = KEPT_SECONDS) -> dict[str, Any]:
         """Return the fleet's figures: of the run, of the last windows, of the last seconds of the link."""
         with self._lock:
-            seconds = [{"second": second, **sums} for second, sums in self._seconds.items()]
             # The newest second is still being filled.
-            return {"run": self._fleet_run, "windows": list(self._windows.values()), "link": seconds[:-1]}
+            full = sorted(self._seconds)[:-1][-seconds:]
+            link = [{"second": second, **self._seconds[second]} for second in full]
+            shown = [self._windows[start] for start in sorted(self._windows)[-windows:]]
+            return {"run": self._fleet_run, "windows": shown, "link": link}
 
     def _take_fleet(self, start: Any, row: dict[str, Any]) -> None:
         if start is None:
@@ -127,6 +137,8 @@ class Figures:
             if len(self._vehicles) >= self._max_vehicles:
                 raise BadRecord("too_many_vehicles")
             figures = self._vehicles[name] = VehicleFigures()
+        self._serial += 1
+        figures.serial = self._serial
         return figures
 
 

@@ -1,4 +1,4 @@
-"""The whole fleet in memory: the newest state of each vehicle, a bounded past, who changed since when; decodes nothing."""
+"""The fleet in memory: each vehicle's newest state, a bounded past, who changed when; decodes nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The twins that changed, oldest change first, the vehicles that went, and the number to ask from next time."""
+    """Twins that changed, oldest change first, vehicles that went, and the number to ask from next."""
 
     twins: list[Twin]
     removed: list[str]

@@ -1,4 +1,4 @@
-"""One thread that follows the run's topics from their beginning into memory; joins no group and commits nothing."""
+"""A thread that follows the run's topics from their beginning; joins no group and commits nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters in the query language of Eclipse Ditto's search (RQL), a subset; parses and evaluates, knows no twin."""
+"""Filters in the query language of Eclipse Ditto's search (RQL), a subset; knows no twin."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class FilterError(ValueError):
 def parse(text: str) -> Predicate:
     """Return the filter as a function of `values`, which gives every value that a property's path names.
 
-    Known: eq ne gt ge lt le (property, value); like ilike (property, "text with * and ?"); in (property, value, ...);
-    exists (property); and or (filter, ...); not (filter). A property that names several values (a `*` in its
-    path) fits when one of them does. Numbers compare with numbers and text with text; else nothing fits.
+    Known: eq ne gt ge lt le (property, value); like ilike (property, "text with * and ?");
+    in (property, value, ...); exists (property); and or (filter, ...); not (filter).
+    A property that names several values (a `*` in its path) fits when one of them does. Numbers compare with
+    numbers and text with text; else nothing fits.
     """
     if len(text) > MAX_LENGTH:
         raise FilterError(f"longer than {MAX_LENGTH} characters")

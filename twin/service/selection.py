@@ -1,4 +1,4 @@
-"""Paths into a thing: the property of a filter, the fields that an answer is to have, sort order and pages."""
+"""Paths into a thing: a filter's property, the fields that an answer is to have, order and pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def path_of(text: str) -> Path:
 
 
 def fields_of(text: str | None) -> list[Path] | None:
-    """Return the paths of a selector such as `thingId,features(position,motion/properties)`; None selects all."""
+    """Return the paths of a selector such as `thingId,features(position,motion)`; None selects all."""
     if text is None or not text.strip():
         return None
     if text.count("(") != text.count(")"):
@@ -84,11 +84,12 @@ def _copy(thing: Thing, path: Path, into: dict[str, Any]) -> None:
     values = thing.get(path)
     if not values:
         return
+    place: Any = into
     for part in path[:-1]:
-        into = into.setdefault(part, {})
-        if not isinstance(into, dict):
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
             return
-    into[path[-1]] = values[0] if len(values) == 1 else values
+    place[path[-1]] = values[0] if len(values) == 1 else values
 
 
 @dataclass(frozen=True)

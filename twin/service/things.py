@@ -1,4 +1,4 @@
-"""Twins in the shape of Eclipse Ditto's things, made piece by piece as a reader asks; decodes only the sections named."""
+"""Twins in the shape of Eclipse Ditto's things; decodes only the sections that are asked for."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Thing:
         }
 
     def get(self, path: tuple[str, ...]) -> list[Any]:
-        """Return every value at a path such as ("features", "*", "properties", "gaps"); none is an empty list."""
+        """Return every value at a path such as ("features", "*", "properties", "gaps"), or none."""
         head, rest = path[0], path[1:]
         if head == "attributes":
             return _walk(self.attributes(), rest)

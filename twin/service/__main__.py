@@ -1,0 +1,74 @@
+"""`python -m twin.service CONFIG.json`: the service as a child process, ruled by lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import Final
+
+from schemas.control import Commands, emit
+from schemas.errors import Refusal
+from twin.service.config import ServiceConfig, read_config
+from twin.service.server import TwinService
+
+PROGRESS_S: Final = 1.0
+
+
+async def serve(config: ServiceConfig) -> None:
+    """Serve until the owner says stop, dies, or sends SIGTERM."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with TwinService(config) as service:
+        emit("ready", url=service.url, host=config.host, port=service.port)
+        tasks = [asyncio.create_task(_obey(service, stop)), asyncio.create_task(_report(service))]
+        await stop.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        progress = service.progress()
+    emit("done", **progress)
+
+
+async def _obey(service: TwinService, stop: asyncio.Event) -> None:
+    try:
+        commands = await Commands.open()
+        while (command := await commands.next()) is not None and command.get("command") != "stop":
+            if command.get("command") == "status":
+                emit("progress", **service.progress())
+            else:
+                emit("error", message=f"unknown command {command.get('command')!r}: allowed are status, stop")
+    except (ValueError, TypeError) as error:
+        emit("error", message=str(error))
+    stop.set()
+
+
+async def _report(service: TwinService) -> None:
+    last: dict[str, object] = {}
+    while True:
+        await asyncio.sleep(PROGRESS_S)
+        now = service.progress()
+        if now != last:
+            emit("progress", **now)
+            last = now
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 after an ordered end, 2 for bad input."""
+    if len(arguments) != 1:
+        print("usage: python -m twin.service CONFIG.json", file=sys.stderr)
+        return 2
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
+    try:
+        asyncio.run(serve(read_config(arguments[0])))
+    except Refusal as error:
+        emit("error", message=str(error))
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

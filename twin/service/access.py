@@ -1,0 +1,125 @@
+"""Who may ask, and what: GET alone, no foreign host name, a token where one is set; it only refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from twin.service.config import is_loopback
+from twin.service.errors import ApiError
+
+# The page's own files hold nothing of the fleet; the page must load to ask for the token.
+OPEN: Final = ("/", "/health")
+OPEN_FOLDER: Final = "/page/"
+SESSION_PATH: Final = "/api/session"
+SESSION_S: Final = 43_200
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+
+class Gate:
+    """ASGI middleware; `token` "" lets everyone in who asks by a loopback name.
+
+    Without that last rule a web page of anyone could read the fleet through a name of its own that resolves
+    to 127.0.0.1 (DNS rebinding).
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int = 0) -> None:
+        self._app, self._token = app, token
+        # The cookie is not the token: who reads it learns nothing that outlives this process.
+        key = secrets.token_bytes(32)
+        self._session = hmac.new(key, token.encode(), hashlib.sha256).hexdigest()
+        # Browsers share cookies between the ports of a host.
+        self._cookie = f"ivsim_session_{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            self._check(scope, headers)
+        except ApiError as error:
+            await _refuse(send, error)
+            return
+        session = scope["path"] == SESSION_PATH
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+                if session and self._token:
+                    message["headers"].append((b"set-cookie", self._set_cookie()))
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+    def _check(self, scope: Scope, headers: dict[bytes, str]) -> None:
+        if scope["method"] != "GET":
+            raise ApiError(
+                405, "methodnotallowed", f"{scope['method']} is not allowed: the twin service is read-only."
+            )
+        path = scope["path"]
+        if not self._token:
+            if not is_loopback(_host(headers.get(b"host", ""))):
+                raise ApiError(421, "host.unknown", "Ask by a loopback name: localhost, 127.0.0.1 or [::1].")
+        elif path not in OPEN and not path.startswith(OPEN_FOLDER) and not self._known(headers, path):
+            raise ApiError(
+                401, "gateway:authentication.failed", "The request needs the token of the service.",
+                "Send the header Authorization: Bearer TOKEN.",
+            )  # fmt: skip
+
+    def _known(self, headers: dict[bytes, str], path: str) -> bool:
+        scheme, _, token = headers.get(b"authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and _same(token.strip(), self._token):
+            return True
+        if path == SESSION_PATH:
+            return False
+        try:
+            cookie = SimpleCookie(headers.get(b"cookie", "")).get(self._cookie)
+        except CookieError:
+            return False
+        return cookie is not None and _same(cookie.value, self._session)
+
+    def _set_cookie(self) -> bytes:
+        words = f"{self._cookie}={self._session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Strict"
+        return words.encode()
+
+
+def _same(shown: str, wanted: str) -> bool:
+    return hmac.compare_digest(shown.encode("utf-8", "replace"), wanted.encode())
+
+
+def _host(text: str) -> str:
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.rpartition(":")[0] if ":" in text else text
+
+
+async def _refuse(send: Send, error: ApiError) -> None:
+    body = json.dumps(error.body).encode()
+    headers: list[tuple[bytes, bytes]] = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *_HEADERS,
+    ]
+    extra: dict[int, tuple[bytes, bytes]] = {405: (b"allow", b"GET"), 401: (b"www-authenticate", b"Bearer")}
+    if error.status in extra:
+        headers.append(extra[error.status])
+    start: dict[str, Any] = {"type": "http.response.start", "status": error.status, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})

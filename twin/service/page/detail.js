@@ -1,0 +1,259 @@
+// One vehicle over time, or the fleet when none is chosen; asks the service for what it still keeps, then follows the stream.
+import { Chart } from "./chart.js";
+import { DASH, age, element, nameElement, number, rate, ratio, signalName } from "./format.js";
+
+const SPAN_MS = 180_000;
+const MAX_CHARTS = 12;
+const FIRST = ["position/groundSpeedKmh", "combustion/engineSpeedRpm", "traction/stateOfChargePct", "motion/longitudinalAccelerationMps2",
+  "combustion/coolantTemperatureC", "combustion/fuelRateLph", "traction/packPowerKw", "connectivity/sinrDb", "connectivity/rsrpDbm"];
+const SHOWN = 6;
+
+function tile(label, title) {
+  const value = element("dd", { textContent: DASH });
+  return { node: element("div", { title }, element("dt", { textContent: label }), value), value };
+}
+
+function put(tiles, name, text, className = "") {
+  const { value } = tiles[name];
+  if (value.textContent !== text) value.textContent = text;
+  if (value.className !== className) value.className = className;
+}
+
+function frame(node, heading, extra, tiles, charts, after = []) {
+  const list = element("dl", { className: "tiles" }, ...Object.values(tiles).map((t) => t.node));
+  const title = element("h2", { id: "detail-name" }, heading);
+  node.replaceChildren(element("div", { className: "head" }, title, ...extra), element("div", { className: "body" }, list, charts, ...after));
+}
+
+export class FleetDetail {
+  constructor(node, store) {
+    this.store = store;
+    this.ages = [[], []];
+    const link = (way) => () => {
+      const rows = [...store.link.values()].sort((a, b) => a.second - b.second);
+      // Seconds count from the start of the run: the newest stands a second ago.
+      const newest = rows.at(-1)?.second ?? 0;
+      return [rows.map((row) => store.now() - 1000 * (newest - row.second + 1)), rows.map((row) => row[way] * 8)];
+    };
+    const windows = (name) => () => {
+      const rows = [...store.windows.values()].sort((a, b) => a.window_start_s - b.window_start_s);
+      return [rows.map((row) => (row.window_start_s + row.window_s) * 1000), rows.map((row) => row[name] ?? null)];
+    };
+    this.charts = [
+      new Chart("Link, bytes on the wire", "", [link("uplink"), link("downlink")], { names: ["uplink", "downlink"], zero: true, span: SPAN_MS, format: (v) => rate(v / 8) }),
+      new Chart("End-to-end latency", "ms", [windows("end_to_end_latency_p50_ms"), windows("end_to_end_latency_p99_ms")], { names: ["p50", "p99, per window"], zero: true, span: SPAN_MS }),
+      new Chart("Age of information, median", "", [() => this.ages], { zero: true, span: SPAN_MS, format: age }),
+    ];
+    this.tiles = Object.fromEntries([
+      ["overhead", tile("Overhead", "wire bytes over payload bytes delivered once, for each message")],
+      ["delivered", tile("Delivery so far", "received over known to be due")],
+      ["lost", tile("Gaps", "sequences that never came")],
+      ["duplicates", tile("Duplicates", "messages that came more than once")],
+      ["p50", tile("End to end p50", "from due to contained in the twin, the run so far")],
+      ["p99", tile("End to end p99", "from due to contained in the twin, the run so far")],
+    ]);
+    frame(node, "Fleet over time", [element("span", { className: "dim", textContent: "Choose a vehicle on the map or in the table." })], this.tiles,
+      element("div", { className: "charts" }, ...this.charts.map((c) => c.node)));
+  }
+
+  close() {}
+
+  summary() {
+    const { summary } = this.store;
+    const run = summary.run ?? {};
+    this.ages[0].push(this.store.now());
+    this.ages[1].push(summary.ageOfInformationMs?.p50 ?? null);
+    if (this.ages[0].length > 400) this.ages.forEach((list) => list.shift());
+    put(this.tiles, "overhead", this.overhead());
+    put(this.tiles, "lost", number(summary.gaps), summary.gaps ? "warn" : "");
+    put(this.tiles, "duplicates", number(summary.duplicates));
+    put(this.tiles, "p50", age(run.end_to_end_latency_p50_ms));
+    put(this.tiles, "p99", age(run.end_to_end_latency_p99_ms));
+    const share = fleetDelivery(this.store);
+    put(this.tiles, "delivered", ratio(share), share !== null && share < 0.98 ? "bad" : "");
+  }
+
+  overhead() {
+    let [wire, payload, messages] = [0, 0, 0];
+    const { store } = this;
+    for (const vehicle of store.vehicles.values()) {
+      const up = store.of(vehicle, "uplinkBytes");
+      if (up === null || !up) continue;
+      const received = store.get(vehicle, "messages") - store.get(vehicle, "duplicates");
+      wire += up + store.of(vehicle, "downlinkBytes");
+      payload += received * store.get(vehicle, "payloadBytes");
+      messages += received;
+    }
+    return messages && wire > payload ? `≈ ${number((wire - payload) / messages)} B` : DASH;
+  }
+
+  draw() { for (const chart of this.charts) chart.draw(this.store.now()); }
+}
+
+export function fleetDelivery(store) {
+  let [received, due] = [0, 0];
+  for (const vehicle of store.vehicles.values()) {
+    const have = store.get(vehicle, "messages") - store.get(vehicle, "duplicates");
+    received += have;
+    due += Math.max(have + store.get(vehicle, "gaps"), store.of(vehicle, "emitted") ?? 0);
+  }
+  return due ? received / due : null;
+}
+
+export class VehicleDetail {
+  constructor(node, store, id, back) {
+    Object.assign(this, { store, id, times: [], signals: new Map(), charts: [], chosen: null });
+    this.tiles = Object.fromEntries([
+      ["speed", tile("Speed", "over ground")],
+      ["energy", tile("Energy", "charge of the traction battery, else fuel level")],
+      ["age", tile("Age of information", "now minus the stamp of the newest reading")],
+      ["latency", tile("Latency", "newest message: from sampling to the twin")],
+      ["delivery", tile("Delivery", "received over known to be due")],
+      ["gaps", tile("Gaps / dup.", "sequences that never came / messages that came again")],
+      ["unsent", tile("Unsent", "due, but the client would not take them")],
+      ["quantiles", tile("p50 / p99", "end-to-end latency of the run so far")],
+      ["up", tile("Uplink", "bits on the wire in the newest full second")],
+      ["down", tile("Downlink", "bits on the wire in the newest full second")],
+      ["radio", tile("RSRP / SINR", "received power, dBm / signal to noise, dB")],
+      ["sequence", tile("Sequence", "of the newest message; epoch before the point")],
+    ]);
+    this.badges = element("span", { className: "badges" });
+    const all = element("a", { className: "dim", href: `/api/2/things/ivsim:${encodeURIComponent(id)}`, textContent: "JSON", target: "_blank" });
+    const button = element("button", { type: "button", textContent: "Back to the fleet", title: "Escape" });
+    button.addEventListener("click", back);
+    this.chartList = element("div", { className: "charts" });
+    this.list = element("div", { className: "signals" });
+    this.more = element("details", {}, element("summary", { textContent: "Signals" }), this.list);
+    this.more.addEventListener("toggle", () => this.listSignals());
+    frame(node, nameElement(id), [this.badges, element("span", { className: "buttons" }, all, button)], this.tiles, this.chartList, [this.more]);
+    this.load();
+  }
+
+  async load() {
+    const answer = await fetch(`/api/vehicles/${encodeURIComponent(this.id)}/history?limit=400`).catch(() => null);
+    if (this.closed) return;
+    if (answer?.ok) {
+      const body = await answer.json();
+      this.times = body.atMs;
+      this.signals = new Map(Object.entries(body.signals));
+    }
+    this.chosen = FIRST.filter((name) => this.signals.has(name)).slice(0, SHOWN);
+    for (const name of this.signals.keys()) if (this.chosen.length < Math.min(SHOWN, this.signals.size) && !this.chosen.includes(name)) this.chosen.push(name);
+    this.makeCharts();
+    this.listSignals();
+    this.follow();
+  }
+
+  // Ditto's stream of one thing; the same paths as the history's.
+  follow() {
+    if (this.closed) return;
+    this.source = new EventSource(`/api/2/things/ivsim:${encodeURIComponent(this.id)}`);
+    this.source.onmessage = ({ data }) => this.take(JSON.parse(data));
+  }
+
+  take({ features }) {
+    const fresh = features.freshness.properties;
+    const at = Date.parse(fresh.sampledAt ?? fresh.receivedAt);
+    if (this.times.length && at <= this.times.at(-1)) return;
+    const found = new Map();
+    for (const [name, { properties }] of Object.entries(features))
+      if (!["header", "lamps", "crew", "freshness", "delivery", "link", "problem"].includes(name)) collect(name, properties, found);
+    for (const name of found.keys()) if (!this.signals.has(name)) this.signals.set(name, new Array(this.times.length).fill(null));
+    this.times.push(at);
+    for (const [name, values] of this.signals) values.push(found.get(name) ?? null);
+    while (this.times[0] < at - 2 * SPAN_MS) {
+      this.times.shift();
+      for (const values of this.signals.values()) values.shift();
+    }
+    if (this.more.open) this.newest();
+  }
+
+  makeCharts() {
+    this.charts = this.chosen.map((name) => {
+      const { words, unit } = signalName(name);
+      return new Chart(words, unit, [() => [this.times, this.signals.get(name) ?? []]], { span: SPAN_MS });
+    });
+    this.chartList.replaceChildren(...this.charts.map((chart) => chart.node));
+    this.draw();
+  }
+
+  listSignals() {
+    const { textContent } = this.more.firstChild;
+    const words = `Signals: ${this.chosen?.length ?? 0} of ${this.signals.size} drawn, choose others`;
+    if (textContent !== words) this.more.firstChild.textContent = words;
+    if (!this.more.open || this.list.childElementCount) return;
+    this.outputs = new Map();
+    const boxes = [...this.signals.keys()].sort().map((name) => {
+      const box = element("input", { type: "checkbox", checked: this.chosen.includes(name) });
+      box.addEventListener("change", () => this.toggle(name, box));
+      const output = element("output");
+      this.outputs.set(name, output);
+      return element("label", { title: name }, box, signalName(name).words, output);
+    });
+    this.list.replaceChildren(...boxes);
+    this.newest();
+  }
+
+  newest() {
+    for (const [name, output] of this.outputs ?? []) {
+      const value = this.signals.get(name).at(-1);
+      output.textContent = value === null || value === undefined ? DASH : `${number(value, Number.isInteger(value) ? 0 : 1)} ${signalName(name).unit}`;
+    }
+  }
+
+  toggle(name, box) {
+    if (!box.checked) this.chosen = this.chosen.filter((other) => other !== name);
+    else if (this.chosen.length < MAX_CHARTS) this.chosen.push(name);
+    else box.checked = false;
+    this.makeCharts();
+    this.listSignals();
+  }
+
+  summary() { this.values(); }
+
+  values() {
+    const { store } = this;
+    const vehicle = store.vehicles.get(this.id);
+    if (!vehicle?.row.length) return;
+    const get = (name) => store.get(vehicle, name);
+    const stale = store.stale(vehicle);
+    const delivery = store.delivery(vehicle);
+    put(this.tiles, "speed", `${number(get("speedKmh"), 1)} km/h`);
+    put(this.tiles, "energy", `${number(get("energyPct"), 1)} %`);
+    put(this.tiles, "age", age(store.age(vehicle)), stale ? "bad" : "");
+    put(this.tiles, "latency", age(store.latency(vehicle)));
+    put(this.tiles, "delivery", ratio(delivery), delivery !== null && delivery < 0.98 ? "bad" : "");
+    put(this.tiles, "gaps", `${number(get("gaps"))} / ${number(get("duplicates"))}`);
+    put(this.tiles, "unsent", number(store.of(vehicle, "emitted") === null ? null : store.of(vehicle, "unsent")));
+    put(this.tiles, "quantiles", [store.of(vehicle, "endToEndP50Ms"), store.of(vehicle, "endToEndP99Ms")].map((ms) => number(ms)).join(" / ") + " ms");
+    put(this.tiles, "up", rate(store.of(vehicle, "uplinkBytesPerSecond")));
+    put(this.tiles, "down", rate(store.of(vehicle, "downlinkBytesPerSecond")));
+    put(this.tiles, "radio", `${number(get("rsrpDbm"))} / ${number(get("sinrDb"))}`);
+    put(this.tiles, "sequence", `${get("epoch")}.${get("sequence")}`);
+    const words = [get("powertrain"), `${get("protocol")} ${get("mode")}`, `${get("format")}, ${number(get("payloadBytes"))} B`].filter(Boolean);
+    if (stale) words.push("stale");
+    if (get("lampsOn")) words.push(`${get("lampsOn")} lamp${get("lampsOn") > 1 ? "s" : ""} on`);
+    if (get("problem")) words.push("payload not decodable");
+    const text = words.join("|");
+    if (this.badgeText === text) return;
+    this.badgeText = text;
+    this.badges.replaceChildren(...words.flatMap((word) => [element("span", { className: /stale|not dec/.test(word) ? "badge bad" : "badge", textContent: word }), " "]));
+  }
+
+  draw() { for (const chart of this.charts) chart.draw(this.store.now()); }
+
+  close() {
+    this.closed = true;
+    this.source?.close();
+  }
+}
+
+function collect(path, value, found) {
+  if (typeof value === "number") found.set(path, value);
+  else if (typeof value === "boolean") found.set(path, Number(value));
+  else if (Array.isArray(value)) value.forEach((item, k) => collect(`${path}/${k + 1}`, item, found));
+  else if (value && typeof value === "object") {
+    if ("ageCs" in value) collect(path, value.value ?? value.active, found);
+    else for (const [key, item] of Object.entries(value)) collect(key === "items" ? path : `${path}/${key}`, item, found);
+  }
+}

@@ -1,0 +1,175 @@
+// The fleet as the stream of changes tells it; keeps the newest state of each vehicle and a short trail, draws nothing.
+export const TRAIL = 48;
+const EARTH_M = 6_371_008.8;
+const RAD = Math.PI / 180;
+
+export class Vehicle {
+  constructor(id) {
+    this.id = id;
+    this.row = [];
+    this.figures = null;
+    this.x = this.y = null; // metres on the map's plane
+    this.fromX = this.fromY = 0;
+    this.movedAt = 0;
+    this.moveMs = 0;
+    this.trail = [];
+  }
+}
+
+export class Store extends EventTarget {
+  constructor() {
+    super();
+    this.vehicles = new Map();
+    this.column = {};
+    this.figure = {};
+    this.summary = {};
+    this.link = new Map();
+    this.windows = new Map();
+    this.origin = null; // [latitude, longitude] of the plane's zero
+    this.clockMs = 0; // server's clock minus ours
+    this.updates = 0;
+    this.staleAfterMs = 10_000;
+    this.state = "connecting";
+  }
+
+  connect() {
+    this.source = new EventSource("/api/events");
+    const on = (name, take) => this.source.addEventListener(name, (event) => take(JSON.parse(event.data)));
+    on("hello", (body) => this.hello(body));
+    on("rows", (body) => this.rows(body));
+    on("figures", (body) => this.takeFigures(body));
+    on("summary", (body) => this.takeSummary(body));
+    on("removed", (names) => { for (const name of names) this.vehicles.delete(name); this.changed("fleet"); });
+    this.source.onerror = () => this.lost();
+  }
+
+  lost() {
+    this.setState("lost");
+    if (this.source.readyState === EventSource.CLOSED) {
+      this.source.close();
+      // A refused stream is not tried again by the browser: see why, then try.
+      fetch("/api/fleet").then((answer) => (answer.status === 401 ? this.changed("locked") : this.later()), () => this.later());
+    }
+  }
+
+  later() { setTimeout(() => this.connect(), 2000); }
+
+  setState(state) {
+    if (this.state !== state) { this.state = state; this.changed("state"); }
+  }
+
+  changed(name, detail) { this.dispatchEvent(new CustomEvent(name, { detail })); }
+
+  // The service sends its whole fleet after hello; what is not in it is gone.
+  hello(body) {
+    this.column = Object.fromEntries(body.columns.map((name, k) => [name, k]));
+    this.figure = Object.fromEntries(body.figureColumns.map((name, k) => [name, k]));
+    this.vehicles.clear();
+    this.takeSummary(body);
+    this.setState("live");
+    this.changed("fleet");
+  }
+
+  rows({ nowMs, rows }) {
+    this.setClock(nowMs);
+    const now = performance.now();
+    let fresh = false;
+    const touched = [];
+    for (const row of rows) {
+      let vehicle = this.vehicles.get(row[0]);
+      if (!vehicle) {
+        this.vehicles.set(row[0], (vehicle = new Vehicle(row[0])));
+        fresh = true;
+      }
+      vehicle.row = row;
+      this.move(vehicle, row[this.column.latitudeDeg], row[this.column.longitudeDeg], now);
+      touched.push(vehicle);
+    }
+    this.updates += rows.length;
+    this.changed("rows", touched);
+    if (fresh) this.changed("fleet");
+  }
+
+  setClock(nowMs) {
+    // The smallest difference seen is the one with the least delay in it; let it drift slowly.
+    const difference = nowMs - Date.now();
+    this.clockMs = this.clockMs ? Math.max(difference, this.clockMs - 0.5) : difference;
+  }
+
+  project(latitude, longitude) {
+    this.origin ??= [latitude, longitude];
+    return [EARTH_M * RAD * (longitude - this.origin[1]) * Math.cos(this.origin[0] * RAD), EARTH_M * RAD * (latitude - this.origin[0])];
+  }
+
+  unproject(x, y) {
+    return [this.origin[0] + y / (EARTH_M * RAD), this.origin[1] + x / (EARTH_M * RAD * Math.cos(this.origin[0] * RAD))];
+  }
+
+  move(vehicle, latitude, longitude, now) {
+    if (latitude === null || longitude === null || latitude === undefined) return;
+    const [x, y] = this.project(latitude, longitude);
+    if (vehicle.x === null) {
+      [vehicle.fromX, vehicle.fromY] = [x, y];
+    } else {
+      [vehicle.fromX, vehicle.fromY] = this.shown(vehicle, now);
+      vehicle.moveMs = Math.min(1500, Math.max(80, now - vehicle.movedAt));
+      const far = Math.hypot(x - vehicle.x, y - vehicle.y);
+      if (far > 4) {
+        vehicle.trail.push(vehicle.x, vehicle.y);
+        if (vehicle.trail.length > 2 * TRAIL) vehicle.trail.splice(0, 2);
+      }
+    }
+    [vehicle.x, vehicle.y, vehicle.movedAt] = [x, y, now];
+  }
+
+  // Where a vehicle is drawn now: on its way from where it was drawn to where it was last seen.
+  shown(vehicle, now) {
+    const share = vehicle.moveMs ? Math.min(1, (now - vehicle.movedAt) / vehicle.moveMs) : 1;
+    return [vehicle.fromX + (vehicle.x - vehicle.fromX) * share, vehicle.fromY + (vehicle.y - vehicle.fromY) * share];
+  }
+
+  takeFigures(rows) {
+    for (const row of rows) {
+      const vehicle = this.vehicles.get(row[0]);
+      if (vehicle) vehicle.figures = row;
+    }
+  }
+
+  takeSummary(body) {
+    this.setClock(body.nowMs);
+    this.summary = body;
+    this.staleAfterMs = body.staleAfterS * 1000;
+    for (const row of body.link) this.link.set(row.second, row);
+    for (const row of body.windows) this.windows.set(row.window_start_s, row);
+    for (const [map, most] of [[this.link, 300], [this.windows, 60]]) {
+      const keys = [...map.keys()].sort((a, b) => a - b);
+      for (const key of keys.slice(0, Math.max(0, keys.length - most))) map.delete(key);
+    }
+    this.changed("summary");
+  }
+
+  now() { return Date.now() + this.clockMs; }
+
+  get(vehicle, name) { return vehicle.row[this.column[name]] ?? null; }
+
+  of(vehicle, name) { return vehicle.figures ? vehicle.figures[this.figure[name]] ?? null : null; }
+
+  age(vehicle) {
+    const at = this.get(vehicle, "sampledAtMs") ?? this.get(vehicle, "receivedAtMs");
+    return at === null ? null : Math.max(0, this.now() - at);
+  }
+
+  stale(vehicle) { return this.age(vehicle) > this.staleAfterMs; }
+
+  latency(vehicle) {
+    const from = this.get(vehicle, "sampledAtMs") ?? this.get(vehicle, "receivedAtMs");
+    return from === null ? null : this.get(vehicle, "appliedAtMs") - from;
+  }
+
+  // Received over what is known to be due, as the service defines it.
+  delivery(vehicle) {
+    const received = this.get(vehicle, "messages") - this.get(vehicle, "duplicates");
+    const due = Math.max(received + this.get(vehicle, "gaps"), this.of(vehicle, "emitted") ?? 0);
+    return due ? received / due : null;
+  }
+}
