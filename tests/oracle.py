@@ -200,7 +200,7 @@ def _hop(row: dict[str, Any], in_kafka: bool, taken: bool) -> str:  # noqa: FBT0
         return "kafka"
     if taken:
         return "gateway"
-    if row["acknowledged_at_ns"] is not None:
+    if row["acknowledged_at_ns"] is not None or row.get("reached_cloud_at_ns") is not None:
         return "broker"
     return "vehicle" if row["buffered"] else "link"
 

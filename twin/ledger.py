@@ -27,6 +27,8 @@ EMISSIONS: Final = pa.schema(
         ("buffered", pa.bool_()),
     ]
 )  # fmt: skip
+# Written by runs whose capture was joined to the log; null without.
+REACHED_CLOUD: Final = "reached_cloud_at_ns"
 
 
 def write_ledger(
@@ -62,8 +64,10 @@ def read_emissions(session: SparkSession, config: TwinConfig) -> DataFrame:
     missing = [name for name in EMISSIONS.names if name not in pq.read_schema(path).names]
     if missing:
         raise Refusal(f"{path}: column {missing[0]} is missing")
-    emissions = session.read.parquet(str(path)).select(*EMISSIONS.names)
-    return emissions
+    emissions = session.read.parquet(str(path))
+    if REACHED_CLOUD not in emissions.columns:
+        emissions = emissions.withColumn(REACHED_CLOUD, F.lit(None).cast("bigint"))
+    return emissions.select(*EMISSIONS.names, REACHED_CLOUD)
 
 
 def places(
@@ -91,9 +95,9 @@ def places(
 
 COLUMNS: Final = (
     "vehicle_id", "epoch", "sequence", "sampled_at_ns", "due_at_ns", "emitted_at_ns", "acknowledged_at_ns",
-    "received_at_ns", "appended_at_ns", "applied_at_ns", "payload_bytes", "copies", "buffered", "unsent_reason",
-    "rejected_reason", "fate", "hop", "in_window", "emission_lag_ns", "one_way_delay_ns", "bridge_delay_ns",
-    "processing_delay_ns", "end_to_end_latency_ns", "acknowledgement_time_ns",
+    "reached_cloud_at_ns", "received_at_ns", "appended_at_ns", "applied_at_ns", "payload_bytes", "copies", "buffered",
+    "unsent_reason", "rejected_reason", "fate", "hop", "in_window", "emission_lag_ns", "one_way_delay_ns",
+    "bridge_delay_ns", "processing_delay_ns", "end_to_end_latency_ns", "acknowledgement_time_ns",
 )  # fmt: skip
 
 
@@ -129,7 +133,7 @@ def _hop() -> Any:
     seen = (
         F.when(F.coalesce("in_kafka", F.lit(False)), F.lit("kafka"))
         .when(F.col("taken_at_ns").isNotNull(), F.lit("gateway"))
-        .when(F.col("acknowledged_at_ns").isNotNull(), F.lit("broker"))
+        .when(F.coalesce("acknowledged_at_ns", REACHED_CLOUD).isNotNull(), F.lit("broker"))
         .when(F.col("buffered"), F.lit("vehicle"))
         .otherwise(F.lit("link"))
     )

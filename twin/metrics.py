@@ -50,7 +50,7 @@ _FATES: Final = {
 _LAST_SEEN: Final = {
     "vehicle": "still in the vehicle's client: emitted without a connection, never acknowledged",
     "link": "given to a connected client, never acknowledged, never at the gateway",
-    "broker": "acknowledged by the broker, never at the gateway",
+    "broker": "acknowledged by the broker or wholly at its host by TCP's word, never at the gateway",
     "gateway": "in the gateway's receive log, not in Kafka",
     "kafka": "a record exists, the twin does not contain it",
 }

@@ -48,8 +48,10 @@ def place(
         row |= {"emitted_at_ns": None, "unsent_reason": "queue full"}
     elif chance < 0.10:
         row["buffered"] = True
-    elif chance < 0.15:
+    elif chance < 0.13:
         pass  # lost on the link
+    elif chance < 0.15:
+        row["reached_cloud_at_ns"] = row["emitted_at_ns"] + 30_000_000  # lost in the broker, unacknowledged
     elif chance < 0.20:
         row["acknowledged_at_ns"] = row["emitted_at_ns"] + 70_000_000
     elif chance < 0.25:
