@@ -16,7 +16,9 @@ from ivsim.options import RunOptions, run_options
 from ivsim.parts import Parts
 from ivsim.runner import Outcome, Run, execute
 
-AT_MESSAGE = 80
+VEHICLES = 10
+AT_MESSAGE = 50
+AFTER_S = 10.0
 
 
 class Case(NamedTuple):
@@ -59,12 +61,12 @@ class Disturber:
 
 
 def options_of(case: Case, seed: int) -> RunOptions:
-    """Return the run around a fault: long enough to lose, to come back, and to drain."""
+    """Return the run around a fault: messages before it, while it lasts, and once the part is back."""
     return run_options(
         protocol=case.protocol,
         mode=case.mode,
-        vehicles=10,
-        duration_s=30.0,
+        vehicles=VEHICLES,
+        duration_s=AT_MESSAGE / VEHICLES + FAULTS[case.fault].down_s + AFTER_S,
         loss_timeout_s=60.0,
         loss_ratio=0.01,
         seed=seed,
