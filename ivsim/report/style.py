@@ -56,3 +56,23 @@ def number(value: Any, unit: str = "") -> str:
     else:
         return str(value)
     return f"{text} {unit}" if unit and unit not in {"ratio", "messages", "1"} else text
+
+
+# Modes by colour, marker and line: protocols differ in marker and line too, so that print without colour will do.
+MODE_STYLES: Final[dict[str, dict[str, Any]]] = {
+    "mqtt qos0": {"color": BLUE, "marker": "o", "linestyle": "-", "label": "MQTT QoS 0"},
+    "mqtt qos1": {"color": SKY, "marker": "s", "linestyle": "-", "label": "MQTT QoS 1"},
+    "mqtt qos2": {"color": PURPLE, "marker": "^", "linestyle": "-", "label": "MQTT QoS 2"},
+    "amqp auto": {"color": ORANGE, "marker": "D", "linestyle": "--", "label": "AMQP auto"},
+    "amqp manual": {"color": VERMILION, "marker": "v", "linestyle": "--", "label": "AMQP manual"},
+    "coap non": {"color": BLACK, "marker": "x", "linestyle": ":", "label": "CoAP NON"},
+    "coap con": {"color": GREEN, "marker": "P", "linestyle": ":", "label": "CoAP CON"},
+    "amqp manual-confirms-persistent": {
+        "color": "#7F3B08", "marker": "<", "linestyle": "--", "label": "AMQP manual, confirms, persistent",
+    },
+}  # fmt: skip
+
+
+def mode_style(mode: str) -> dict[str, Any]:
+    """Return how a mode looks in every figure; one without a style of its own is grey with its name."""
+    return MODE_STYLES.get(mode, {"color": "#666666", "marker": ".", "linestyle": "-.", "label": mode})

@@ -20,12 +20,14 @@ from ivsim.study.ages import age_figures
 from ivsim.study.bench import Bench
 from ivsim.study.echo_session import EchoSession
 from ivsim.study.model import Cell
+from ivsim.study.ping import ping
 from ivsim.study.plan import Session, Task, sessions
 from ivsim.study.store import FAILED, OPEN, Store, check_space, full_disk
 from schemas.errors import Refusal
 from simulator.links import choose
 
 SAY_EVERY_S = 15.0
+PINGS = 200
 
 
 @dataclass
@@ -99,6 +101,7 @@ class _Benches:
     """Opens the testbed of a link when its first session comes; closes it for another's, and at the end."""
 
     def __init__(self, store: Store, todo: Sequence[Session]) -> None:
+        self._path = store.path
         self._work = store.path / "work"
         self._todo = [session for session in todo if session.echo]
         self._open: tuple[str, Bench, ExitStack] | None = None
@@ -119,6 +122,8 @@ class _Benches:
         stack = ExitStack()
         bench = stack.enter_context(Bench(self._work, choose(link), most, protocols))
         self._open = (link, bench, stack)
+        # Before any road is asked for: the round trip of the bare link, as the paper's 200 pings.
+        write_json(self._path / f"ping-{link}.json", {"rtt_ms": ping(bench.link, PINGS)})
         return bench
 
     def close(self) -> None:

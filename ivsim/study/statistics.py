@@ -104,3 +104,44 @@ def compare_means(first: Sequence[float] | Floats, second: Sequence[float] | Flo
     result = stats.ttest_ind(b, a, equal_var=False)
     interval = result.confidence_interval(CONFIDENCE)
     return Comparison(difference, float(interval.low), float(interval.high), float(result.pvalue))
+
+
+def compare_pairs(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> Comparison | None:
+    """Return the mean of second minus first by Student's paired test; None for fewer than two pairs."""
+    differences = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
+    interval = mean_interval(differences)
+    if interval.estimate is None or interval.low is None or interval.high is None:
+        return None
+    if differences.std() == 0:
+        return Comparison(
+            interval.estimate, interval.estimate, interval.estimate, float(interval.estimate == 0)
+        )
+    result = stats.ttest_1samp(differences, 0.0)
+    return Comparison(interval.estimate, interval.low, interval.high, float(result.pvalue))
+
+
+def holm(p_values: Sequence[float]) -> list[bool]:
+    """Return which of several hypotheses are rejected together at 5 % (Holm 1979)."""
+    order = sorted(range(len(p_values)), key=lambda k: p_values[k])
+    rejected = [False] * len(p_values)
+    for rank, index in enumerate(order):
+        if p_values[index] > (1 - CONFIDENCE) / (len(p_values) - rank):
+            break
+        rejected[index] = True
+    return rejected
+
+
+def ratio_of_means_interval(
+    above: Sequence[float] | Floats, below: Sequence[float] | Floats, seed: int = 1
+) -> Interval:
+    """Return mean(above) / mean(below) with its percentile bootstrap interval, both sides resampled."""
+    a, b = (np.asarray(values, dtype=np.float64) for values in (above, below))
+    if a.size < 2 or b.size < 2 or b.mean() == 0:
+        return Interval(None, None, None, 0)
+    rng = np.random.Generator(np.random.PCG64(seed))
+
+    def means(data: Floats) -> Floats:
+        return np.array([data[rng.integers(0, data.size, data.size)].mean() for _ in range(RESAMPLES)])
+
+    low, high = np.quantile(means(a) / means(b), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(float(a.mean() / b.mean()), float(low), float(high), min(a.size, b.size))

@@ -1,0 +1,122 @@
+"""The figures of studies as SVG text, known from papers; they hold no number of their own."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from ivsim.report.style import BLUE, GREEN, MATPLOTLIB, VERMILION, mode_style
+from ivsim.study.evidence import Measured
+from ivsim.study.statistics import Interval
+
+mpl.use("Agg")
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+MOST_POINTS = 300
+
+
+def drawn(draw: Callable[[Any], None], size: tuple[float, float] = (7.2, 3.6), columns: int = 1) -> str:
+    """Return a figure as SVG text without the XML prologue; `draw` gets the axes, or their row."""
+    with mpl.rc_context({**MATPLOTLIB, "svg.fonttype": "none"}):
+        figure = Figure(figsize=size)
+        draw(figure.subplots(1, columns, sharey=columns > 1))
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _errors(intervals: Sequence[Interval]) -> list[list[float]]:
+    below = [0.0 if i.low is None or i.estimate is None else i.estimate - i.low for i in intervals]
+    above = [0.0 if i.high is None or i.estimate is None else i.high - i.estimate for i in intervals]
+    return [below, above]
+
+
+def curves(
+    axes: Axes, series: Mapping[str, Sequence[tuple[float, Interval]]], x: str, y: str, *, log_y: bool = True
+) -> None:
+    """Draw one line per mode with 95 % error bars, a little apart so that bars do not hide each other."""
+    for index, (mode, points) in enumerate(series.items()):
+        known = [(at, interval) for at, interval in points if interval.estimate is not None]
+        if not known:
+            continue
+        axes.errorbar(
+            [at for at, _ in known],
+            [interval.estimate or 0.0 for _, interval in known],
+            yerr=_errors([interval for _, interval in known]),
+            markersize=5,
+            linewidth=1.1,
+            elinewidth=0.9,
+            capsize=2,
+            zorder=3 + index,
+            **mode_style(mode),
+        )
+    axes.set(xlabel=x, ylabel=y)
+    if log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(axis="y", which="minor", labelsize=7)
+
+
+def bars(axes: Axes, groups: Mapping[str, Mapping[str, Interval]], y: str) -> None:
+    """Draw grouped bars: one group per key of `groups`, one bar per mode, with 95 % error bars."""
+    modes = list(dict.fromkeys(mode for by_mode in groups.values() for mode in by_mode))
+    width = 0.8 / max(1, len(modes))
+    for k, mode in enumerate(modes):
+        style = mode_style(mode)
+        intervals = [by.get(mode, Interval(None, None, None, 0)) for by in groups.values()]
+        axes.bar(
+            [g - 0.4 + (k + 0.5) * width for g in range(len(groups))],
+            [i.estimate or 0.0 for i in intervals],
+            width * 0.92,
+            yerr=_errors(intervals),
+            color=style["color"],
+            hatch={"--": "//", ":": ".."}.get(style["linestyle"], ""),
+            edgecolor="white",
+            error_kw={"elinewidth": 0.9, "capsize": 2},
+            label=style["label"],
+        )
+    axes.set(ylabel=y, xticks=range(len(groups)), xticklabels=list(groups))
+    axes.grid(axis="x", visible=False)
+
+
+def ecdf(axes: Axes, cells: Mapping[str, Measured], x: str) -> None:
+    """Draw each mode's distribution of latency over all messages due: what never came keeps it below 1."""
+    for mode, cell in cells.items():
+        values = np.sort(cell.received_ms)
+        if not values.size:
+            continue
+        share = np.arange(1, values.size + 1) / cell.due
+        keep = np.unique(np.linspace(0, values.size - 1, MOST_POINTS).astype(int))
+        style = mode_style(mode)
+        axes.step(
+            values[keep],
+            share[keep],
+            where="post",
+            color=style["color"],
+            linestyle=style["linestyle"],
+            label=style["label"],
+            linewidth=1.2,
+        )
+    axes.set(xlabel=x, ylabel="share of messages due", xscale="log", ylim=(0, 1.02))
+
+
+def legend(axes: Axes, columns: int = 1) -> None:
+    """Put the legend beside the axes, where it hides nothing."""
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), ncols=columns, fontsize=8)
+
+
+def trace(axes: Sequence[Axes], series: Mapping[str, tuple[Any, Any]]) -> None:
+    """Draw a road's columns over time, one axes each."""
+    for ax, ((name, (seconds, values)), colour) in zip(
+        axes, zip(series.items(), (BLUE, VERMILION, GREEN), strict=False), strict=False
+    ):
+        ax.step(seconds, values, where="post", color=colour, linewidth=0.7)
+        ax.set(xlabel="s", ylabel=name)
