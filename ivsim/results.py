@@ -131,6 +131,7 @@ def _write_tables(run: Run) -> None:
             "warmup_s": run.options.warmup_s,
             "end_at_ns": run.start_at_ns + scenario.duration_ns,
             "stop_at_ns": run.window_stop_at_ns(),
+            "backlog_max": emission_table.largest_backlog(directory.emission_events),
         },
     )
 

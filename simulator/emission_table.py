@@ -117,6 +117,22 @@ def connections(events_path: Path) -> pa.Table:
     return pa.table(columns, CONNECTION_SCHEMA)
 
 
+def largest_backlog(events_path: Path) -> int:
+    """Return the most messages that waited in one vehicle at a time; 0 when none ever did."""
+    events = read_events(events_path) if events_path.exists() else np.empty(0, EVENT)
+    waiting: dict[int, set[int]] = {}
+    most = 0
+    for event in events[np.isin(events["kind"], (Kind.BUFFERED, Kind.EMITTED, Kind.UNSENT))]:
+        vehicle, kind = int(event["vehicle"]), event["kind"]
+        if kind == Kind.BUFFERED:
+            mine = waiting.setdefault(vehicle, set())
+            mine.add(int(event["sequence"]))
+            most = max(most, len(mine))
+        elif vehicle in waiting:
+            waiting[vehicle].discard(int(event["sequence"]))
+    return most
+
+
 class _Rows:
     """Finds the row of every event by (vehicle, epoch, sequence)."""
 

@@ -117,6 +117,7 @@ def metrics(run_dir: Path, bootstrap: str | None, prefix: str, loss_timeout_s: f
     )
     clock = run_dir / "clock.json"
     found["clock_drift_ms"] = json.loads(clock.read_text())["clock_drift_ms"] if clock.is_file() else None
+    found |= connections(run_dir)
     found |= {"twin_updates": None, "rejected_records": None, "unknown_records": None}
     if bootstrap:
         due = {(row["vehicle_id"], row["epoch"], row["sequence"]) for row in rows}
@@ -124,6 +125,23 @@ def metrics(run_dir: Path, bootstrap: str | None, prefix: str, loss_timeout_s: f
         found["rejected_records"] = sum(not good(record) for record in status)
         found["unknown_records"] = sum(good(record) and identity(record) not in due for record in status)
     return found
+
+
+def connections(run_dir: Path) -> dict[str, Any]:
+    path = run_dir / "connections.parquet"
+    rows = pq.read_table(path).to_pylist() if path.is_file() else None
+    events = Counter(row["event"] for row in rows or [])
+    counted = {
+        "connections": "connected",
+        "connect_failures": "connect_failed",
+        "disconnections": "disconnected",
+    }
+    found: dict[str, Any] = {name: None if rows is None else events[event] for name, event in counted.items()}
+    found["sessions_resumed"] = None if rows is None else sum(bool(row["session_present"]) for row in rows)
+    run = json.loads((run_dir / "run.json").read_text())
+    found["backlog_max"] = None if rows is None else run.get("backlog_max")
+    times = [row["handshake_ns"] for row in rows or [] if row["handshake_ns"] is not None]
+    return found | {f"handshake_time_{q}_ms": nearest_rank_ms(times, share) for q, share in QUANTILES.items()}
 
 
 def window(run_dir: Path, loss_timeout_s: float) -> tuple[int, int, float]:
@@ -215,6 +233,7 @@ def counts(rows: list[dict[str, Any]], *, echo: bool) -> dict[str, Any]:
         "duplicates": None if echo else sum(row["copies"] - 1 for row in rows if row["copies"] is not None),
         "delivery_ratio": fates["delivered"] / len(rows) if rows else None,
         "unlogged_emissions": sum(row["emitted_at_ns"] is None for row in arrived),
+        "buffered": sum(row["buffered"] for row in rows),
     }
 
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from twin import connections
 from twin.config import TwinConfig
 from twin.metrics import DIRECTIONS, HOPS, LATENCIES, METRICS, QUANTILES
 from twin.records import KEY, KafkaRecords
@@ -29,6 +30,7 @@ def compute(
         "clock_drift_ms": _clock_drift_ms(config),
     }
     values |= _link(session, config, window, row)
+    values |= connections.figures(config)
     return {name: values.get(name) for name in METRICS}
 
 
@@ -45,6 +47,7 @@ def _counts(config: TwinConfig) -> list[Column]:
         ),
         *(F.count(F.when(inside & (F.col("hop") == hop), 1)).alias(f"lost_at_{hop}") for hop in HOPS),
         F.count(F.when(inside & arrived & F.col("emitted_at_ns").isNull(), 1)).alias("unlogged_emissions"),
+        F.count(F.when(inside & F.col("buffered"), 1)).alias("buffered"),
         (F.coalesce(duplicates, F.lit(0)) if config.topology != "echo" else F.lit(None)).alias("duplicates"),
     ]
 

@@ -81,7 +81,29 @@ def _table() -> list[Metric]:
             "unlogged_emissions", "1", _WINDOW, "delivered or late without an emission stamp (the pacer died)"
         ),
         Metric("clock_drift_ms", "ms", "the run", "movement of the wall clock against the monotonic clock"),
+        *_connections(),
         *_link(),
+    ]
+
+
+def _connections() -> list[Metric]:
+    run = "the run"
+    return [
+        Metric("connections", "1", run, "handshakes of vehicles that succeeded (CoAP has none)"),
+        Metric("connect_failures", "1", run, "attempts to connect that failed"),
+        Metric("disconnections", "1", run, "connections of vehicles that were lost"),
+        Metric("sessions_resumed", "1", run, "connections at which the peer still had the vehicle's session"),
+        Metric("buffered", "1", _WINDOW, "messages that could not go when due and waited in the vehicle"),
+        Metric("backlog_max", "1", run, "most messages that waited in one vehicle at a time"),
+        *(
+            Metric(
+                f"handshake_time_{quantile}_ms",
+                "ms",
+                "connections",
+                f"attempt begun to connected, {quantile}",
+            )
+            for quantile in QUANTILES
+        ),
     ]
 
 

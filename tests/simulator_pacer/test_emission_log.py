@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateways.protocols.base import Backoff
 from schemas.errors import Refusal
 from simulator.emission_log import RECORD, EmissionLog, Kind, Reason
-from simulator.emission_table import EVENT, connections, read_events, to_table
+from simulator.emission_table import EVENT, connections, largest_backlog, read_events, to_table
 from simulator.fleet import schedule
 from simulator.outbox import Outbox
 from simulator.pacer_config import read_config
@@ -167,3 +167,17 @@ def test_connections_have_handshake_and_backlog(tmp_path: Path) -> None:
         ("disconnected", None, None, 0),
     ]
     assert connections(tmp_path / "missing").num_rows == 0
+
+
+def test_the_largest_backlog_is_one_vehicles(tmp_path: Path) -> None:
+    log = EmissionLog(tmp_path / "e")
+    for vehicle, sequence in ((1, 1), (2, 1), (1, 2), (1, 3)):
+        log.note(Kind.BUFFERED, vehicle, 100, epoch=1, sequence=sequence)
+    log.note(Kind.UNSENT, 1, 110, epoch=1, sequence=1)
+    log.note(Kind.EMITTED, 1, 120, epoch=1, sequence=2)
+    log.note(Kind.EMITTED, 2, 120, epoch=1, sequence=9)
+    for sequence in (4, 5):
+        log.note(Kind.BUFFERED, 1, 130, epoch=1, sequence=sequence)
+    log.close()
+    assert largest_backlog(tmp_path / "e") == 3
+    assert largest_backlog(tmp_path / "missing") == 0

@@ -31,6 +31,18 @@ RECEIVED_TYPES = pa.schema(
 )
 
 
+CONNECTION_TYPES = pa.schema(
+    [
+        ("vehicle_id", pa.string()),
+        ("event", pa.string()),
+        ("at_ns", pa.int64()),
+        ("handshake_ns", pa.int64()),
+        ("session_present", pa.bool_()),
+        ("backlog", pa.int64()),
+    ]
+)
+
+
 def status_headers(
     epoch: Any, sequence: Any, sampled_at_ns: Any, received_at_ns: Any, **other: Any
 ) -> list[tuple[str, bytes]]:
@@ -51,6 +63,7 @@ class MadeUpRun:
         self.start_at_ns = time.time_ns() - 60 * SECOND
         self.emissions: list[dict[str, Any]] = []
         self.received: list[dict[str, Any]] = []
+        self.connections: list[dict[str, Any]] = []
         self.producer = Producer({"bootstrap.servers": config.bootstrap, "message.max.bytes": 20_000_000})
 
     def due(self, vehicle: int, sequence: int, epoch: int = 1, **stamps: Any) -> dict[str, Any]:
@@ -101,8 +114,13 @@ class MadeUpRun:
             "warmup_s": 0.0,
             "end_at_ns": end,
             "stop_at_ns": end + 100 * SECOND,
+            "backlog_max": 3,
         }
         self.config.run_file("run.json").write_text(json.dumps(words | run))
+        pq.write_table(
+            pa.Table.from_pylist(self.connections, CONNECTION_TYPES),
+            self.config.run_file("connections.parquet"),
+        )
         self.config.run_file("clock.json").write_text('{"clock_drift_ms": 0.25}')
 
     def write_link(self, rng: random.Random, seconds: int, vehicles: int) -> None:

@@ -27,6 +27,16 @@ def random_run(run: MadeUpRun, rng: random.Random, vehicles: int = 7, messages: 
     """Losses at every hop, duplicates, late ones, restarts with a new epoch, messages out of order."""
     appended: list[tuple[dict[str, Any], int]] = []
     for vehicle in range(1, vehicles + 1):
+        for event, handshake, present in (
+            ("connected", 40_000_000 + vehicle, False),
+            ("disconnected", None, None),
+            ("connect_failed", None, None),
+            ("connected", 90_000_000 * vehicle, vehicle % 2 == 1),
+        ):
+            run.connections.append(
+                {"vehicle_id": vehicle_id(vehicle), "event": event, "handshake_ns": handshake,
+                 "session_present": present, "backlog": 0}
+            )  # fmt: skip
         for sequence in range(1, messages + 1):
             epoch, number = (1, sequence) if sequence <= 25 else (2, sequence - 25)
             row = run.due(vehicle, number, epoch, payload_bytes=rng.randrange(60, 400))
