@@ -60,7 +60,7 @@ def integer(text: bytes | None) -> int | None:
     return value if value is not None and -(2**63) <= value < 2**63 else None
 
 
-def good(record: dict[str, Any], tolerance_s: float = 5.0, max_payload_bytes: int = 1_048_576) -> bool:
+def good(record: dict[str, Any], tolerance_s: float = 5.0, max_payload_bytes: int = 1_048_576) -> bool:  # noqa: PLR0911 - a rule a line
     """Return whether a record of vehicle.status may enter the twin."""
     key, value, headers = record["key"], record["value"], record["headers"]
     if not key or len(key) > 32 or not set(key.decode("latin-1")) <= WORD:
@@ -206,14 +206,14 @@ def _received(run_dir: Path) -> dict[tuple[str, int, int], int]:
     return first
 
 
-def _fate(row: dict[str, Any], contained: bool, loss_timeout_s: float) -> str:  # noqa: FBT001
+def _fate(row: dict[str, Any], contained: bool, loss_timeout_s: float) -> str:
     if contained:
         sent = row["emitted_at_ns"] if row["emitted_at_ns"] is not None else row["due_at_ns"]
         return "delivered" if row["received_at_ns"] - sent <= round(loss_timeout_s * 1e9) else "late"
     return "unsent" if row["emitted_at_ns"] is None else "lost"
 
 
-def _hop(row: dict[str, Any], in_kafka: bool, taken: bool) -> str:  # noqa: FBT001
+def _hop(row: dict[str, Any], in_kafka: bool, taken: bool) -> str:
     if in_kafka:
         return "kafka"
     if taken:

@@ -12,7 +12,7 @@ from typing import Any
 from schemas.control import commands, emit
 from schemas.errors import Refusal
 from twin.config import read_config
-from twin.process import QueryDied, TwinProcess, report_error
+from twin.process import QueryDiedError, TwinProcess, report_error
 
 _CHECK_INTERVAL_S = 0.5
 
@@ -52,7 +52,7 @@ def _died(process: TwinProcess) -> bool:
     # The owner decides what a dead query means; the session stays for the ledger.
     try:
         process.check()
-    except QueryDied as error:
+    except QueryDiedError as error:
         report_error(error)
         return True
     return False
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
         report_error(error)
         print(error, file=sys.stderr)
         return 2
-    except (QueryDied, TimeoutError) as error:
+    except (QueryDiedError, TimeoutError) as error:
         report_error(error)
         return 1
     finally:

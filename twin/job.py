@@ -76,7 +76,7 @@ def start(session: SparkSession, config: TwinConfig) -> StreamingQuery:
         .format("kafka")
         .option("kafka.bootstrap.servers", config.bootstrap)
         .option("kafka.acks", "all")
-        .option("kafka.linger.ms", "0")
+        .option("kafka.linger.ms", "1")
         .option("kafka.max.request.size", str(max(1_048_576, config.max_payload_bytes + 65_536)))
         .option("checkpointLocation", str(config.checkpoint / "twin"))
         .outputMode("update")

@@ -15,7 +15,7 @@ from twin.config import TwinConfig
 from twin.session import close_session, open_session
 
 
-class QueryDied(RuntimeError):
+class QueryDiedError(RuntimeError):
     """A streaming query ended by itself; the message is its first line."""
 
 
@@ -54,12 +54,12 @@ class TwinProcess:
         }
 
     def check(self) -> None:
-        """Raise QueryDied when a query has ended by itself."""
+        """Raise QueryDiedError when a query has ended by itself."""
         for query in self._queries:
             if not query.isActive:
                 error = query.exception()
                 first = str(error).strip().splitlines()[0] if error else "ended"
-                raise QueryDied(f"query {query.name}: {first[:300]}")
+                raise QueryDiedError(f"query {query.name}: {first[:300]}")
 
     def progress(self) -> dict[str, Any]:
         """Return what the queries say of themselves; a real-time batch reports when it ends."""

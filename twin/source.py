@@ -52,7 +52,6 @@ def kafka_options(config: TwinConfig, *topics: str) -> dict[str, str]:
         "startingOffsets": "earliest",
         # Topics of a run are never trimmed; a gap in the offsets would be lost messages.
         "failOnDataLoss": "true",
-        "kafka.fetch.max.wait.ms": "5",
         "kafka.max.partition.fetch.bytes": "4194304",
         "kafka.default.api.timeout.ms": "15000",
         "kafka.request.timeout.ms": "10000",

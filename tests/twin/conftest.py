@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.twin.made_up import MadeUpRun
 from pyspark.sql import SparkSession
 
+from tests.twin.made_up import MadeUpRun
 from twin.config import TwinConfig
 from twin.kafka_topics import ensure_topics
 from twin.session import close_session, open_session

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.twin.made_up import EMISSION_TYPES, SECOND, MadeUpRun, payload_of, status_headers
 from pyspark.sql import SparkSession
 
 from schemas.errors import Refusal
 from schemas.topics import vehicle_id
 from tests import oracle
+from tests.twin.made_up import EMISSION_TYPES, SECOND, MadeUpRun, payload_of, status_headers
 from twin.config import TwinConfig
 from twin.ledger import write_ledger
 from twin.metrics import METRICS

@@ -75,10 +75,7 @@ def is_loopback(host: str) -> bool:
 
 def token_for(config: ServiceConfig) -> str:
     """Return the token that requests must show, "" for none; Refusal when one is needed and missing."""
-    source = f"token file {config.token_file}" if config.token_file else TOKEN_VARIABLE
-    token = _token(config)
-    if token and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
-        raise Refusal(f"{source}: a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters")
+    token = read_token(config.token_file)
     if not token and not is_loopback(config.host):
         raise Refusal(
             f"host {config.host}: anyone could read the fleet; give a token"
@@ -87,13 +84,22 @@ def token_for(config: ServiceConfig) -> str:
     return token
 
 
-def _token(config: ServiceConfig) -> str:
-    if not config.token_file:
+def read_token(path: str) -> str:
+    """Return the token in a file, or in the environment when `path` is empty; "" when there is none."""
+    token = _token(path)
+    if token and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
+        source = f"token file {path}" if path else TOKEN_VARIABLE
+        raise Refusal(f"{source}: a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters")
+    return token
+
+
+def _token(path: str) -> str:
+    if not path:
         return os.environ.get(TOKEN_VARIABLE, "").strip()
     try:
-        token = Path(config.token_file).read_text(encoding="utf-8").strip()
+        token = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Refusal(f"token file {config.token_file}: not readable") from error
+        raise Refusal(f"token file {path}: not readable") from error
     if not token:
-        raise Refusal(f"token file {config.token_file}: empty")
+        raise Refusal(f"token file {path}: empty")
     return token

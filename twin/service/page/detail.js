@@ -28,7 +28,7 @@ function frame(node, heading, extra, tiles, charts, after = []) {
 export class FleetDetail {
   constructor(node, store) {
     this.store = store;
-    this.ages = [[], []];
+    this.past = { at: [], p50: [], max: [], delivery: [], fresh: [] };
     const link = (way) => () => {
       const rows = [...store.link.values()].sort((a, b) => a.second - b.second);
       // Seconds count from the start of the run: the newest stands a second ago.
@@ -40,9 +40,10 @@ export class FleetDetail {
       return [rows.map((row) => (row.window_start_s + row.window_s) * 1000), rows.map((row) => row[name] ?? null)];
     };
     this.charts = [
-      new Chart("Link, bytes on the wire", "", [link("uplink"), link("downlink")], { names: ["uplink", "downlink"], zero: true, span: SPAN_MS, format: (v) => rate(v / 8) }),
-      new Chart("End-to-end latency", "ms", [windows("end_to_end_latency_p50_ms"), windows("end_to_end_latency_p99_ms")], { names: ["p50", "p99, per window"], zero: true, span: SPAN_MS }),
-      new Chart("Age of information, median", "", [() => this.ages], { zero: true, span: SPAN_MS, format: age }),
+      new Chart("Link", "", [link("uplink"), link("downlink")], { names: ["uplink", "downlink"], zero: true, span: SPAN_MS, format: (v) => rate(v / 8) }),
+      new Chart("End-to-end latency, by window", "ms", [windows("end_to_end_latency_p50_ms"), windows("end_to_end_latency_p99_ms")], { names: ["p50", "p99"], zero: true, span: SPAN_MS }),
+      new Chart("Age of information, median and oldest", "", [() => [this.past.at, this.past.p50], () => [this.past.at, this.past.max]], { names: ["p50", "max"], zero: true, span: SPAN_MS, format: age }),
+      new Chart("Delivery and fresh twins", "", [() => [this.past.at, this.past.delivery], () => [this.past.at, this.past.fresh]], { names: ["delivery ratio", "share of fresh twins"], span: SPAN_MS, digits: 3 }),
     ];
     this.tiles = Object.fromEntries([
       ["overhead", tile("Overhead", "wire bytes over payload bytes delivered once, for each message")],
@@ -53,7 +54,7 @@ export class FleetDetail {
       ["p99", tile("End to end p99", "from due to contained in the twin, the run so far")],
     ]);
     frame(node, "Fleet over time", [element("span", { className: "dim", textContent: "Choose a vehicle on the map or in the table." })], this.tiles,
-      element("div", { className: "charts" }, ...this.charts.map((c) => c.node)));
+      element("div", { className: "charts wide" }, ...this.charts.map((c) => c.node)));
   }
 
   close() {}
@@ -61,15 +62,18 @@ export class FleetDetail {
   summary() {
     const { summary } = this.store;
     const run = summary.run ?? {};
-    this.ages[0].push(this.store.now());
-    this.ages[1].push(summary.ageOfInformationMs?.p50 ?? null);
-    if (this.ages[0].length > 400) this.ages.forEach((list) => list.shift());
     put(this.tiles, "overhead", this.overhead());
     put(this.tiles, "lost", number(summary.gaps), summary.gaps ? "warn" : "");
     put(this.tiles, "duplicates", number(summary.duplicates));
     put(this.tiles, "p50", age(run.end_to_end_latency_p50_ms));
     put(this.tiles, "p99", age(run.end_to_end_latency_p99_ms));
     const share = fleetDelivery(this.store);
+    const now = { at: this.store.now(), p50: summary.ageOfInformationMs?.p50 ?? null, max: summary.ageOfInformationMs?.max ?? null,
+      delivery: share, fresh: summary.vehicles ? 1 - summary.staleVehicles / summary.vehicles : null };
+    for (const [name, list] of Object.entries(this.past)) {
+      list.push(now[name]);
+      if (list.length > 400) list.shift();
+    }
     put(this.tiles, "delivered", ratio(share), share !== null && share < 0.98 ? "bad" : "");
   }
 

@@ -55,6 +55,8 @@ export class FleetMap {
       seen.push([vehicle, x, y]);
     }
     this.aim(seen);
+    // A trail has about the same length on the screen at every scale, and never more points.
+    this.store.trailStep = Math.max(10, 3 * this.metres);
     context.setTransform(this.scale, 0, 0, this.scale, 0, 0);
     context.fillStyle = colour("map");
     context.fillRect(0, 0, this.width, this.height);
@@ -99,8 +101,9 @@ export class FleetMap {
 
   drawGrid(context) {
     const degrees = (metres) => metres / 111_195;
-    const step = this.nice(degrees(110 * this.metres));
-    const digits = Math.max(0, -Math.floor(Math.log10(step)));
+    const steps = [degrees(150 * this.metres) / Math.cos((this.store.origin[0] * Math.PI) / 180), degrees(90 * this.metres)];
+    const [across, step] = steps.map((size) => this.nice(size));
+    const [digitsAcross, digits] = [across, step].map((size) => Math.max(0, -Math.floor(Math.log10(size))));
     const [south, west] = this.store.unproject(this.centre[0] - (this.width / 2) * this.metres, this.centre[1] - (this.height / 2) * this.metres);
     const [north, east] = this.store.unproject(this.centre[0] + (this.width / 2) * this.metres, this.centre[1] + (this.height / 2) * this.metres);
     context.strokeStyle = colour("grid");
@@ -108,11 +111,11 @@ export class FleetMap {
     context.font = "10.5px system-ui, sans-serif";
     context.lineWidth = 1;
     context.beginPath();
-    for (let k = Math.ceil(west / step); k * step <= east; k++) {
-      const x = Math.round(this.toScreen(this.store.project(south, k * step)[0], 0)[0]) + 0.5;
+    for (let k = Math.ceil(west / across); k * across <= east; k++) {
+      const x = Math.round(this.toScreen(this.store.project(south, k * across)[0], 0)[0]) + 0.5;
       context.moveTo(x, 0);
       context.lineTo(x, this.height);
-      context.fillText(`${Math.abs(k * step).toFixed(digits)}°${k < 0 ? "W" : "E"}`, x + 3, this.height - 5);
+      context.fillText(`${Math.abs(k * across).toFixed(digitsAcross)}°${k < 0 ? "W" : "E"}`, x + 3, this.height - 5);
     }
     for (let k = Math.ceil(south / step); k * step <= north; k++) {
       const y = Math.round(this.toScreen(0, this.store.project(k * step, west)[1])[1]) + 0.5;

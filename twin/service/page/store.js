@@ -1,5 +1,5 @@
 // The fleet as the stream of changes tells it; keeps the newest state of each vehicle and a short trail, draws nothing.
-export const TRAIL = 48;
+export const TRAIL = 64;
 const EARTH_M = 6_371_008.8;
 const RAD = Math.PI / 180;
 
@@ -28,6 +28,7 @@ export class Store extends EventTarget {
     this.origin = null; // [latitude, longitude] of the plane's zero
     this.clockMs = 0; // server's clock minus ours
     this.updates = 0;
+    this.trailStep = 10; // metres between the points of a trail
     this.staleAfterMs = 10_000;
     this.state = "connecting";
   }
@@ -113,8 +114,8 @@ export class Store extends EventTarget {
     } else {
       [vehicle.fromX, vehicle.fromY] = this.shown(vehicle, now);
       vehicle.moveMs = Math.min(1500, Math.max(80, now - vehicle.movedAt));
-      const far = Math.hypot(x - vehicle.x, y - vehicle.y);
-      if (far > 4) {
+      const [lastX, lastY] = vehicle.trail.length ? vehicle.trail.slice(-2) : [Infinity, Infinity];
+      if (Math.hypot(vehicle.x - lastX, vehicle.y - lastY) > this.trailStep) {
         vehicle.trail.push(vehicle.x, vehicle.y);
         if (vehicle.trail.length > 2 * TRAIL) vehicle.trail.splice(0, 2);
       }
