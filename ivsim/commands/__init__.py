@@ -11,6 +11,7 @@ COMMANDS = {
     "chaos": "ivsim.commands.chaos",
     "link": "ivsim.commands.link",
     "trace": "ivsim.commands.trace",
+    "twin": "ivsim.commands.twin",
 }
 
 
