@@ -26,6 +26,7 @@ class Second:
         due_at_ns: when the step should begin; `applied_at_ns`: when the kernel had all of it.
         update_ns: how long the change took.
         counters: the kernel's counts at the end of the step, since the link was opened.
+        counted_at_ns: when they were read; a large fleet's take some time before the next change.
     """
 
     second: int
@@ -34,6 +35,7 @@ class Second:
     applied_at_ns: int
     update_ns: int
     counters: list[LinkCounter] = field(default_factory=list)
+    counted_at_ns: int = 0
 
 
 class _Totals(NamedTuple):
@@ -76,15 +78,29 @@ class LinkReplay(threading.Thread):
             self.failure = error
 
     def _play(self) -> None:
-        second = 0
+        second, lead_ns = 0, 0
         while True:
             due_at_ns = self._start_at_ns + second * SECOND_NS
             asked = self._schedule(second)
-            if self._stopped.wait(max(0.0, (due_at_ns - time.time_ns()) / 1e9)):
+            # Reading a large fleet's counters takes time that the next change must not wait for.
+            if self._wait_until(due_at_ns - lead_ns):
                 return
-            self.steps[-1].counters = self._link.counters()
+            lead_ns = min(SECOND_NS // 2, self._count())
+            if self._wait_until(due_at_ns):
+                return
             self._apply(second, asked, due_at_ns)
             second += 1
+
+    def _wait_until(self, at_ns: int) -> bool:
+        """Return True when stopped before the time has come."""
+        return self._stopped.wait(max(0.0, (at_ns - time.time_ns()) / 1e9))
+
+    def _count(self) -> int:
+        """Take the counts that end the step in force; return how long that took, and half as much again."""
+        began = time.perf_counter_ns()
+        self.steps[-1].counters = self._link.counters()
+        self.steps[-1].counted_at_ns = time.time_ns()
+        return (time.perf_counter_ns() - began) * 3 // 2
 
     def _apply(self, second: int, asked: Conditions, due_at_ns: int) -> None:
         began = time.perf_counter_ns()
@@ -100,7 +116,7 @@ class LinkReplay(threading.Thread):
         self.join()
         if self.failure is None:
             try:
-                self.steps[-1].counters = self._link.counters()
+                self._count()
             except LinkError as error:
                 self.failure = error
 
@@ -150,6 +166,7 @@ def _rows(
                     "asked_loss_ratio": condition.mean_loss_ratio,
                     "applied_at_ns": step.applied_at_ns,
                     "update_ms": step.update_ns / 1e6,
+                    "counted_at_ns": step.counted_at_ns or None,
                     "qdisc_bytes": None if now is None else now.bytes - then.bytes,
                     "qdisc_packets": None if now is None else now.packets - then.packets,
                     "drops": None if now is None else now.drops - then.drops,
