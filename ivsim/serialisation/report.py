@@ -1,6 +1,6 @@
 """The study's report as Markdown, from its results alone."""
 
-# ruff: noqa: E501, ISC004 - tables read better unbroken
+# ruff: noqa: ISC004 - tables read better unbroken
 
 from __future__ import annotations
 
