@@ -1,0 +1,104 @@
+"""What of the twin needs neither Java nor Kafka."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import Refusal
+from schemas.formats import FORMATS
+from twin import checkpoint, source
+from twin.applied import first_containing
+from twin.config import TwinConfig, read_config
+from twin.metrics import HOPS, LATENCIES, METRICS
+from twin.window import read_window
+
+STAMPED = st.lists(
+    st.tuples(st.tuples(st.integers(0, 3), st.integers(1, 9)), st.integers(0, 30)), max_size=30
+)
+
+
+@given(messages=STAMPED, states=STAMPED)
+def test_first_containing_is_the_definition(
+    messages: list[tuple[tuple[int, int], int]], states: list[tuple[tuple[int, int], int]]
+) -> None:
+    expected = [
+        min((at for order, at in states if order >= message and at >= appended), default=None)
+        for message, appended in messages
+    ]
+    assert first_containing(messages, states) == expected
+
+
+def test_metrics_have_unit_population_and_meaning() -> None:
+    assert all(
+        name == metric.name and metric.unit and metric.population and metric.meaning
+        for name, metric in METRICS.items()
+    )
+    for name in ("due", "delivered", "late", "lost", "unsent", "duplicates", "delivery_ratio", "emission_lag_p99_ms",
+                 "wire_bytes_uplink", "overhead_bytes_per_message", "goodput_bps", "twin_updates", "clock_drift_ms"):  # fmt: skip
+        assert name in METRICS
+    assert all(f"{name}_{q}_ms" in METRICS for name in LATENCIES for q in ("p50", "p95", "p99", "max"))
+    assert all(f"lost_at_{hop}" in METRICS for hop in HOPS)
+
+
+def test_source_knows_every_format() -> None:
+    assert set(source.FORMAT_NAMES) == set(FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"run_dir": "/nowhere", "bootstrap": "h:1"}', "run_dir: no directory /nowhere"),
+        ('{"run_dir": ".", "bootstrap": "h:1", "tigger": 1}', "tigger: Extra inputs"),
+        (
+            '{"run_dir": ".", "bootstrap": "h:1", "trigger": "fast"}',
+            "trigger: Input should be 'realtime' or 'microbatch'",
+        ),
+        (
+            '{"run_dir": ".", "bootstrap": "h:1", "loss_timeout_s": -1}',
+            "loss_timeout_s: Input should be greater than 0",
+        ),
+        ('{"run_dir": ".", "bootstrap": "h:1", "spark_master": "moon"}', "spark_master: String should match"),
+        ('{"run_dir": "."}', "bootstrap: HOST:PORT of Kafka is needed"),
+        ('{"run_dir"', "line 1: "),
+    ],
+)
+def test_bad_configurations_are_refused_by_key(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "twin.json"
+    path.write_text(content)
+    with pytest.raises(Refusal) as refusal:
+        read_config(path)
+    assert words in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_empty_jar_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="holds no jar"):
+        TwinConfig(run_dir=".", topology="echo", jars_dir=str(tmp_path)).jars()
+
+
+def test_window_ends_with_the_schedule_or_a_timeout_before_the_stop(tmp_path: Path) -> None:
+    config = TwinConfig(run_dir=str(tmp_path), topology="echo", loss_timeout_s=10.0)
+    run = {"start_at_ns": 1_000, "warmup_s": 5.0, "stop_at_ns": 40_000_001_000, "end_at_ns": 20_000_001_000}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    partial: list[str] = []
+    window = read_window(config, partial)
+    assert (window.from_ns, window.to_ns, window.seconds) == (5_000_001_000, 20_000_001_000, 15.0)
+    (tmp_path / "run.json").write_text(json.dumps(run | {"end_at_ns": None}))
+    assert read_window(config, partial).to_ns == 30_000_001_000
+    assert partial == []
+    (tmp_path / "run.json").write_text(json.dumps({"start_at_ns": 1_000}))
+    assert read_window(config, partial).seconds is None
+    assert partial == ["run.json has neither stop_at_ns nor end_at_ns: the window has no end"]
+
+
+def test_a_checkpoint_serves_its_own_twin_again(tmp_path: Path) -> None:
+    config = TwinConfig(run_dir=str(tmp_path), bootstrap="h:1")
+    assert checkpoint.claim(config) is False
+    assert checkpoint.claim(config) is True
+    with pytest.raises(Refusal, match="made with trigger = 'realtime', this twin has 'microbatch'"):
+        checkpoint.claim(config.model_copy(update={"trigger": "microbatch"}))
