@@ -158,11 +158,14 @@ def _ledger(run: Run, parts: Parts, problems: list[str]) -> dict[str, Any]:
     """Have the warm Spark session write the ledger; a dead one, or none, gives way to a job of its own."""
     if parts.twin is not None and parts.twin.running():
         try:
+            # It reports a query that died; the session itself lives, and is what the ledger needs.
+            parts.twin.forget_error()
             parts.twin.send("ledger", partial=problems)
             parts.twin.wait_for("ledger", LEDGER_S)
             return _read_metrics(run.directory)
         except ProcessDied as error:
             problems.append(str(error))
+            parts.twin.stop()  # the job below works in the same directories
     _ledger_alone(run, parts)
     return _read_metrics(run.directory)
 

@@ -43,6 +43,10 @@ def warm_output_topic(config: TwinConfig) -> str:
     return f"{config.topics_prefix}twin.warm-up.state"
 
 
+# A stream waits this long for a Kafka that restarts; a batch is asked for only where Kafka answers.
+_OUTAGE_MS: Final = "120000"
+
+
 def kafka_options(config: TwinConfig, *topics: str) -> dict[str, str]:
     """Return the reader's options, the same for streams and batches."""
     return {
@@ -61,7 +65,8 @@ def kafka_options(config: TwinConfig, *topics: str) -> dict[str, str]:
 
 def read_stream(session: SparkSession, config: TwinConfig, *topics: str) -> DataFrame:
     """Return the topics as an unbounded table."""
-    return session.readStream.format("kafka").options(**kafka_options(config, *topics)).load()
+    options = kafka_options(config, *topics) | {"kafka.default.api.timeout.ms": _OUTAGE_MS}
+    return session.readStream.format("kafka").options(**options).load()
 
 
 def read_batch(session: SparkSession, config: TwinConfig, *topics: str) -> DataFrame:

@@ -86,6 +86,11 @@ class Child(OwnedProcess):
             if "error" in self.latest or (not self.running() and "done" not in self.latest):
                 raise self._death()
 
+    def forget_error(self) -> None:
+        """Listen again to a child that has reported an error and lives on."""
+        with self._changed:
+            self.latest.pop("error", None)
+
     def stop(self, timeout_s: float | None = None) -> int:
         """Ask the child to stop, by command and end of file; then as every other process."""
         limit_s = self.stop_timeout_s if timeout_s is None else timeout_s
