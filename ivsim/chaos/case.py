@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.faults import FAULTS, Fault
-from ivsim.chaos.promises import Judgement, judge
+from ivsim.chaos.promises import Judgement, Promise, judge, promise_of
 from ivsim.feed import Feed
 from ivsim.options import RunOptions, run_options
 from ivsim.parts import Parts
@@ -19,6 +19,9 @@ from ivsim.runner import Outcome, Run, execute
 VEHICLES = 10
 AT_MESSAGE = 50
 AFTER_S = 10.0
+LOSS_TIMEOUT_S = 60.0
+# A mode that promises nothing is not waited for: its lost messages never come.
+MAY_LOSE_TIMEOUT_S = 25.0
 
 
 class Case(NamedTuple):
@@ -31,6 +34,10 @@ class Case(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.protocol}-{self.mode}-{self.fault}"
+
+    def promise(self) -> Promise:
+        """Return what the mode keeps after this fault."""
+        return promise_of(self.protocol, PROTOCOLS[self.protocol].modes[self.mode], self.fault)
 
 
 class Disturber:
@@ -62,12 +69,13 @@ class Disturber:
 
 def options_of(case: Case, seed: int) -> RunOptions:
     """Return the run around a fault: messages before it, while it lasts, and once the part is back."""
+    may_lose = PROTOCOLS[case.protocol].modes[case.mode].guarantee == "at_most_once"
     return run_options(
         protocol=case.protocol,
         mode=case.mode,
         vehicles=VEHICLES,
         duration_s=AT_MESSAGE / VEHICLES + FAULTS[case.fault].down_s + AFTER_S,
-        loss_timeout_s=60.0,
+        loss_timeout_s=MAY_LOSE_TIMEOUT_S if may_lose else LOSS_TIMEOUT_S,
         loss_ratio=0.01,
         seed=seed,
     )
@@ -78,10 +86,9 @@ def run_case(case: Case, output: Path, *, seed: int = 1) -> tuple[Outcome, Judge
     disturber = Disturber(FAULTS[case.fault], AT_MESSAGE)
     directory = output / case.name
     outcome = execute(options_of(case, seed), directory, quiet=True, disturb=disturber)
-    mode = PROTOCOLS[case.protocol].modes[case.mode]
     ledger = directory / "ledger.parquet"
     rows = pq.read_table(ledger).to_pylist() if ledger.is_file() else []
-    judgement = judge(rows, case.protocol, mode, case.fault, outcome.twin_distinct)
+    judgement = judge(rows, case.promise(), outcome.twin_distinct)
     if outcome.error is not None:
         judgement.broken.append(outcome.error.partition("\n")[0])
     if not disturber.done:

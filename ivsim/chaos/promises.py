@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,66 +14,118 @@ IN_TWIN = ("delivered", "late")
 FATES = (*IN_TWIN, "lost", "unsent")
 
 
+@dataclass(frozen=True)
+class Promise:
+    """What must hold after one fault, besides what always must: see ALWAYS.
+
+    Attributes:
+        word: for the table.
+        meaning: for the legend below it.
+        lost_at: hops at which an acknowledged message may be lost.
+    """
+
+    word: str
+    meaning: str
+    lost_at: tuple[str, ...] = ()
+
+
+KEEPS = Promise("keeps", "every message acknowledged to its vehicle is in Kafka")
+SAVED = Promise(
+    "keeps saved",
+    "mosquitto saves every few seconds (autosave_interval): what it acknowledged since the last save may be"
+    " lost when it is killed, and the ledger names it at the broker",
+    ("broker",),
+)
+MAY_LOSE = Promise(
+    "may lose",
+    "the mode may lose; the ledger names each loss with the hop where it was last seen",
+    ("vehicle", "link", "broker", "gateway"),
+)
+ALWAYS = (
+    "due = delivered + late + lost + unsent",
+    "every lost message has a hop",
+    "no message counts twice in a twin",
+    "what is in Kafka is in the twin",
+)
+
+
 @dataclass
 class Judgement:
     """Counts of one case and the promises it broke, one line each."""
 
+    promise: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     lost_by_hop: dict[str, int] = field(default_factory=dict)
     acknowledged_and_lost: int = 0
+    duplicates: int = 0
     broken: list[str] = field(default_factory=list)
 
 
-def keeps_acknowledged(protocol: str, mode: Mode, fault: str) -> bool:
-    """Say whether every acknowledged message must be in Kafka after this fault.
-
-    A mosquitto that is killed is the exception: its persistence is periodic (mosquitto.conf,
-    `autosave_interval`), so what it acknowledged since the last save is gone, and the ledger says so.
-    """
-    return mode.guarantee != "at_most_once" and not (protocol == "mqtt" and fault == "broker-kill")
+def promise_of(protocol: str, mode: Mode, fault: str) -> Promise:
+    """Return what the mode promises when this fault happens."""
+    if mode.guarantee == "at_most_once":
+        return MAY_LOSE
+    return SAVED if protocol == "mqtt" and fault == "broker-kill" else KEEPS
 
 
-def judge(rows: Iterable[Row], protocol: str, mode: Mode, fault: str, twin_distinct: int) -> Judgement:
-    """Return what became of a case's messages and which promises it broke.
+def judge(rows: Iterable[Row], promise: Promise, twin_distinct: int) -> Judgement:
+    """Return what became of a case's messages and which promises were broken.
 
     Args:
         rows: the ledger's rows, one per message due.
-        protocol: its name.
-        mode: the mode that was run.
-        fault: the fault in the middle of it.
+        promise: what the mode keeps after this fault.
         twin_distinct: distinct messages over all twins, by their own counters at the end.
     """
     ledger = list(rows)
-    judgement = Judgement({fate: sum(row["fate"] == fate for row in ledger) for fate in FATES})
+    judgement = Judgement(promise.word)
+    judgement.counts = {fate: sum(row["fate"] == fate for row in ledger) for fate in FATES}
     judgement.counts["due"] = len(ledger)
-    _closed(ledger, judgement)
-    _acknowledged(ledger, judgement, keeps_acknowledged(protocol, mode, fault))
-    in_twin = sum(judgement.counts[fate] for fate in IN_TWIN)
-    if twin_distinct != in_twin:
-        judgement.broken.append(f"the twins count {twin_distinct} distinct messages, the ledger {in_twin}")
+    judgement.duplicates = sum(max(0, (row["copies"] or 1) - 1) for row in ledger)
+    lost = [row for row in ledger if row["fate"] == "lost"]
+    judgement.lost_by_hop = dict(sorted(Counter(str(row["hop"]) for row in lost).items()))
+    judgement.broken = [
+        *_closed(judgement, lost),
+        *_acknowledged(ledger, promise, judgement),
+        *_twin(judgement, lost, twin_distinct),
+    ]
     return judgement
 
 
-def _closed(ledger: list[Row], judgement: Judgement) -> None:
-    if sum(judgement.counts[fate] for fate in FATES) != len(ledger):
-        judgement.broken.append("due = delivered + late + lost + unsent does not hold")
-    for row in ledger:
-        if row["fate"] == "lost":
-            hop = row["hop"]
-            if hop is None:
-                judgement.broken.append(f"{row['vehicle_id']} {row['sequence']}: lost without a hop")
-            else:
-                judgement.lost_by_hop[hop] = judgement.lost_by_hop.get(hop, 0) + 1
+def _closed(judgement: Judgement, lost: list[Row]) -> list[str]:
+    counts, broken = judgement.counts, []
+    if not counts["due"]:
+        broken.append("the ledger is empty")
+    if sum(counts[fate] for fate in FATES) != counts["due"]:
+        broken.append("due = delivered + late + lost + unsent does not hold")
+    nowhere = [row for row in lost if row["hop"] is None]
+    if nowhere:
+        broken.append(f"{_few(nowhere)} lost without a hop")
+    return broken
 
 
-def _acknowledged(ledger: list[Row], judgement: Judgement, promised: bool) -> None:
+def _acknowledged(ledger: list[Row], promise: Promise, judgement: Judgement) -> list[str]:
     missing = [
         row for row in ledger if row["acknowledged_at_ns"] is not None and row["appended_at_ns"] is None
     ]
     judgement.acknowledged_and_lost = len(missing)
-    if promised and missing:
-        first = missing[0]
-        judgement.broken.append(
-            f"{len(missing)} acknowledged messages are not in Kafka, the first "
-            f"{first['vehicle_id']} {first['sequence']}, last seen at {first['hop']}"
-        )
+    broken = [row for row in missing if row["hop"] not in promise.lost_at]
+    if not broken:
+        return []
+    hops = ", ".join(sorted({str(row["hop"]) for row in broken}))
+    return [f"{_few(broken)} acknowledged and not in Kafka, last seen at: {hops}"]
+
+
+def _twin(judgement: Judgement, lost: list[Row], twin_distinct: int) -> list[str]:
+    broken = []
+    in_twin = sum(judgement.counts[fate] for fate in IN_TWIN)
+    if twin_distinct != in_twin:
+        broken.append(f"the twins count {twin_distinct} distinct messages, the ledger {in_twin}")
+    passed_over = [row for row in lost if row["hop"] == "kafka"]
+    if passed_over:
+        broken.append(f"{_few(passed_over)} in Kafka and not in the twin")
+    return broken
+
+
+def _few(rows: list[Row]) -> str:
+    """Return how many there are, and which is the first."""
+    return f"{len(rows)} messages (first: {rows[0]['vehicle_id']} {rows[0]['sequence']})"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.case import Case, run_case
 from ivsim.chaos.faults import FAULTS
-from ivsim.chaos.promises import Judgement
+from ivsim.chaos.promises import FATES, Judgement
+from ivsim.chaos.table import Judged, print_tables
 from ivsim.run_directory import write_json
 from schemas.errors import Refusal
 
@@ -22,7 +23,7 @@ MODES = (
     ("mqtt", "qos0"), ("mqtt", "qos1"), ("mqtt", "qos2"), ("amqp", "auto"),
     ("amqp", "manual-confirms-persistent"), ("coap", "con"), ("coap", "non"),
 )  # fmt: skip
-COLUMNS = ("due", "delivered", "late", "lost", "unsent", "acknowledged and lost")
+RESULTS = "chaos.json"
 
 
 def cases_of(protocol: str | None, mode: str | None, fault: str | None) -> list[Case]:
@@ -51,7 +52,9 @@ def command(
     mode: Annotated[str | None, typer.Option(help="A mode of that protocol, such as qos1.")] = None,
     fault: Annotated[str | None, typer.Option(help=f"One of: {', '.join(FAULTS)}.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of every case's run.")] = 1,
-    output: Annotated[Path | None, typer.Option(help="Directory of the results.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Directory of the results; cases judged there are kept.")
+    ] = None,
 ) -> None:
     """Kill or cut one part in the middle of a run, bring it back, and check what each mode promised."""
     if not every and (protocol, mode, fault) == (None, None, None):
@@ -59,28 +62,45 @@ def command(
     cases = cases_of(protocol, mode, fault)
     base = output or Path("results") / time.strftime("chaos-%Y%m%d-%H%M%S", time.gmtime())
     base.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
-    judged: list[tuple[Case, Judgement]] = []
+    judged = _run_all(cases, base, seed)
+    print_tables(Console(), judged)
+    print(f"results: {base}")
+    raise typer.Exit(1 if any(judgement.broken for judgement in judged.values()) else 0)
+
+
+def _run_all(cases: list[Case], base: Path, seed: int) -> Judged:
+    """Run what `base` does not hold yet, one after the other, saying on stderr how it goes."""
+    console = Console(stderr=True, highlight=False)
+    known = _known(base)
+    todo = [case for case in cases if case.name not in known]
+    judged = {case: known[case.name] for case in cases if case.name in known}
+    if judged:
+        console.print(f"{len(judged)} cases are in {base} already")
     began_s = time.monotonic()
-    for index, case in enumerate(cases):
-        left_s = (time.monotonic() - began_s) / index * (len(cases) - index) if index else None
+    for index, case in enumerate(todo):
+        left_s = (time.monotonic() - began_s) / index * (len(todo) - index) if index else None
         left = "" if left_s is None else f", {left_s / 60:.0f} min left"
-        console.print(f"[{index + 1}/{len(cases)}{left}] {case.name}", highlight=False)
-        judged.append((case, run_case(case, base, seed=seed)[1]))
-        write_json(base / "chaos.json", {case.name: vars(judgement) for case, judgement in judged})
-    Console().print(table_of(judged))
-    broken = [f"{case.name}: {line}" for case, judgement in judged for line in judgement.broken]
-    for line in broken:
-        console.print(line, style="bold red", highlight=False)
-    raise typer.Exit(1 if broken else 0)
+        console.print(
+            rf"\[{index + 1}/{len(todo)}{left}] {case.protocol} {case.mode}, {FAULTS[case.fault].what}"
+        )
+        judgement = run_case(case, base, seed=seed)[1]
+        judged[case] = judgement
+        known[case.name] = judgement
+        write_json(base / RESULTS, {name: vars(found) for name, found in known.items()})
+        counts = judgement.counts
+        told = ", ".join(f"{counts[fate]} {fate}" for fate in FATES if counts[fate])
+        console.print(
+            f"    {'BROKEN: ' + '; '.join(judgement.broken) if judgement.broken else 'kept'}: {told}"
+        )
+    return {case: judged[case] for case in cases}
 
 
-def table_of(judged: list[tuple[Case, Judgement]]) -> Table:
-    """Return mode by fault with what became of the messages."""
-    table = Table("protocol", "mode", "fault", *COLUMNS, "lost at", "verdict")
-    for case, judgement in judged:
-        counts = {**judgement.counts, "acknowledged and lost": judgement.acknowledged_and_lost}
-        hops = ", ".join(f"{hop} {count}" for hop, count in sorted(judgement.lost_by_hop.items()))
-        verdict = "broken" if judgement.broken else "kept"
-        table.add_row(*case, *(str(counts[name]) for name in COLUMNS), hops, verdict)
-    return table
+def _known(base: Path) -> dict[str, Judgement]:
+    """Return what an earlier, interrupted command has judged there; Refusal when that is not readable."""
+    path = base / RESULTS
+    if not path.is_file():
+        return {}
+    try:
+        return {name: Judgement(**found) for name, found in json.loads(path.read_text()).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Refusal(f"--output {base}: {RESULTS} is none of this command's: {error}") from None

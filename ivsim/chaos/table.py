@@ -1,0 +1,71 @@
+"""The chaos command's tables, one a mode and no wider than 80 columns; it judges nothing."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from gateways.protocols import PROTOCOLS
+from ivsim.chaos.case import Case
+from ivsim.chaos.promises import ALWAYS, KEEPS, MAY_LOSE, SAVED, Judgement
+
+Judged = dict[Case, Judgement]
+COLUMNS = ("fault", "in twin", "late", "lost", "unsent", "acked,\nlost", "promise", "verdict")
+WORDS = 2  # columns that are words stand at both ends
+LEGEND_WIDTH = 80
+
+
+def print_tables(console: Console, judged: Judged) -> None:
+    """Print a table per mode, the meaning of the promises, and why a case is broken."""
+    for protocol, mode in dict.fromkeys((case.protocol, case.mode) for case in judged):
+        guarantee = PROTOCOLS[protocol].modes[mode].guarantee.replace("_", " ")
+        table = _table(f"{protocol} {mode} ({guarantee})")
+        for case, judgement in judged.items():
+            if (case.protocol, case.mode) == (protocol, mode):
+                table.add_row(case.fault, *row(judgement))
+        console.print(table)
+        console.print()
+    used = {judgement.promise for judgement in judged.values()}
+    for promise in (KEEPS, SAVED, MAY_LOSE):
+        if promise.word in used:
+            _say(console, f"{promise.word}: {promise.meaning}.")
+    _say(console, f"always: {'; '.join(ALWAYS)}.")
+    for case, judgement in judged.items():
+        for line in judgement.broken:
+            _say(console, f"{case.name} broke its promise: {line}", style="bold red")
+
+
+def row(judgement: Judgement) -> tuple[str, ...]:
+    """Return the cells of one case after its fault."""
+    counts = judgement.counts
+    in_twin = counts.get("delivered", 0) + counts.get("late", 0)
+    lost = ", ".join(f"{count} {hop}" for hop, count in judgement.lost_by_hop.items())
+    return (
+        f"{in_twin}/{counts.get('due', 0)}",
+        str(counts.get("late", 0)),
+        lost or "0",
+        str(counts.get("unsent", 0)),
+        str(judgement.acknowledged_and_lost),
+        judgement.promise,
+        "BROKEN" if judgement.broken else "kept",
+    )
+
+
+def _table(title: str) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+    for index, name in enumerate(COLUMNS):
+        word = index == 0 or index >= len(COLUMNS) - WORDS
+        table.add_column(name, justify="left" if word else "right", vertical="top")
+    return table
+
+
+def _say(console: Console, text: str, style: str | None = None) -> None:
+    console.print(text, style=style, highlight=False, width=min(LEGEND_WIDTH, console.width))
