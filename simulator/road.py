@@ -24,7 +24,7 @@ class Road:
         offsets: whether each vehicle starts the trace at its own second.
         outages: (start second, seconds) in which no packet moves in either direction.
         egress_only: as with one netem on the cloud's machine: only what leaves it is shaped, by the trace's
-            uplink rate, the whole RTT and the downlink's loss; the uplink is free.
+            uplink rate (0 is no limit, as in netem), the whole RTT and the downlink's loss; the uplink is free.
         rate_factor: multiplies every rate of the trace.
         blackouts: (vehicle, second, seconds) in which each packet of the vehicle is lost, both ways.
         cuts: outages added while it is played.
@@ -72,9 +72,9 @@ class Road:
         if any(k == vehicle and first <= second < first + length for k, first, length in self.blackouts):
             return Condition(None, delay_ms, 1.0), Condition(None, delay_ms, 1.0)
         if self.egress_only:
-            shaped = Condition(
-                self._rate(step.uplink_kbps, out), delay_ms * 2, loss if self.downlink_loss else 0.0
-            )
+            # `tc netem rate 0` sets no rate: where the series has a zero, one netem alone lets everything through.
+            rate = 0.0 if out else self._rate(step.uplink_kbps, out) or None
+            shaped = Condition(rate, delay_ms * 2, loss if self.downlink_loss else 0.0)
             return (Condition(0.0 if out else None), shaped)
         return (
             Condition(self._rate(step.uplink_kbps, out), delay_ms, loss if self.uplink_loss else 0.0),

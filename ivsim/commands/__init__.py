@@ -10,6 +10,8 @@ import typer
 COMMANDS = {
     "chaos": "ivsim.commands.chaos",
     "link": "ivsim.commands.link",
+    "reproduce": "ivsim.commands.reproduce",
+    "study": "ivsim.commands.study",
     "trace": "ivsim.commands.trace",
     "twin": "ivsim.commands.twin",
 }

@@ -21,11 +21,17 @@ from matplotlib.figure import Figure
 MOST_POINTS = 300
 
 
-def drawn(draw: Callable[[Any], None], size: tuple[float, float] = (7.2, 3.6), columns: int = 1) -> str:
+def drawn(
+    draw: Callable[[Any], None],
+    size: tuple[float, float] = (7.2, 3.6),
+    columns: int = 1,
+    *,
+    share: bool = True,
+) -> str:
     """Return a figure as SVG text without the XML prologue; `draw` gets the axes, or their row."""
     with mpl.rc_context({**MATPLOTLIB, "svg.fonttype": "none"}):
         figure = Figure(figsize=size)
-        draw(figure.subplots(1, columns, sharey=columns > 1))
+        draw(figure.subplots(1, columns, sharey=share and columns > 1))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()

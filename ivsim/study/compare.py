@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ivsim.study.statistics import Comparison, Interval, compare_means, holm
 from ivsim.study.store import Store
-from ivsim.study.summary import CellResult, short, written
+from ivsim.study.summary import DASH, CellResult, short, written
 from schemas.errors import Refusal
 
 
@@ -62,7 +62,7 @@ def _apart(a: Interval, b: Interval) -> bool | None:
 
 def words(row: Row) -> tuple[str, str, str, str, str, str]:
     """Return a row as a table shows it."""
-    difference = "–"
+    difference = DASH
     if row.comparison is not None:
         c = row.comparison
         difference = f"{c.difference:+.3g} [{short(c.low)}, {short(c.high)}]"

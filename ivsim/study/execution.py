@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -87,7 +87,7 @@ def run_study(store: Store, cells: list[Cell], *, quiet: bool, again: bool = Fal
         return
     progress = Progress(todo, Console(stderr=True, quiet=quiet))
     progress.start()
-    with interruptible(), full_disk(store.path), _Benches(store, todo) as benches:
+    with _timed(store), interruptible(), full_disk(store.path), _Benches(store, todo) as benches:
         for index, session in enumerate(todo):
             check_space(store.path)
             progress.say(index, session.seconds, force=True)
@@ -95,6 +95,15 @@ def run_study(store: Store, cells: list[Cell], *, quiet: bool, again: bool = Fal
                 _run_echo(store, session, benches, lambda left, i=index: progress.say(i, left))
             else:
                 _run_gateway(store, session.tasks[0])
+
+
+@contextmanager
+def _timed(store: Store) -> Iterator[None]:
+    began_s = time.monotonic()
+    try:
+        yield
+    finally:
+        store.spend(time.monotonic() - began_s)
 
 
 class _Benches:

@@ -186,8 +186,10 @@ def cells_of(study: Study, where: str, *, quick: bool = False) -> list[Cell]:
     cells = []
     for part, sweep in study.sweeps().items():
         fixed = {"seed": study.seed, **study.scenario, **(study.quick if quick else {}), **sweep.scenario}
-        for combination in itertools.product(*sweep.axes.values()):
-            values = dict(zip(sweep.axes, combination, strict=True))
+        # In the table's order, not the file's: a cell's name must not depend on how the axes were written down.
+        axes = {name: sweep.axes[name] for name in AXES if name in sweep.axes}
+        for combination in itertools.product(*axes.values()):
+            values = dict(zip(axes, combination, strict=True))
             if not any(rule.items() <= values.items() for rule in sweep.leave_out):
                 cells.append(_cell(part, fixed, values, where))
     if not cells:

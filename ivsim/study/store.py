@@ -97,6 +97,11 @@ class Store:
                 " (report and compare still read it)"
             )
 
+    def spend(self, seconds: float) -> None:
+        """Add to the time that running took, over all calls."""
+        self.head["spent_s"] = float(self.head.get("spent_s", 0.0)) + seconds
+        write_json(self.path / "study.json", self.head)
+
     def directory(self, task: Task) -> Path:
         return self.path / "cells" / task.cell.name / str(task.repetition)
 
@@ -152,3 +157,9 @@ def check_space(path: Path, needed: int = FREE_BYTES) -> None:
     """Refuse to begin a session that the disk has no room for."""
     if shutil.disk_usage(path).free < needed:
         raise Refusal(disk_line(path))
+
+
+def minutes_of(store: Store) -> str:
+    """Return in words how long running took."""
+    spent_s = store.head.get("spent_s")
+    return "running time not noted" if spent_s is None else f"{float(spent_s) / 60:.1f} minutes of running"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from ivsim.study.store import DONE, FAILED, Kept
 from twin.metrics import LATENCIES, QUANTILES
 
 Floats = npt.NDArray[np.float64]
+DASH: Final = "\N{EN DASH}"
 
 
 @dataclass
@@ -64,20 +65,15 @@ class CellResult:
     def _echo(self, metric: str) -> Interval | None:
         messages = self.measured
         assert messages is not None
-        match metric:
-            case "latency_mean_ms":
-                return messages.latency()
-            case "latency_p50_ms":
-                return quantile_interval(messages.received_ms, 0.5)
-            case "latency_p99_ms":
-                return quantile_interval(messages.received_ms, 0.99)
-            case "unsuccessful_ratio":
-                return messages.unsuccessful()
-            case "crossing_overhead_bytes":
-                return messages.overhead()
-            case "message_overhead_bytes":
-                return mean_interval(messages.overhead_bytes * 2)
-        return None
+        ways: dict[str, Callable[[], Interval]] = {
+            "latency_mean_ms": messages.latency,
+            "latency_p50_ms": lambda: quantile_interval(messages.received_ms, 0.5),
+            "latency_p99_ms": lambda: quantile_interval(messages.received_ms, 0.99),
+            "unsuccessful_ratio": messages.unsuccessful,
+            "crossing_overhead_bytes": messages.overhead,
+            "message_overhead_bytes": lambda: mean_interval(messages.overhead_bytes * 2),
+        }
+        return ways[metric]() if metric in ways else None
 
     def _ledgered(self, metric: str) -> Interval | None:
         if metric == "delivery_ratio":
@@ -112,7 +108,7 @@ def scaled(metric: str, interval: Interval) -> tuple[Interval, str]:
 def written(interval: Interval) -> str:
     """Return an interval as a table shows it: estimate and bounds; a dash where it is not defined."""
     if interval.estimate is None:
-        return "–"
+        return DASH
     if interval.low is None or interval.high is None:
         return short(interval.estimate)
     return f"{short(interval.estimate)} [{short(interval.low)}, {short(interval.high)}]"
