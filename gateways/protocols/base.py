@@ -21,7 +21,7 @@ Receipt = Any
 
 
 class ConnectError(OSError):
-    """One attempt to connect failed; the reason is one line, and the caller decides when to try again."""
+    """One attempt to connect failed: one line; the caller decides when to try again."""
 
 
 class Backoff:
@@ -175,7 +175,7 @@ class VehicleClient(typing.Protocol):
         """Hand one message to the client library now, only when `ready()`; `token` comes back in events."""
 
     def in_flight(self) -> int:
-        """Return how many messages are sent and neither acknowledged nor refused, or not yet written out."""
+        """Return how many messages are neither acknowledged nor refused; without acknowledgements, by TCP's."""
 
 
 class Subscriber(typing.Protocol):
