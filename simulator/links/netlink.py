@@ -27,7 +27,7 @@ CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 TICK_NS: Final = 64  # PSCHED_SHIFT 6 in every kernel since 2.6.31; read back from /proc/net/psched
 
 _HEADER = struct.Struct("=IHHII")
-_TC = struct.Struct("=BBHiIII")
+TC = struct.Struct("=BBHiIII")
 _U32_MAX: Final = 0xFFFFFFFF
 
 
@@ -76,7 +76,7 @@ class Reply(NamedTuple):
 def errors(block: bytes) -> list[Reply]:
     """Return every NLMSG_ERROR in a block of replies, acknowledgements too."""
     replies = []
-    for kind, sequence, start, end in _messages(block):
+    for kind, sequence, start, end in messages(block):
         if kind == NLMSG_ERROR:
             errno = -struct.unpack_from("=i", block, start)[0]
             replies.append(Reply(sequence, errno, _extended_reason(block, start, end)))
@@ -97,7 +97,7 @@ def _extended_reason(block: bytes, start: int, end: int) -> str:
 def closes(block: bytes, last: int) -> bool:
     """Return whether a part of the replies holds the end of the answer to sequence number `last`."""
     return any(
-        sequence == last and kind in (NLMSG_ERROR, NLMSG_DONE) for kind, sequence, _s, _e in _messages(block)
+        sequence == last and kind in (NLMSG_ERROR, NLMSG_DONE) for kind, sequence, _s, _e in messages(block)
     )
 
 
@@ -107,11 +107,12 @@ def kind_of(packed: bytes) -> str:
     if kind not in (NEWQDISC, NEWCLASS, NEWFILTER):
         return f"message type {kind}"
     noun = {NEWQDISC: "qdisc", NEWCLASS: "class", NEWFILTER: "filter"}[kind]
-    found = attributes(packed, _HEADER.size + _TC.size, len(packed))
+    found = attributes(packed, _HEADER.size + TC.size, len(packed))
     return f"{noun} {found[1].rstrip(bytes(1)).decode()}"
 
 
-def _messages(block: bytes) -> Iterator[tuple[int, int, int, int]]:
+def messages(block: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (type, sequence number, start and end of the body) of every message in a block."""
     offset = 0
     while offset + _HEADER.size <= len(block):
         size, kind, _flags, sequence, _pid = _HEADER.unpack_from(block, offset)
@@ -133,41 +134,10 @@ def attributes(block: bytes, offset: int, end: int) -> dict[int, bytes]:
     return found
 
 
-class Statistics(NamedTuple):
-    """One qdisc or class of a dump; bytes and packets are those that left it."""
-
-    device: int
-    kind: str
-    handle: int
-    parent: int
-    sent_bytes: int
-    packets: int
-    drops: int
-    backlog_bytes: int
-    backlog_packets: int
-    options: bytes
-
-
-def statistics(block: bytes) -> Iterator[Statistics]:
-    """Read TCA_STATS2 (basic and queue) out of a dump of qdiscs or classes."""
-    for kind, _sequence, start, end in _messages(block):
-        if kind not in (NEWQDISC, NEWCLASS):
-            continue
-        _family, _p1, _p2, device, handle, parent, _info = _TC.unpack_from(block, start)
-        found = attributes(block, start + _TC.size, end)
-        nested = found.get(7, b"")
-        inner = attributes(nested, 0, len(nested))
-        sent = struct.unpack_from("=QI", inner[1]) if 1 in inner else (0, 0)
-        queue = struct.unpack_from("=IIIII", inner[3]) if 3 in inner else (0, 0, 0, 0, 0)
-        name = found.get(1, b"").rstrip(b"\0").decode()
-        counts = (sent[0], sent[1], queue[2], queue[1], queue[0])
-        yield Statistics(device, name, handle, parent, *counts, found.get(2, b""))
-
-
 def _tc(  # noqa: PLR0917 - the fields of tcmsg in their order
     kind: int, flags: int, device: int, handle: int, parent: int, rest: bytes, info: int = 0
 ) -> bytes:
-    return message(kind, flags, _TC.pack(0, 0, 0, device, handle, parent, info) + rest)
+    return message(kind, flags, TC.pack(0, 0, 0, device, handle, parent, info) + rest)
 
 
 def dump(kind: int, device: int) -> bytes:

@@ -56,6 +56,11 @@ class Flow:
         self.overtaken += number < self.newest
         self.newest = max(self.newest, number)
 
+    def offered_bps(self) -> float:
+        """Return the rate at which frames were really sent."""
+        took_ns = self.sent_at_ns[-1] - self.sent_at_ns[0]
+        return (len(self.sent_at_ns) - 1) * self.frame_bytes * 8e9 / took_ns if took_ns else 0.0
+
     def rate_bps(self) -> float:
         """Return the rate of frames received: those after the first, over the time since the first."""
         times = sorted(self.received_at_ns.values())

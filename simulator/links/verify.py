@@ -19,6 +19,7 @@ LIGHT_FRAME_BYTES: Final = 114
 LIGHT_LOAD: Final = 0.1  # share of the rate that delay and loss probes may take
 LIGHT_INTERVAL_S: Final = 0.01
 SATURATION: Final = 1.15
+LEAST_OFFERED: Final = 1.05  # below that it is the sender that is measured
 TOTAL_BPS: Final = 60e6  # of all saturating probes at once: what a router in user-mode Linux carries easily
 RATE_TOLERANCE: Final = 0.015
 TCP_SHORTFALL: Final = 0.15
@@ -227,6 +228,13 @@ def _prove_rate(link: Link, proofs: Sequence[Proof], seconds: float) -> None:
         lost = condition.loss_ratio
         chance = 3.3 * math.sqrt(lost * (1 - lost) / flow.count) if lost else 0.0
         tolerance = RATE_TOLERANCE + 1 / flow.count + chance
+        if flow.offered_bps() < condition.rate_bps * LEAST_OFFERED:
+            seen = f"the sender offered {flow.offered_bps() / 1e6:.3f} Mbit/s"
+            wanted = f"{condition.rate_bps / 1e6:.3f} Mbit/s"
+            proof.checks.append(
+                Check("rate, UDP", flow.direction, wanted, seen, "needs 5 % more", "unproven", asked)
+            )
+            continue
         proof.checks.append(
             judging.check_rate(flow.direction, asked, flow.rate_bps(), tolerance, "rate, UDP")
         )

@@ -11,6 +11,7 @@ from schemas.errors import Refusal
 from simulator.links import Condition, GilbertElliott, choose
 from simulator.links import netlink as nl
 from simulator.links.base import DELAY_MAX_MS, check
+from simulator.links.counting import statistics
 from simulator.links.distributions import values
 from simulator.links.plan import Plan, shards_for
 from simulator.links.queueing import FLOOR_BYTES, FRAME_BYTES, Meter, line_packets, queue_bytes, rate_bytes
@@ -64,7 +65,7 @@ def test_only_the_last_message_asks_for_an_acknowledgement(count, first):
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_without_harm(block):
-    for read in (nl.errors, lambda b: list(nl.statistics(b))):
+    for read in (nl.errors, lambda b: list(statistics(b))):
         try:
             read(block)
         except struct.error:
