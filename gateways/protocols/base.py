@@ -285,8 +285,7 @@ class Protocol(abc.ABC):
     def mode(self, words: Mapping[str, Any]) -> Mode:
         """Return the mode that the given words choose, the rest taken from the default mode.
 
-        Raises Refusal for a word that is not this protocol's, a value it does not have, or a combination
-        that is no mode.
+        Raises Refusal for a word or value that is not this protocol's, or a combination that is no mode.
         """
         for word, value in words.items():
             if word not in self.words:

@@ -133,7 +133,7 @@ class Sink(Watched):
 async def at_rest(client: Any) -> None:
     """Wait until nothing is in flight; where only TCP acknowledges there is no event to wait for."""
     async with asyncio.timeout(WAIT_S):
-        while client.in_flight():  # noqa: ASYNC110
+        while client.in_flight():
             await asyncio.sleep(0.01)
 
 
