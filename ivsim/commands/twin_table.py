@@ -37,19 +37,9 @@ def show(source: Source, sort: str, rows: int, *, once: bool) -> None:
 def table(page: dict[str, Any], summary: dict[str, Any]) -> Group:
     """Return the table and a line about the whole fleet."""
     made = Table(box=None, header_style="bold", padding=(0, 1))
-    for name in (
-        "vehicle",
-        "km/h",
-        "energy %",
-        "age",
-        "sequence",
-        "messages",
-        "gaps",
-        "dup.",
-        "SINR dB",
-        "format",
-    ):
-        made.add_column(name, justify="left" if name in ("vehicle", "format") else "right")
+    for name in ("vehicle", "km/h", "energy", "age", "sequence", "gaps", "dup.", "SINR", "format"):
+        left = name in ("vehicle", "format")
+        made.add_column(name, justify="left" if left else "right", no_wrap=True)
     for row in page["items"]:
         made.add_row(*_cells(row), style="dim" if row["stale"] else "")
     return Group(_headline(summary), made, _rest(page))

@@ -7,8 +7,8 @@ const BOTTOM = 15;
 
 export class Chart {
   // series: functions that return [[atMs], [value or null]]
-  constructor(title, unit, series, { names = [], digits = null, zero = false, span = 120_000, format = null } = {}) {
-    Object.assign(this, { title, unit, series, digits, zero, span, format, pointer: null });
+  constructor(title, unit, series, { names = [], digits = null, zero = false, span = 120_000, format = null, axis = null } = {}) {
+    Object.assign(this, { title, unit, series, digits, zero, span, format, label: axis ?? short, pointer: null });
     this.output = element("output", { textContent: "–" });
     this.canvas = element("canvas");
     this.canvas.setAttribute("role", "img");
@@ -84,7 +84,7 @@ export class Chart {
       context.moveTo(LEFT, at);
       context.lineTo(width - 6, at);
       context.stroke();
-      context.fillText(short(value, high - low), LEFT - 4, at + 3);
+      context.fillText(this.label(value, high - low), LEFT - 4, at + 3);
     }
     context.textAlign = "left";
     context.fillText(`−${Math.round((end - from) / 1000)} s`, LEFT, height - 3);

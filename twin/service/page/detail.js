@@ -41,8 +41,8 @@ export class FleetDetail {
     };
     this.charts = [
       new Chart("Link", "", [link("uplink"), link("downlink")], { names: ["uplink", "downlink"], zero: true, span: SPAN_MS, format: (v) => rate(v / 8) }),
-      new Chart("End-to-end latency, by window", "ms", [windows("end_to_end_latency_p50_ms"), windows("end_to_end_latency_p99_ms")], { names: ["p50", "p99"], zero: true, span: SPAN_MS }),
-      new Chart("Age of information, median and oldest", "", [() => [this.past.at, this.past.p50], () => [this.past.at, this.past.max]], { names: ["p50", "max"], zero: true, span: SPAN_MS, format: age }),
+      new Chart("End-to-end latency", "ms", [windows("end_to_end_latency_p50_ms"), windows("end_to_end_latency_p99_ms")], { names: ["p50", "p99"], zero: true, span: SPAN_MS }),
+      new Chart("Age of information", "", [() => [this.past.at, this.past.p50], () => [this.past.at, this.past.max]], { names: ["median", "oldest"], zero: true, span: SPAN_MS, format: age, axis: age }),
       new Chart("Delivery and fresh twins", "", [() => [this.past.at, this.past.delivery], () => [this.past.at, this.past.fresh]], { names: ["delivery ratio", "share of fresh twins"], span: SPAN_MS, digits: 3 }),
     ];
     this.tiles = Object.fromEntries([

@@ -6,7 +6,7 @@ export const number = (value, digits = 0) =>
 
 export function age(ms) {
   if (ms === null || ms === undefined) return DASH;
-  if (ms < 1000) return `${Math.max(0, Math.round(ms / 10) * 10)} ms`;
+  if (ms < 995) return `${Math.max(0, Math.round(ms / 10) * 10)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
   if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min`;
   return `${Math.floor(ms / 3_600_000)} h`;

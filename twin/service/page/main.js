@@ -4,7 +4,7 @@ import { DASH, age, element, number, rate, ratio } from "./format.js";
 import { FleetMap, MEANINGS } from "./map.js";
 import { Store } from "./store.js";
 import { VehicleTable } from "./table.js";
-import { onTheme, ramp, start as startTheme } from "./theme.js";
+import { onTheme, print, ramp, start as startTheme } from "./theme.js";
 
 const $ = (id) => document.getElementById(id);
 const store = new Store();
@@ -107,8 +107,14 @@ addEventListener("keydown", (event) => {
   else if (!typing && event.key.toLowerCase() === "f") map.fit();
   else if (!typing && event.key === "/") { event.preventDefault(); $("find").focus(); }
 });
-addEventListener("beforeprint", () => { table.all = true; table.show(); });
-addEventListener("afterprint", () => { table.all = false; table.show(); });
+for (const [event, on] of [["beforeprint", true], ["afterprint", false]])
+  addEventListener(event, () => {
+    table.all = on;
+    print(on);
+    table.show();
+    map.draw();
+    detail.draw();
+  });
 
 store.addEventListener("fleet", () => {
   stale.order = true;

@@ -25,6 +25,15 @@ export function start(button) {
   });
 }
 
+// Paper is white, whatever the screen is.
+export function print(on) {
+  if (!on) return apply();
+  root.dataset.theme = "light";
+  cache = {};
+  for (const listener of listeners) listener();
+  return undefined;
+}
+
 export const onTheme = (listener) => listeners.push(listener);
 
 export const isDark = () => root.dataset.theme === "dark";
