@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from simulator.road import Road
 
 OUTAGE_S = 20.0
 DOWN_S = 3.0
+BACKLOG_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Fault:
         inject: does it, and returns the names of processes that are down on purpose.
         restore: brings the part back; returns once it is ready again.
         down_s: how long it stays.
+        of_broker: the broker is what fails.
     """
 
     name: str
@@ -32,10 +35,11 @@ class Fault:
     inject: Callable[[Parts, Road, int], set[str]]
     restore: Callable[[Parts], None]
     down_s: float = DOWN_S
+    of_broker: bool = False
 
     def applies_to(self, protocol: str) -> bool:
         """Say whether the protocol has the part: CoAP has no broker."""
-        return not self.name.startswith("broker") or PROTOCOLS[protocol].broker is not None
+        return not self.of_broker or PROTOCOLS[protocol].broker is not None
 
 
 def _kill_broker(parts: Parts, _road: Road, _second: int) -> set[str]:
@@ -67,6 +71,18 @@ def _restart_gateway(parts: Parts) -> None:
     arguments = ["gateways", parts.options.protocol, "--config"]
     parts.gateways[0] = start_child(parts, config["name"], arguments, config)
     parts.gateways[0].wait_for("ready", READY_S)
+
+
+def _kill_broker_with_backlog(parts: Parts, road: Road, second: int) -> set[str]:
+    # With its gateway away the broker holds every message that it acknowledges: the most it can lose.
+    down = _kill_gateway(parts, road, second)
+    time.sleep(BACKLOG_S)
+    return down | _kill_broker(parts, road, second)
+
+
+def _restart_both(parts: Parts) -> None:
+    _restart_broker(parts)
+    _restart_gateway(parts)
 
 
 def _kill_kafka(parts: Parts, _road: Road, _second: int) -> set[str]:
@@ -104,8 +120,21 @@ def _nothing(_parts: Parts) -> None:
 FAULTS = {
     fault.name: fault
     for fault in (
-        Fault("broker-kill", "kill -9 of the broker", _kill_broker, _restart_broker),
-        Fault("broker-stop", "SIGTERM to the broker, and a restart", _stop_broker, _restart_broker),
+        Fault("broker-kill", "kill -9 of the broker", _kill_broker, _restart_broker, of_broker=True),
+        Fault(
+            "broker-stop",
+            "SIGTERM to the broker, and a restart",
+            _stop_broker,
+            _restart_broker,
+            of_broker=True,
+        ),
+        Fault(
+            "backlog-kill",
+            "kill -9 of the broker while it holds the gateway's backlog",
+            _kill_broker_with_backlog,
+            _restart_both,
+            of_broker=True,
+        ),
         Fault("gateway-kill", "kill -9 of the gateway", _kill_gateway, _restart_gateway),
         Fault("kafka-kill", "kill -9 of Kafka", _kill_kafka, _restart_kafka),
         Fault("spark-kill", "kill -9 of the Spark job", _kill_spark, _restart_spark),

@@ -12,6 +12,7 @@ from gateways.protocols.base import Mode
 Row = Mapping[str, Any]
 IN_TWIN = ("delivered", "late")
 FATES = (*IN_TWIN, "lost", "unsent")
+KILLS_OF_BROKER = ("broker-kill", "backlog-kill")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def promise_of(protocol: str, mode: Mode, fault: str) -> Promise:
     """Return what the mode promises when this fault happens."""
     if mode.guarantee == "at_most_once":
         return MAY_LOSE
-    return SAVED if protocol == "mqtt" and fault == "broker-kill" else KEEPS
+    return SAVED if protocol == "mqtt" and fault in KILLS_OF_BROKER else KEEPS
 
 
 def judge(rows: Iterable[Row], promise: Promise, twin_distinct: int) -> Judgement:

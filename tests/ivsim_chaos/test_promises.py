@@ -124,7 +124,7 @@ def test_which_mode_promises_what_after_which_fault() -> None:
                 name = mode.name.partition("-")[0] if protocol.name == "mqtt" else mode.name
                 if (protocol.name, name) not in kept:
                     assert promise is MAY_LOSE
-                elif protocol.name == "mqtt" and fault == "broker-kill":
+                elif protocol.name == "mqtt" and fault in {"broker-kill", "backlog-kill"}:
                     assert promise is SAVED
                 else:
                     assert promise is KEEPS
@@ -132,7 +132,7 @@ def test_which_mode_promises_what_after_which_fault() -> None:
 
 def test_every_case_of_all_is_a_run_that_outlasts_its_fault() -> None:
     cases = cases_of(None, None, None)
-    assert len(cases) == 5 * 6 + 2 * 4
+    assert len(cases) == 5 * 7 + 2 * 4
     assert {(case.protocol, case.mode) for case in cases} == set(MODES)
     for case in cases:
         options = options_of(case, seed=1)
