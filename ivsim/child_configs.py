@@ -37,7 +37,9 @@ def broker_port(parts: Parts) -> int:
 
 def twin_config(parts: Parts) -> dict[str, Any]:
     """Return what the twin process, or the ledger alone, is told."""
+    chosen = parts.options.spark_master
     return {
+        **({} if chosen is None else {"spark_master": chosen}),
         "run_dir": str(parts.directory.path),
         "bootstrap": parts.bootstrap,
         "topics_prefix": parts.topics.prefix,
@@ -46,6 +48,16 @@ def twin_config(parts: Parts) -> dict[str, Any]:
         "checkpoint_dir": str(parts.directory.work / "checkpoint"),
         "jars_dir": str(installed_jars("spark")),
         "loss_timeout_s": parts.options.loss_timeout_s,
+    }
+
+
+def page_config(parts: Parts) -> dict[str, Any]:
+    """Return what the twin service of the run is told; it listens on loopback alone."""
+    return {
+        "bootstrap": parts.bootstrap,
+        "topics_prefix": parts.topics.prefix,
+        "port": parts.options.page_port,
+        "title": f"ivsim run {parts.record.run_id}",
     }
 
 

@@ -109,6 +109,15 @@ def run(
     kafka: Annotated[
         str | None, typer.Option(help="HOST:PORT of a Kafka broker; default: one of the run's own.")
     ] = None,
+    spark_master: Annotated[
+        str | None, typer.Option(help="Spark's master, such as spark://HOST:7077; default: this machine.")
+    ] = None,
+    page: Annotated[
+        bool, typer.Option("--page", help="Serve the live page of the twins while the run goes.")
+    ] = False,
+    page_port: Annotated[
+        int, typer.Option(help="Port of that page on 127.0.0.1; 0 takes a free one.")
+    ] = _default("page_port"),
     gateways: Annotated[int, typer.Option(help="Gateway processes that share the vehicles.")] = _default(
         "gateways"
     ),
@@ -167,6 +176,9 @@ def run(
         outage=tuple(_outage(text) for text in outage or ()),
         trigger=trigger,
         kafka=kafka,
+        spark_master=spark_master,
+        page=page,
+        page_port=page_port,
         gateways=gateways,
         early_ack=early_ack,
         security=security,

@@ -50,6 +50,10 @@ class Display:
         else:
             self._live.update(self._draw())
 
+    def note(self, text: str) -> None:
+        """Say something that stays, such as an address to open."""
+        self._console.print(text, highlight=False, soft_wrap=True)
+
     def progress(self, share: float, left_s: float, row: dict[str, Any]) -> None:
         """Show how far the run is (0 to 1), the seconds left, and its live figures."""
         self._share, self._left_s, self._row = share, left_s, row
@@ -58,7 +62,9 @@ class Display:
         elif time.monotonic() - self._plain_at >= PLAIN_EVERY_S:
             self._plain_at = time.monotonic()
             figures = ", ".join(f"{name} {number(value)}" for name, value in row.items() if value is not None)
-            self._console.print(f"{share:4.0%}, {left_s:.0f} s left: {figures}", highlight=False, soft_wrap=True)
+            self._console.print(
+                f"{share:4.0%}, {left_s:.0f} s left: {figures}", highlight=False, soft_wrap=True
+            )
 
     def _draw(self) -> Table:
         table = Table.grid(padding=(0, 2))

@@ -59,6 +59,9 @@ class RunOptions(BaseModel):
     link: str = "auto"
     trigger: str = "realtime"
     kafka: str | None = None
+    spark_master: str | None = Field(default=None, pattern=r"^(local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+)$")
+    page: bool = False
+    page_port: int = Field(default=8080, ge=0, lt=65_536)
     seed: int = Field(default=1, ge=0, lt=2**63)
     gateways: int = Field(default=1, ge=1, le=64)
     early_ack: bool = False
@@ -149,7 +152,13 @@ def _check_combination(options: RunOptions) -> None:
     if options.message_bytes is not None and options.topology != "echo":
         raise Refusal("--message-bytes: needs --topology echo; the twin cannot decode filler")
     if options.topology == "echo":
-        for field, plain in (("security", "plain"), ("early_ack", False), ("gateways", 1), ("kafka", None)):
+        for field, plain in (
+            ("security", "plain"),
+            ("early_ack", False),
+            ("gateways", 1),
+            ("kafka", None),
+            ("page", False),
+        ):
             if getattr(options, field) != plain:
                 raise Refusal(f"{option_name(field)}: needs --topology gateway; echo has no gateway")
 

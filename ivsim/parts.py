@@ -44,6 +44,7 @@ class Parts:
     twin: Child | None = None
     pacer: Child | None = None
     capture: Child | None = None
+    page: Child | None = None
     watch: Watch | None = None
     kafka: KafkaServer | None = None
     down: set[str] = field(default_factory=set)
@@ -56,7 +57,7 @@ class Parts:
     @property
     def children(self) -> list[Child]:
         """Return our own processes that are running, in the order in which they were opened."""
-        optional = (self.twin, *self.gateways, self.capture, self.pacer)
+        optional = (self.twin, self.page, *self.gateways, self.capture, self.pacer)
         return [child for child in optional if child is not None]
 
     def check(self) -> None:
@@ -87,6 +88,8 @@ def open_parts(parts: Parts, display: Display) -> None:
         display.phase("waiting for Spark")
         parts.twin.wait_for("ready", READY_S)
         parts.watch = parts.stack.enter_context(Watch(parts.bootstrap, parts.topics))
+    if options.page:
+        _open_page(parts, display)
     display.phase(f"connecting {options.vehicles} vehicles")
     parts.pacer = start_child(
         parts,
@@ -113,13 +116,17 @@ def _open_kafka(parts: Parts) -> None:
     create_topics(parts.bootstrap, parts.topics)
 
 
+def _open_page(parts: Parts, display: Display) -> None:
+    parts.page = start_child(parts, "page", ["twin.service"], configs.page_config(parts))
+    display.note(f"live page: {parts.page.wait_for('ready', READY_S)['url']}")
+
+
 def _open_link(parts: Parts) -> None:
     options, record = parts.options, parts.record
-    tag = tag_of(record.run_id)
-    link = open_link(options.link, tag, options.vehicles)
+    link = open_link(options.link, tag_of(record.run_id), options.vehicles)
     # Noted before they are made: a kill in between leaves a note of nothing, not a thing without a note.
-    for side in ("v", "c", "r"):
-        record.namespace(f"ivsim-{tag}-{side}")
+    for namespace in link.namespaces:
+        record.namespace(namespace)
     parts.link = parts.stack.enter_context(link)
 
 
