@@ -45,9 +45,17 @@ def write_manifest(run: Run, parts: Parts) -> None:
             "versions": versions(),
             "link": {"name": parts.link.name, **parts.link.properties()},
             "trace_offsets_s": run.road.offsets_s(),
+            "pacer": {"scheduling": _ready(parts.pacer).get("scheduling")},
+            "twin": _ready(parts.twin),
             "warnings": _warnings(run.options),
         },
     )
+
+
+def _ready(child: Child | None) -> dict[str, Any]:
+    """Return what a child said of itself when it was ready."""
+    said = {} if child is None else child.latest.get("ready", {})
+    return {name: value for name, value in said.items() if name != "event"}
 
 
 def note_timings(run: Run) -> None:
