@@ -24,12 +24,14 @@ def _group() -> None:
 @app.command()
 def ifip2020(
     quick: Annotated[bool, typer.Option("--quick", help="At most ten minutes: small samples.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Directory of results; one with results is gone on with.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Directory of results; one with results is gone on with.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Persson Proos and Carlsson, IFIP Networking 2020: MQTT, AMQP, CoAP on a lossy cellular link."""
     from ivsim.study.execution import default_output, run_study  # noqa: PLC0415 - not before it is needed
-    from ivsim.study.ifip import report  # noqa: PLC0415
+    from ivsim.study.ifip.report import SERIALISATION, claims_text, failed, write_report  # noqa: PLC0415
 
     study, path = study_named("ifip2020")
     where = output or default_output("ifip2020", quick=quick)
@@ -39,10 +41,10 @@ def ifip2020(
     else:
         store = Store.create(where, "ifip2020", study, quick=quick)
     run_study(store, cells_of(store.study, str(path), quick=store.quick), quiet=quiet)
-    formats = where / report.SERIALISATION
+    formats = where / SERIALISATION
     if not (formats / "results.json").is_file():
         run_entry(study_named("serialisation")[0], formats, quick=store.quick)
-    written = report.write_report(store, where)
-    print(report.claims_text(store))
+    written = write_report(store, where)
+    print(claims_text(store))
     print(f"\n{written}")
-    raise typer.Exit(EXIT_FAILED if report.failed(store) else 0)
+    raise typer.Exit(EXIT_FAILED if failed(store) else 0)

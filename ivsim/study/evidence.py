@@ -79,6 +79,19 @@ class Measured:
         """Return how many messages were never received."""
         return int(np.isnan(self.latency_ms).sum())
 
+    @property
+    def overtaken(self) -> int:
+        """Return how many messages never received were followed by a later one of their vehicle that was.
+
+        On TCP, which keeps the order, the others may still be on their way when the measurement ends.
+        """
+        count = 0
+        for messages, _ in self._read:
+            last = np.zeros(messages.vehicle.max(initial=0) + 1, np.int64)
+            np.maximum.at(last, messages.vehicle[messages.received], messages.sequence[messages.received])
+            count += int((~messages.received & (messages.sequence < last[messages.vehicle])).sum())
+        return count
+
     def latency(self) -> Interval:
         return mean_interval(self.received_ms)
 

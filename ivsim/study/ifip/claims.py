@@ -138,9 +138,12 @@ def tcp_delivers(evidence: Evidence) -> list[Finding]:
         cells = [_at(evidence, size, mode, loss) for loss in LOSSES]
         due = sum(c.due for c in cells if c is not None)
         missing = sum(c.missing for c in cells if c is not None)
-        bound = ratio_interval(missing, due).high
-        words = f"{size} {mode}: {missing} of {due} missing" + (f" (at most {bound:.2%})" if bound else "")
-        verdict = CANNOT_TELL if None in cells else DISAGREE if missing else AGREE
+        lost = sum(c.overtaken for c in cells if c is not None)
+        bound = ratio_interval(lost, due).high
+        words = f"{size} {mode}: {lost} of {due} lost" + (f" (at most {bound:.2%})" if bound else "")
+        if missing > lost:
+            words += f", {missing - lost} perhaps still on the way at the end"
+        verdict = CANNOT_TELL if None in cells else DISAGREE if lost else CANNOT_TELL if missing else AGREE
         found.append(Finding(verdict, words))
     return found
 

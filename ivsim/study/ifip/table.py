@@ -53,7 +53,7 @@ CLAIMS: Final = (
     Claim(
         6,
         ("every TCP protocol delivers every message at every loss rate"),
-        ("none of those due missing; upper exact limit given"),
+        ("no message missing that a later one of its vehicle has overtaken; upper exact limit given"),
         claims.tcp_delivers,
     ),
     Claim(
