@@ -139,6 +139,9 @@ def _aggregates() -> list[Column]:
 
 def _fields(width: int) -> list[Column]:
     fleet = F.col("vehicle") == FLEET
+    received = F.col("messages") - F.col("duplicates")
+    wire = F.col("wire_bytes_uplink") + F.col("wire_bytes_downlink")
+    so_far = ~fleet & F.col("window_start").isNull() & (received > 0)
     quantiles = [
         (F.col(name)[i] / F.lit(1e6)).alias(f"{label}_{quantile}_ms")
         for name, label in (("end_to_end", "end_to_end_latency"), ("due_to_received", "due_to_received"))
@@ -149,12 +152,17 @@ def _fields(width: int) -> list[Column]:
         F.unix_seconds("window_start").alias("window_start_s"),
         F.lit(width).alias("window_s"),
         # Counters of one vehicle grow over the run; a maximum over many vehicles says nothing.
-        F.when(~fleet, F.col("messages") - F.col("duplicates")).alias("received"),
+        F.when(~fleet, received).alias("received"),
         *(F.when(~fleet, F.col(name)).alias(name) for name in ("duplicates", "gaps", "payload_bytes")),
         *(
             F.col(name)
             for name in ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink", "updates")
         ),
+        # What is on its way counts as missing until it arrives.
+        F.when(so_far, received / (F.col("emitted") + F.coalesce("unsent", F.lit(0)))).alias(
+            "delivery_ratio"
+        ),
+        F.when(so_far, (wire - F.col("payload_bytes")) / received).alias("overhead_bytes_per_message"),
         *quantiles,
     ]
 

@@ -155,7 +155,7 @@ def test_kill_9_in_a_batch_loses_and_repeats_nothing(run: MadeUpRun, trigger: st
     assert {name: event["metrics"][name] for name in METRICS} == {name: found[name] for name in METRICS}
 
 
-def test_bad_commands_a_foreign_checkpoint_and_the_owners_death(run: MadeUpRun) -> None:
+def test_bad_commands_and_the_owners_death(run: MadeUpRun) -> None:
     config = run.config.model_copy(update={"topology": "echo"})
     row = run.due(1, 1)
     row["received_at_ns"] = row["emitted_at_ns"] + SECOND

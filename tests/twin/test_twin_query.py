@@ -129,6 +129,8 @@ def assert_live(config: TwinConfig, sent: dict[str, list[tuple[int, int, int]]])
         assert run["payload_bytes"] == 300 * distinct
         assert (run["emitted"], run["unsent"]) == (40, 20)
         assert (run["wire_bytes_uplink"], run["wire_bytes_downlink"]) == (18_000, 1_600)
+        assert run["delivery_ratio"] == pytest.approx(distinct / 60)
+        assert run["overhead_bytes_per_message"] == pytest.approx((19_600 - 300 * distinct) / distinct)
     fleet = figures[b"*/run"]
     assert (fleet["emitted"], fleet["wire_bytes_uplink"]) == (200, 90_000)
     assert fleet["end_to_end_latency_p50_ms"] > 0
