@@ -173,7 +173,7 @@ def main() -> None:
 
 
 def run(bootstrap: str, directory: Path) -> None:
-    extra = json.loads(os.environ.get("BENCH_TWIN_CONFIG", "{}"))
+    extra = json.loads(os.environ.get("BENCH_TWIN_CONFIG", '{"jit": "full"}'))
     twins = [
         Twin("realtime", bootstrap, directory, live=False, **extra),
         Twin("microbatch", bootstrap, directory, live=False, **extra),
