@@ -20,7 +20,7 @@ VARIANTS = ("rigid", "trailer", "hybrid")
 SECOND_NS = 1_000_000_000
 
 
-def state_headers(sequence: int, sampled_at_ns: int | None, **other: object) -> Headers:
+def state_headers(sequence: int, sampled_at_ns: int | None, /, **other: object) -> Headers:
     """Return the headers of a record of `twin.state`; a value of None leaves one out."""
     at = sampled_at_ns or time.time_ns()
     words: dict[str, object] = {

@@ -1,0 +1,129 @@
+"""The stream of changes: all first, then each change; a reader that sleeps gets the newest, and no queue grows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from schemas.topics import vehicle_id
+from twin.service.errors import ApiError
+from twin.service.stream import Streams
+
+MakeStand = Callable[..., Any]
+SOON_S = 5.0
+
+
+async def next_event(events: AsyncIterator[bytes], name: str) -> Any:
+    """Return the body of the next event of that name."""
+    async with asyncio.timeout(SOON_S):
+        async for event in events:
+            head, _, body = event.decode().partition("\ndata: ")
+            if head == f"event: {name}":
+                return json.loads(body)
+    raise AssertionError("the stream ended")
+
+
+async def test_a_stream_begins_with_the_whole_fleet(stand: MakeStand) -> None:
+    made = stand(3)
+    made.take_all()
+    made.changed.open()
+    events = Streams(made.ask, made.changed).rows()
+    hello = await next_event(events, "hello")
+    rows = await next_event(events, "rows")
+    assert hello["columns"][0] == "vehicleId"
+    assert hello["vehicles"] == 3
+    assert {row[0] for row in rows["rows"]} == {vehicle_id(k) for k in (1, 2, 3)}
+    assert made.changed.streams == 1
+    await events.aclose()
+    assert made.changed.streams == 0
+
+
+async def test_a_change_wakes_the_stream_and_is_sent_once(stand: MakeStand) -> None:
+    made = stand(2)
+    made.take_all()
+    made.changed.open()
+    events = Streams(made.ask, made.changed).rows()
+    await next_event(events, "rows")
+    waiting = asyncio.create_task(next_event(events, "rows"))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(lambda: (made.fleet.take([made.record(1)]), made.changed.announce()))
+    rows = (await waiting)["rows"]
+    assert [(row[0], row[5]) for row in rows] == [(vehicle_id(2), 2)]
+    await events.aclose()
+
+
+async def test_a_sleeping_reader_costs_nothing_and_gets_the_newest(stand: MakeStand) -> None:
+    made = stand(2, history_bytes=0)
+    made.take_all()
+    made.changed.open()
+    readers = [Streams(made.ask, made.changed).rows() for _ in range(20)]
+    for events in readers:
+        await next_event(events, "rows")
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for _ in range(3_000):
+        made.fleet.take([made.record(0)])
+        made.changed.announce()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 200_000
+    for events in readers:
+        rows = (await next_event(events, "rows"))["rows"]
+        assert [(row[0], row[5]) for row in rows] == [(vehicle_id(1), 3_001)]
+        await events.aclose()
+
+
+async def test_a_removed_vehicle_is_named(stand: MakeStand) -> None:
+    made = stand(2)
+    made.take_all()
+    made.changed.open()
+    events = Streams(made.ask, made.changed).rows()
+    await next_event(events, "rows")
+    made.fleet.take([made.record(0)._replace(value=None)])
+    made.changed.announce()
+    assert await next_event(events, "removed") == [vehicle_id(1)]
+    await events.aclose()
+
+
+async def test_things_that_change_come_as_ditto_sends_them(stand: MakeStand) -> None:
+    made = stand(3)
+    made.take_all()
+    made.changed.open()
+    streams = Streams(made.ask, made.changed)
+    fits = made.ask.filter('eq(attributes/format,"protobuf")', None)
+    events = streams.things({f"ivsim:{vehicle_id(2)}"}, [("thingId",), ("_revision",)], fits)
+    waiting = asyncio.create_task(anext(events))
+    await asyncio.sleep(0)
+    made.take_all()
+    made.changed.announce()
+    async with asyncio.timeout(SOON_S):
+        event = await waiting
+    assert json.loads(event.removeprefix(b"data: ")) == {"thingId": f"ivsim:{vehicle_id(2)}", "_revision": 2}
+    await events.aclose()
+
+
+async def test_streams_end_when_the_service_does(stand: MakeStand) -> None:
+    made = stand(1)
+    made.changed.open()
+    events = Streams(made.ask, made.changed).rows()
+    await anext(events)
+    made.changed.close()
+    async with asyncio.timeout(SOON_S):
+        assert [event async for event in events] == []
+
+
+async def test_streams_are_bounded(stand: MakeStand) -> None:
+    made = stand(1, max_streams=1)
+    made.changed.open()
+    streams = Streams(made.ask, made.changed)
+    events = streams.rows()
+    await anext(events)
+    with pytest.raises(ApiError):
+        streams.admit()
+    await events.aclose()
+    streams.admit()
