@@ -171,7 +171,8 @@ def read_study(path: Path) -> Study:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refusal(f"{path}: {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
+        # A key that is mistyped is also a key that is missing: the one that is there says more.
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         key = ".".join(str(part) for part in first["loc"])
         allowed = f"; keys are {', '.join(Study.model_fields)}" if first["type"] == "extra_forbidden" else ""
         message = first["msg"].removeprefix("Value error, ")

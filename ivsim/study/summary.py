@@ -76,6 +76,8 @@ class CellResult:
         return ways[metric]() if metric in ways else None
 
     def _ledgered(self, metric: str) -> Interval | None:
+        if not all((one.directory / "ledger.parquet").is_file() for one in self.done):
+            return None
         if metric == "delivery_ratio":
             inside = self._ledger["in_window"].astype(bool)
             return ratio_interval(int((self._ledger["fate"][inside] == "delivered").sum()), int(inside.sum()))
