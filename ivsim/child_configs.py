@@ -109,6 +109,7 @@ def pacer_config(parts: Parts) -> dict[str, Any]:
         "events_path": str(parts.directory.emission_events),
         "drain_s": options.loss_timeout_s,
         "bind_addresses": True,
+        "keepalive_s": options.keepalive_s,
         "outbox_limit": options.outbox_limit,
         "outbox_policy": options.outbox_policy,
     }

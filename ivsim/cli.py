@@ -126,6 +126,12 @@ def run(
         typer.Option("--early-ack", help="Careless on purpose: acknowledge before Kafka has the record."),
     ] = False,
     security: Annotated[str, typer.Option(help="plain or tls (MQTT, AMQP).")] = _default("security"),
+    keepalive: Annotated[
+        int,
+        typer.Option(
+            help="Seconds of MQTT's keep-alive and AMQP's heartbeat: how soon a vehicle sees an outage."
+        ),
+    ] = _default("keepalive_s"),
     outbox_limit: Annotated[
         int, typer.Option(help="Messages a vehicle keeps while it has no connection.")
     ] = _default("outbox_limit"),
@@ -182,6 +188,7 @@ def run(
         gateways=gateways,
         early_ack=early_ack,
         security=security,
+        keepalive_s=keepalive,
         outbox_limit=outbox_limit,
         outbox_policy=outbox_policy,
         faults={} if faults is None else _faults(faults),

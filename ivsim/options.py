@@ -67,6 +67,7 @@ class RunOptions(BaseModel):
     early_ack: bool = False
     security: Literal["plain", "tls"] = "plain"
     outage: tuple[tuple[float, float], ...] = ()
+    keepalive_s: int = Field(default=60, ge=1, le=65_535)
     outbox_limit: int = Field(default=1_000, ge=1)
     outbox_policy: Literal["drop_oldest", "drop_newest", "block"] = "drop_oldest"
     faults: Faults = Faults()
@@ -115,6 +116,7 @@ def _one_of(value: str, allowed: Any) -> str:
 # What the command line calls a field, for messages that a person can act upon.
 OPTION_NAMES = {
     "interval_s": "interval",
+    "keepalive_s": "keepalive",
     "duration_s": "duration",
     "loss_ratio": "loss",
     "warmup_s": "warmup",

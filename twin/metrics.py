@@ -89,7 +89,7 @@ def _table() -> list[Metric]:
 def _connections() -> list[Metric]:
     run = "the run"
     return [
-        Metric("connections", "1", run, "handshakes of vehicles that succeeded (CoAP has none)"),
+        Metric("connections", "1", run, "handshakes of vehicles that succeeded (CoAP: sockets opened)"),
         Metric("connect_failures", "1", run, "attempts to connect that failed"),
         Metric("disconnections", "1", run, "connections of vehicles that were lost"),
         Metric("sessions_resumed", "1", run, "connections at which the peer still had the vehicle's session"),
