@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 COAP_PORT = 5683
 MESSAGES_PER_S_ATTRIBUTED = 3_000
+MESSAGES_PER_S_UNDER_LOAD = 2_000
 
 
 def scenario_of(options: RunOptions) -> Scenario:
@@ -40,6 +41,10 @@ def twin_config(parts: Parts) -> dict[str, Any]:
     chosen = parts.options.spark_master
     return {
         **({} if chosen is None else {"spark_master": chosen}),
+        # Compiling fully costs CPU at the start and pays only for a pipeline under load.
+        "jit": "full"
+        if parts.options.vehicles / parts.options.interval_s > MESSAGES_PER_S_UNDER_LOAD
+        else "quick",
         "run_dir": str(parts.directory.path),
         "bootstrap": parts.bootstrap,
         "topics_prefix": parts.topics.prefix,
