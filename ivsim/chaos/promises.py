@@ -32,7 +32,7 @@ class Promise:
 
 KEEPS = Promise("keeps", "every message acknowledged to its vehicle is in Kafka")
 SAVED = Promise(
-    "keeps saved",
+    "saved",
     "mosquitto saves every few seconds (autosave_interval): what it acknowledged since the last save may be"
     " lost when it is killed, and the ledger names it at the broker",
     ("broker",),

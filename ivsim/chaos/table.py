@@ -63,7 +63,7 @@ def _table(title: str) -> Table:
     )
     for index, name in enumerate(COLUMNS):
         word = index == 0 or index >= len(COLUMNS) - WORDS
-        table.add_column(name, justify="left" if word else "right", vertical="top")
+        table.add_column(name, justify="left" if word else "right", no_wrap=word)
     return table
 
 

@@ -1,0 +1,73 @@
+"""Vehicles that lose the network: they buffer up to the limit, come back, and send what they kept; all of it is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from end_to_end_runs import Finished, Runs
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
+
+VEHICLES, LIMIT, START_S, OUTAGE_S = 4, 5, 4, 14
+COMMON = (
+    "--vehicles", str(VEHICLES), "--duration", "26", "--outage", f"{START_S}:{OUTAGE_S}", "--loss", "0",
+    "--rtt", "40", "--outbox-limit", str(LIMIT), "--keepalive", "2", "--loss-timeout", "45", "--quiet",
+)  # fmt: skip
+
+
+def closed(done: Finished) -> None:
+    metrics = done.metrics
+    assert metrics["due"] == 26 * VEHICLES
+    assert metrics["due"] == sum(metrics[fate] for fate in ("delivered", "late", "lost", "unsent"))
+    assert metrics["partial"] is False
+
+
+def dropped(done: Finished) -> Counter[str | None]:
+    return Counter(row["unsent_reason"] for row in done.rows("ledger.parquet") if row["fate"] == "unsent")
+
+
+def test_mqtt_resumes_its_sessions_and_drops_the_oldest(runs: Runs) -> None:
+    done = runs.run("outage-mqtt", "--protocol", "mqtt", "--outbox-policy", "drop_oldest", *COMMON)
+    assert done.code == 0, done.stderr
+    closed(done)
+    metrics = done.metrics
+    assert metrics["lost"] == 0
+    assert metrics["disconnections"] >= VEHICLES
+    assert metrics["connections"] >= 2 * VEHICLES
+    assert metrics["sessions_resumed"] >= VEHICLES
+    assert metrics["connect_failures"] >= VEHICLES
+    assert metrics["backlog_max"] == LIMIT
+    assert metrics["buffered"] >= VEHICLES * LIMIT
+    assert set(dropped(done)) == {"dropped_oldest"}
+    backlogs = [row["backlog"] for row in done.rows("connections.parquet") if row["session_present"]]
+    assert LIMIT in backlogs
+    _one_burst(done)
+
+
+def _one_burst(done: Finished) -> None:
+    """What was kept goes at once when the connection is back, in its order."""
+    for vehicle in {row["vehicle_id"] for row in done.rows("ledger.parquet")}:
+        rows = [row for row in done.rows("ledger.parquet") if row["vehicle_id"] == vehicle]
+        kept = [row for row in rows if row["buffered"] and row["emitted_at_ns"] is not None]
+        assert kept
+        back = [
+            row["at_ns"]
+            for row in done.rows("connections.parquet")
+            if row["vehicle_id"] == vehicle and row["session_present"]
+        ]
+        stamps = [row["emitted_at_ns"] for row in kept]
+        assert stamps == sorted(stamps)
+        assert min(stamps) >= min(back)
+
+
+def test_coap_buffers_behind_its_one_exchange_and_drops_the_newest(runs: Runs) -> None:
+    done = runs.run("outage-coap", "--protocol", "coap", "--con", "--outbox-policy", "drop_newest", *COMMON)
+    assert done.code == 0, done.stderr
+    closed(done)
+    metrics = done.metrics
+    assert metrics["lost"] == 0
+    assert metrics["backlog_max"] == LIMIT
+    assert set(dropped(done)) == {"dropped_newest"}
+    assert metrics["unsent"] >= VEHICLES
+    assert metrics["duplicates"] == 0
