@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -85,6 +86,8 @@ def run_case(case: Case, output: Path, *, seed: int = 1) -> tuple[Outcome, Judge
     """Run one case below `output`; the judgement also says when the run itself failed."""
     disturber = Disturber(FAULTS[case.fault], AT_MESSAGE)
     directory = output / case.name
+    if (directory / "manifest.json").is_file():
+        shutil.rmtree(directory)  # of a command that was stopped in the middle of this case
     outcome = execute(options_of(case, seed), directory, quiet=True, disturb=disturber)
     ledger = directory / "ledger.parquet"
     rows = pq.read_table(ledger).to_pylist() if ledger.is_file() else []

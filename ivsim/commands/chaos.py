@@ -24,6 +24,7 @@ MODES = (
     ("amqp", "manual-confirms-persistent"), ("coap", "con"), ("coap", "non"),
 )  # fmt: skip
 RESULTS = "chaos.json"
+INTERRUPTED = 128  # a shell's exit codes above it name a signal
 
 
 def cases_of(protocol: str | None, mode: str | None, fault: str | None) -> list[Case]:
@@ -83,7 +84,10 @@ def _run_all(cases: list[Case], base: Path, seed: int) -> Judged:
         console.print(
             rf"\[{index + 1}/{len(todo)}{left}] {case.protocol} {case.mode}, {FAULTS[case.fault].what}"
         )
-        judgement = run_case(case, base, seed=seed)[1]
+        outcome, judgement = run_case(case, base, seed=seed)
+        if outcome.exit_code > INTERRUPTED:
+            console.print(f"stopped; the same command with --output {base} goes on from here")
+            raise typer.Exit(outcome.exit_code)
         judged[case] = judgement
         known[case.name] = judgement
         write_json(base / RESULTS, {name: vars(found) for name, found in known.items()})
