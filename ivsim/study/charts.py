@@ -17,6 +17,7 @@ mpl.use("Agg")
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 MOST_POINTS = 300
 
@@ -65,10 +66,14 @@ def curves(
         )
     axes.set(xlabel=x, ylabel=y)
     if log_y:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("{x:g}")
-        axes.tick_params(axis="y", which="minor", labelsize=7)
+        axes.set_yscale("log", nonpositive="clip")
+        least = min((i.low or i.estimate or 1.0 for by in series.values() for _, i in by), default=1.0)
+        means = [i.estimate for by in series.values() for _, i in by if i.estimate]
+        # An interval that reaches below zero would stretch a log axis without end.
+        axes.set_ylim(bottom=max(least, min(means, default=1.0) / 3) * 0.9)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter("{x:,g}")
 
 
 def bars(axes: Axes, groups: Mapping[str, Mapping[str, Interval]], y: str) -> None:

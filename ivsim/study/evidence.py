@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from ivsim.study.figures_of_cells import EchoCell, measured, wire_of
+from ivsim.study.figures_of_cells import EchoCell, WireCell, measured, wire_of
 from ivsim.study.model import Cell, mode_of
 from ivsim.study.statistics import (
     Comparison,
@@ -32,17 +32,22 @@ PAIRED_SHARE: Final = 0.5
 
 @dataclass
 class Measured:
-    """One cell with all its repetitions that were finished."""
+    """One cell with all its repetitions that were finished.
+
+    Attributes:
+        bare: leave TCP segments that only acknowledge out of the overhead.
+    """
 
     cell: Cell
     repetitions: list[Kept] = field(default_factory=list)
+    bare: bool = False
 
     @property
     def mode(self) -> str:
         return mode_of(self.cell)
 
     @cached_property
-    def _read(self) -> list[tuple[EchoCell, Floats]]:
+    def _read(self) -> list[tuple[EchoCell, WireCell]]:
         return [_read(self.cell, kept.directory) for kept in self.repetitions]
 
     @cached_property
@@ -64,7 +69,8 @@ class Measured:
     @cached_property
     def overhead_bytes(self) -> Floats:
         """Overhead of every message per crossing of the link."""
-        return _join([wire for _, wire in self._read]) / 2
+        whole = _join([wire.overhead_bytes for _, wire in self._read])
+        return (whole - _join([wire.pure_bytes for _, wire in self._read]) if self.bare else whole) / 2
 
     @property
     def received_ms(self) -> Floats:
@@ -106,7 +112,7 @@ def _join(parts: Sequence[Floats]) -> Floats:
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _read(cell: Cell, directory: Path) -> tuple[EchoCell, Floats]:
+def _read(cell: Cell, directory: Path) -> tuple[EchoCell, WireCell]:
     run = json.loads((directory / "run.json").read_text())
     options, first = cell.options, run["first_vehicle"]
     from_ns = run["start_at_ns"] + round(run["warmup_s"] * 1e9)
@@ -119,7 +125,7 @@ def _read(cell: Cell, directory: Path) -> tuple[EchoCell, Floats]:
         int(received.sum()),
         int(messages.payload_bytes[received].sum()),
     )
-    return messages, wire.overhead_bytes
+    return messages, wire
 
 
 def measured_cells(kept: Sequence[Kept]) -> list[Measured]:

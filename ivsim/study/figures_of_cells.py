@@ -139,10 +139,14 @@ def echo_figures(cell: EchoCell, loss_timeout_s: float) -> dict[str, Any]:
 
 
 class WireCell(NamedTuple):
-    """Bytes of the link of one echo cell, one entry a message published in the window."""
+    """Bytes of the link of one echo cell, one entry a message published in the window.
+
+    `pure_bytes`, TCP segments that only acknowledge, are contained in the overhead.
+    """
 
     overhead_bytes: Floats
     wire_bytes: Floats
+    pure_bytes: Floats
 
 
 def wire_of(
@@ -172,7 +176,7 @@ def wire_of(
         return np.asarray(sum(table.column(f"{part}_bytes_{way}").to_numpy() for way in ways), np.float64)
 
     if not table.num_rows or not arrived:
-        return WireCell(np.empty(0), np.empty(0))
+        return WireCell(np.empty(0), np.empty(0), np.empty(0))
     overhead = np.sum([total(part) for part in _PARTS], axis=0)
     repeats = total("retransmitted")
     wire = overhead + repeats + total("payload")
@@ -180,4 +184,5 @@ def wire_of(
         overhead = overhead + repeats
     unseen = max(0.0, returned - total("payload", ("downlink",)).sum())
     scale = table.num_rows / arrived
-    return WireCell((overhead - unseen / table.num_rows) * scale, wire * scale)
+    pure = total("tcp_acknowledgement")
+    return WireCell((overhead - unseen / table.num_rows) * scale, wire * scale, pure * scale)

@@ -80,6 +80,11 @@ def quantile_interval(values: Sequence[float] | Floats, share: float, seed: int 
     return bootstrap_interval(values, statistic, seed)
 
 
+def _constant(data: Floats) -> bool:
+    """Return whether values differ by no more than their rounding: no test has a meaning then."""
+    return float(np.ptp(data)) <= 1e-9 * float(np.abs(data).max(initial=1.0))
+
+
 class Comparison(NamedTuple):
     """The difference of two means with its 95 % interval and the p-value of `no difference`."""
 
@@ -99,7 +104,7 @@ def compare_means(first: Sequence[float] | Floats, second: Sequence[float] | Flo
     if a.size < 2 or b.size < 2:
         return None
     difference = float(b.mean() - a.mean())
-    if a.std() == 0 and b.std() == 0:
+    if _constant(a) and _constant(b):
         return Comparison(difference, difference, difference, 1.0 if difference == 0 else 0.0)
     result = stats.ttest_ind(b, a, equal_var=False)
     interval = result.confidence_interval(CONFIDENCE)
@@ -112,7 +117,7 @@ def compare_pairs(first: Sequence[float] | Floats, second: Sequence[float] | Flo
     interval = mean_interval(differences)
     if interval.estimate is None or interval.low is None or interval.high is None:
         return None
-    if differences.std() == 0:
+    if _constant(differences):
         return Comparison(
             interval.estimate, interval.estimate, interval.estimate, float(interval.estimate == 0)
         )

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ivsim.study.evidence import Evidence
+from ivsim.study.evidence import Evidence, Measured
 from ivsim.study.ifip import formats
 from ivsim.study.ifip.table import CLAIMS
 from ivsim.study.ifip.verdicts import AGREE, CANNOT_TELL, DISAGREE, Finding, Verdict, together
@@ -16,6 +16,7 @@ from ivsim.study.store import Store
 
 SERIALISATION: Final = "serialisation"
 MOST_SHOWN: Final = 4
+BYTES: Final = (9, 10, 11, 12, 13)
 
 
 class Decided(NamedTuple):
@@ -49,9 +50,12 @@ def pings(store: Store, link: str) -> list[float]:
     return found
 
 
-def evidence_of(store: Store) -> Evidence:
-    """Return the measured cells of a run of the study, and the pings of the link without emulation."""
-    cells = [result.measured for result in results(store) if result.done and result.measured is not None]
+def evidence_of(store: Store, *, bare: bool = False) -> Evidence:
+    """Return the measured cells of a run of the study, and the pings of the link without emulation.
+
+    With `bare` TCP segments that only acknowledge are no overhead.
+    """
+    cells = [Measured(r.cell, r.done, bare) for r in results(store) if r.done and r.measured is not None]
     return Evidence(cells, pings(store, "direct"))
 
 
@@ -70,6 +74,16 @@ def decide(store: Store, evidence: Evidence) -> list[Decided]:
 
 def _serialisation(store: Store) -> Path:
     return store.path / SERIALISATION
+
+
+def of_bytes(evidence: Evidence) -> list[Decided]:
+    """Return the claims about bytes alone."""
+    found = []
+    for claim in CLAIMS:
+        if claim.number in BYTES:
+            findings = claim.decide(evidence)
+            found.append(Decided(claim.number, claim.words, claim.test, together(findings), findings))
+    return found
 
 
 def answer(decided: list[Decided]) -> str:

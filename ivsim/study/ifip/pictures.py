@@ -53,10 +53,10 @@ def _percent(cell: Measured) -> Interval:
 def _over_loss(evidence: Evidence, size: str, figure: Any) -> Series:
     found: Series = {}
     for k, mode in enumerate(MODES):
-        for loss in LOSSES:
+        for place, loss in enumerate(LOSSES):
             cell = evidence.get(f"loss_{size}", mode, loss=loss)
             if cell is not None:
-                found.setdefault(mode, []).append((loss * 100 + (k - 3) * 0.12, figure(cell)))
+                found.setdefault(mode, []).append((place + (k - 3) * 0.07, figure(cell)))
     return found
 
 
@@ -65,6 +65,8 @@ def _panels(series: Any, label: str, *, log_y: bool) -> str:
         for ax, size in zip(axes, SIZES, strict=True):
             charts.curves(ax, series(size), "packet loss, %", label if size == SIZES[0] else "", log_y=log_y)
             ax.set_title(size, fontsize=9)
+            # Evenly spaced: 0, 1 and 5 % would lie on one another.
+            ax.set_xticks(range(len(LOSSES)), labels=[f"{loss * 100:g}" for loss in LOSSES])
         charts.legend(axes[-1])
 
     return charts.drawn(draw, (9.0, 3.6), 2)
