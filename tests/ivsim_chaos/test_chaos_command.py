@@ -41,7 +41,7 @@ def call(monkeypatch: pytest.MonkeyPatch, cases: Cases, output: Path) -> int:
     return end.value.exit_code
 
 
-def test_all_kept_is_0(
+def test_no_breach_is_0(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cases = Cases()
