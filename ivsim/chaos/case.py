@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.faults import FAULTS, Fault
-from ivsim.chaos.promises import Judgement, Promise, judge, promise_of
+from ivsim.chaos.promises import KEEPS, Judgement, Promise, judge, promise_of
 from ivsim.feed import Feed
 from ivsim.options import RunOptions, run_options
 from ivsim.parts import Parts
@@ -21,7 +21,7 @@ VEHICLES = 10
 AT_MESSAGE = 50
 AFTER_S = 10.0
 LOSS_TIMEOUT_S = 60.0
-# A mode that promises nothing is not waited for: its lost messages never come.
+# Where messages may be lost the run does not wait as long: those never come.
 MAY_LOSE_TIMEOUT_S = 25.0
 
 
@@ -70,7 +70,7 @@ class Disturber:
 
 def options_of(case: Case, seed: int) -> RunOptions:
     """Return the run around a fault: messages before it, while it lasts, and once the part is back."""
-    may_lose = PROTOCOLS[case.protocol].modes[case.mode].guarantee == "at_most_once"
+    may_lose = case.promise() is not KEEPS
     return run_options(
         protocol=case.protocol,
         mode=case.mode,
