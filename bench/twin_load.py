@@ -62,7 +62,7 @@ class Load:
         self.fleet = Fleet(vehicles)
         self.producer = Producer(
             {"bootstrap.servers": bootstrap, "linger.ms": 2, "message.max.bytes": 20_000_000,
-             "queue.buffering.max.messages": 500_000}
+             "queue.buffering.max.messages": 500_000, "log_level": 0}
         )  # fmt: skip
 
     def one(self, k: int, **other: object) -> None:

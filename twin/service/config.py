@@ -34,7 +34,7 @@ class ServiceConfig(BaseModel):
     future_tolerance_s: float = Field(default=5.0, ge=0)
     history_bytes: int = Field(default=24_000_000, ge=0, description="bound of all vehicles' kept statuses")
     history_step_s: float = Field(default=0.5, ge=0, description="kept statuses are at least this far apart")
-    stream_interval_s: float = Field(default=0.1, gt=0, le=10)
+    stream_interval_s: float = Field(default=0.05, gt=0, le=10)
     max_streams: int = Field(default=64, ge=1, le=10_000)
 
     @property

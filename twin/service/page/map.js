@@ -19,6 +19,7 @@ export class FleetMap {
     this.centre = [0, 0];
     this.metres = 50; // per CSS pixel
     this.last = 0;
+    this.rest = FRAME_MS;
     this.calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     new ResizeObserver(() => this.resize()).observe(canvas.parentElement);
     this.listen();
@@ -38,9 +39,12 @@ export class FleetMap {
 
   frame(at) {
     requestAnimationFrame((next) => this.frame(next));
-    if (at - this.last < FRAME_MS || !this.width) return;
+    if (at - this.last < this.rest || !this.width) return;
     this.last = at;
+    const began = performance.now();
     this.draw();
+    // However large the fleet, drawing takes a quarter of the time at most: changes must still come in.
+    this.rest = Math.max(FRAME_MS, 4 * (performance.now() - began));
   }
 
   toScreen(x, y) { return [this.width / 2 + (x - this.centre[0]) / this.metres, this.height / 2 - (y - this.centre[1]) / this.metres]; }
@@ -131,7 +135,7 @@ export class FleetMap {
     context.lineWidth = 1.5;
     context.lineJoin = "round";
     context.beginPath();
-    for (const [vehicle, x, y] of seen) if (vehicle !== this.chosen) this.trailPath(context, vehicle, x, y);
+    for (const [vehicle, x, y] of seen) if (vehicle !== this.chosen) this.trailPath(context, vehicle, x, y, seen.length > 300 ? 12 : Infinity);
     context.stroke();
     const chosen = this.chosen && seen.find(([vehicle]) => vehicle === this.chosen);
     if (!chosen) return;
@@ -142,11 +146,12 @@ export class FleetMap {
     context.stroke();
   }
 
-  trailPath(context, vehicle, x, y) {
+  trailPath(context, vehicle, x, y, most = Infinity) {
     const { trail } = vehicle;
     if (!trail.length) return;
-    context.moveTo(...this.toScreen(trail[0], trail[1]));
-    for (let k = 2; k < trail.length; k += 2) context.lineTo(...this.toScreen(trail[k], trail[k + 1]));
+    const first = Math.max(0, trail.length - 2 * most);
+    context.moveTo(...this.toScreen(trail[first], trail[first + 1]));
+    for (let k = first + 2; k < trail.length; k += 2) context.lineTo(...this.toScreen(trail[k], trail[k + 1]));
     context.lineTo(...this.toScreen(x, y));
   }
 
