@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from bench.mqtt_load import connect_frame, publish_all, publish_frame, throw
+from bench.mqtt_load import connect_frame, publish_all, publish_frame, publish_paced, throw
 from gateways.receive_log import to_table
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka import KafkaServer, create_topics
@@ -131,7 +131,7 @@ def paced(stand: Stand) -> str:
     total = PACED_PER_S * PACED_S
     load = list(messages(total))
     with stand.gateway() as gateway:
-        stand.publish(_in_time(load, time.monotonic()))
+        publish_paced(stand.broker, f"load-{stand.run}", load, PACED_PER_S)
         wait_delivered(gateway, total)
     delays_ms = sorted(
         m.timestamp()[1] - int(dict(m.headers())["received_at_ns"]) / 1e6
@@ -142,14 +142,6 @@ def paced(stand: Stand) -> str:
     p50, p95, p99, most = (value + 0.5 for value in at)
     figures = f"p50 {p50:.1f}  p95 {p95:.1f}  p99 {p99:.1f}  max {most:.1f} ms"
     return f"{len(delays_ms):,} messages at {PACED_PER_S:,}/s: bridge delay {figures}"
-
-
-def _in_time(load: list[Message], begin_s: float) -> Iterator[Message]:
-    for index, message in enumerate(load):
-        wait_s = begin_s + index / PACED_PER_S - time.monotonic()
-        if wait_s > 0:
-            time.sleep(wait_s)
-        yield message
 
 
 def malformed(stand: Stand) -> str:

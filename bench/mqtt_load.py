@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 _CONNECT, _PUBLISH, _DISCONNECT = 0x10, 0x30, b"\xe0\x00"
 _WINDOW = 500
+_ACKNOWLEDGED_S = 30.0
 
 
 def remaining_length(length: int) -> bytes:
@@ -75,3 +78,48 @@ def _exactly(sock: socket.socket, length: int) -> bytes:
             raise ConnectionError("the broker has closed the connection")
         out += piece
     return out
+
+
+def publish_paced(
+    address: tuple[str, int], client_id: str, messages: Iterable[tuple[str, bytes]], per_s: float
+) -> int:
+    """Publish open loop at QoS 1, each message when it is due whatever became of the last; return how many.
+
+    PUBACKs are read by a thread: waiting for them would turn the load into bursts.
+    """
+    count = 0
+    with socket.create_connection(address) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.sendall(connect_frame(client_id))
+        _exactly(sock, 4)
+        acknowledged = threading.Event()
+        expected = [-1]
+        reader = threading.Thread(target=_swallow_pubacks, args=(sock, expected, acknowledged), daemon=True)
+        reader.start()
+        begin_s = time.monotonic()
+        for index, (topic, payload) in enumerate(messages):
+            wait_s = begin_s + index / per_s - time.monotonic()
+            if wait_s > 0:
+                time.sleep(wait_s)
+            sock.sendall(publish_frame(topic, payload, 1, index % 65_535 + 1))
+            count += 1
+        expected[0] = count
+        acknowledged.wait(_ACKNOWLEDGED_S)
+        sock.sendall(_DISCONNECT)
+    return count
+
+
+def _swallow_pubacks(sock: socket.socket, expected: list[int], done: threading.Event) -> None:
+    """Read four bytes a PUBACK until as many have come as were sent."""
+    seen = 0
+    with contextlib.suppress(OSError):
+        while expected[0] < 0 or seen < 4 * expected[0]:
+            sock.settimeout(0.1)
+            try:
+                data = sock.recv(65_536)
+            except TimeoutError:
+                continue
+            if not data:
+                return
+            seen += len(data)
+    done.set()
