@@ -38,7 +38,8 @@ def soak(stand: Stand, seconds: int) -> None:
         for sample in range(1, SAMPLES + 1):
             sender.join(seconds / SAMPLES)
             print(
-                f"{sample * seconds / SAMPLES:6.0f} s  {resident_mb(gateway.pid):6.1f} MB resident  {cpu_s(gateway.pid):6.1f} s CPU",
+                f"{sample * seconds / SAMPLES:6.0f} s  {resident_mb(gateway.pid):6.1f} MB resident"
+                f"  {cpu_s(gateway.pid):6.1f} s CPU",
                 flush=True,
             )
         sender.join()
