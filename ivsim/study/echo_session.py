@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,102 +17,26 @@ import pyarrow.parquet as pq
 from ivsim.clock import ClockWatch
 from ivsim.link_log import link_table
 from ivsim.run_directory import write_json
-from ivsim.runner import road_of
 from ivsim.study.bench import ECHO_PORTS, Bench
 from ivsim.study.figures_of_cells import echo_figures, measured, wire_of
-from ivsim.study.plan import Session, Task, sending
+from ivsim.study.places import Group, Place, conditions, groups_of, places_of
+from ivsim.study.plan import Session
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import ProcessDied
 from schemas.topics import CLOUD_ADDRESS, vehicle_id
 from simulator import emission_table
 from simulator.links import Condition, LinkError
-from simulator.links.base import Conditions
 from simulator.links.capture import MESSAGES_NAME
 from simulator.links.replay import LinkReplay
-from simulator.road import Road
-from simulator.scenario import Scenario
 
 CONNECT_DELAY_MS: Final = 35.0
 CONNECT_S: Final = 60.0
 START_AFTER_NS: Final = 1_500_000_000
-# Modes send the same messages at the same offsets; a little apart, they do not wait for each other's CPU.
-STAGGER_NS: Final = 40_000_000
 # Vehicles go on sending until all measured messages had their time-out: no last one is spared a successor.
 BEYOND_S: Final = 86_400.0
 CAPTURE_S: Final = 120.0
 TICK_S: Final = 0.25
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass
-class Place:
-    """Where a cell is in its session: its vehicles, its road, and how it went."""
-
-    task: Task
-    vehicles: range
-    road: Road
-    failure: str | None = None
-
-
-@dataclass
-class Group:
-    """One process of vehicles: the cells of one mode and payload."""
-
-    name: str
-    places: list[Place]
-    scenario: Scenario
-    stagger_ns: int
-    events: Path
-    child: Child | None = None
-    failure: str | None = None
-    cpu_s: float = 0.0
-    totals: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def numbers(self) -> list[int]:
-        return [number for place in self.places for number in place.vehicles]
-
-
-def places_of(session: Session) -> list[Place]:
-    """Give every cell of the session vehicles of its own; vehicle j of each has the same trace offset."""
-    found, first = [], 1
-    for task in session.tasks:
-        options = task.cell.options
-        found.append(Place(task, range(first, first + options.vehicles), road_of(options)))
-        first += options.vehicles
-    return found
-
-
-def conditions(places: list[Place], second: int) -> Conditions:
-    """Return what every vehicle of the session is asked in a second, each cell by its own road."""
-    asked: dict[int, tuple[Condition, Condition]] = {}
-    for place in places:
-        for number, pair in place.road.at(second).items():
-            asked[place.vehicles.start + number - 1] = pair
-    return asked
-
-
-def groups_of(places: list[Place], work: Path) -> list[Group]:
-    """Put cells of one mode and payload into one process."""
-    by_key: dict[tuple[Any, ...], list[Place]] = {}
-    for place in places:
-        by_key.setdefault(sending(place.task.cell), []).append(place)
-    most = max(place.vehicles.stop - 1 for place in places)
-    groups = []
-    for index, (key, members) in enumerate(by_key.items()):
-        options = members[0].task.cell.options
-        scenario = Scenario(
-            vehicles=most,
-            interval_s=options.interval_s,
-            duration_s=options.duration_s,
-            format=options.format,
-            message_bytes=options.message_bytes,
-            seed=options.seed,
-            alike_every=options.vehicles,
-        )
-        name = "-".join(str(word) for word in key)
-        groups.append(Group(name, members, scenario, index * STAGGER_NS, work / f"{name}.events"))
-    return groups
 
 
 class EchoSession:
@@ -132,6 +56,7 @@ class EchoSession:
         self.start_at_ns = 0
         self.replay: LinkReplay | None = None
         self._kernel_drops = 0
+        self._prefix = secrets.token_hex(2)
 
     def run(self) -> None:
         """Run to the end; a group that fails is noted, the others go on. LinkError, ProcessDied otherwise."""
@@ -204,6 +129,8 @@ class EchoSession:
             "outbox_limit": options.outbox_limit,
             "outbox_policy": options.outbox_policy,
             "connect_wait_s": CONNECT_S,
+            # Of this session alone: what an earlier one has left at a broker is nobody's.
+            "client_prefix": f"{self._prefix}-",
         }
 
     def _begin(self) -> None:

@@ -36,11 +36,13 @@ class Measured:
 
     Attributes:
         bare: leave TCP segments that only acknowledge out of the overhead.
+        since_sent: count latency from when the client library got the message, not from when it was due.
     """
 
     cell: Cell
     repetitions: list[Kept] = field(default_factory=list)
     bare: bool = False
+    since_sent: bool = False
 
     @property
     def mode(self) -> str:
@@ -58,8 +60,8 @@ class Measured:
 
     @cached_property
     def latency_ms(self) -> Floats:
-        """Received minus due, of every message due; NaN for one never received."""
-        return _join([m.latency_ms for m, _ in self._read])
+        """Received minus due (or sent), of every message due; NaN for one never received."""
+        return _join([m.delay_ms if self.since_sent else m.latency_ms for m, _ in self._read])
 
     @cached_property
     def delay_ms(self) -> Floats:

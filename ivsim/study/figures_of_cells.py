@@ -93,7 +93,9 @@ def measured(emissions: pa.Table, first_vehicle: int, from_ns: int, to_ns: int) 
         to_ns: its end.
     """
     due = emissions.column("due_at_ns").to_numpy()
-    table = emissions.filter(pa.array((due >= from_ns) & (due < to_ns)))
+    # A receiver that had `message042` of an earlier session first: when this one's came is not known.
+    stale = np.nan_to_num(_ns(emissions, "received_at_ns") - _ns(emissions, "emitted_at_ns")) < 0
+    table = emissions.filter(pa.array((due >= from_ns) & (due < to_ns) & ~stale))
     numbers = [int(name[-6:]) for name in table.column("vehicle_id").to_pylist()]
     emitted, received = _ns(table, "emitted_at_ns"), _ns(table, "received_at_ns")
     return EchoCell(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ivsim.study.echo_session import conditions, groups_of, places_of
 from ivsim.study.model import Study, cells_of
+from ivsim.study.places import conditions, groups_of, places_of
 from ivsim.study.plan import MOST_PACERS, MOST_VEHICLES, sending, sessions
 
 MODES = ["mqtt qos0", "mqtt qos1", "amqp auto", "coap non"]

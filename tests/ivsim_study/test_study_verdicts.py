@@ -9,8 +9,8 @@ import pytest
 
 from ivsim.study.evidence import Evidence
 from ivsim.study.ifip import claims, formats
-from ivsim.study.ifip.claims import LOSSES, MODES, NON, SIZES
 from ivsim.study.ifip.decisions import Decided, answer
+from ivsim.study.ifip.paper import LOSSES, MODES, NON, SIZES
 from ivsim.study.ifip.table import CLAIMS
 from ivsim.study.ifip.verdicts import Finding, Ordering, inside, ordered, together
 from ivsim.study.statistics import Comparison, Interval, mean_interval, ratio_interval

@@ -1,15 +1,28 @@
-"""How each claim about latency, delivery and bytes is decided: functions from the evidence to findings."""
+"""How each claim about latency and delivery is decided: functions from the evidence to findings."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from scipy import stats
 
 from ivsim.study.evidence import Evidence, Measured, compare_latency, compare_overhead
+from ivsim.study.ifip.paper import (
+    CON,
+    FLAT_SHARE,
+    LOSSES,
+    MODES,
+    NEAR_SHARE,
+    NON,
+    SIZES,
+    TCP,
+    at,
+    difference,
+    percent,
+)
 from ivsim.study.ifip.verdicts import (
     AGREE,
     CANNOT_TELL,
@@ -20,50 +33,17 @@ from ivsim.study.ifip.verdicts import (
     inside,
     ordered,
 )
-from ivsim.study.statistics import (
-    Comparison,
-    Interval,
-    compare_means,
-    holm,
-    ratio_interval,
-    ratio_of_means_interval,
-)
+from ivsim.study.statistics import Interval, compare_means, holm, ratio_interval, ratio_of_means_interval
 
-MQTT: Final = ("mqtt qos0", "mqtt qos1", "mqtt qos2")
-AMQP: Final = ("amqp auto", "amqp manual")
-NON, CON = "coap non", "coap con"
-TCP: Final = (*MQTT, *AMQP)
-MODES: Final = (*TCP, NON, CON)
-LOSSES: Final = (0.0, 0.01, 0.05, 0.1, 0.25)
-SIZES: Final = ("large", "small")
-FLAT_SHARE = 0.15
-NEAR_SHARE = 0.25
-SAME_BYTES = 15.0
-ABOUT_BYTES = 25.0
-ENOUGH = 0.005
-
-Pair = Callable[[Measured, Measured], Comparison | None]
-
-
-def _at(evidence: Evidence, size: str, mode: str, loss: float) -> Measured | None:
-    return evidence.get(f"loss_{size}", mode, loss=loss)
-
-
-def _difference(test: Pair, lower: Measured | None, higher: Measured | None) -> Comparison | None:
-    return None if lower is None or higher is None else test(lower, higher)
-
-
-def _percent(loss: float) -> str:
-    return f"{loss:.0%}"
+# An upper limit of the loss ratio above which "none was lost" says too little.
+ENOUGH: Final = 0.005
 
 
 def lowest_non(evidence: Evidence) -> list[Finding]:
     orders = [
         Ordering(
-            f"{mode} - {NON}, {_percent(loss)}",
-            _difference(
-                compare_latency, _at(evidence, "large", NON, loss), _at(evidence, "large", mode, loss)
-            ),
+            f"{mode} - {NON}, {percent(loss)}",
+            difference(compare_latency, at(evidence, "large", NON, loss), at(evidence, "large", mode, loss)),
         )
         for loss in LOSSES
         for mode in MODES
@@ -73,25 +53,23 @@ def lowest_non(evidence: Evidence) -> list[Finding]:
 
 
 def flat_non(evidence: Evidence) -> list[Finding]:
-    base = _at(evidence, "large", NON, 0.0)
+    base = at(evidence, "large", NON, 0.0)
     found = []
     for loss in LOSSES[1:]:
-        other = _at(evidence, "large", NON, loss)
+        other = at(evidence, "large", NON, loss)
         if base is None or other is None:
-            found.append(Finding(CANNOT_TELL, f"{_percent(loss)}: not measured"))
+            found.append(Finding(CANNOT_TELL, f"{percent(loss)}: not measured"))
             continue
         ratio = ratio_of_means_interval(other.received_ms, base.received_ms)
-        found.append(inside(f"{_percent(loss)} / 0%", ratio, 1 - FLAT_SHARE, 1 + FLAT_SHARE))
+        found.append(inside(f"{percent(loss)} / 0%", ratio, 1 - FLAT_SHARE, 1 + FLAT_SHARE))
     return found
 
 
 def small_below_large(evidence: Evidence) -> list[Finding]:
     orders = [
         Ordering(
-            f"{mode}, {_percent(loss)}: large - small",
-            _difference(
-                compare_latency, _at(evidence, "small", mode, loss), _at(evidence, "large", mode, loss)
-            ),
+            f"{mode}, {percent(loss)}: large - small",
+            difference(compare_latency, at(evidence, "small", mode, loss), at(evidence, "large", mode, loss)),
         )
         for mode in MODES
         for loss in LOSSES
@@ -102,7 +80,7 @@ def small_below_large(evidence: Evidence) -> list[Finding]:
 def growth_con(evidence: Evidence) -> list[Finding]:
     ratios = {}
     for mode in MODES:
-        still, lossy = (_at(evidence, "small", mode, loss) for loss in (0.0, 0.25))
+        still, lossy = (at(evidence, "small", mode, loss) for loss in (0.0, 0.25))
         if still is None or lossy is None:
             return [Finding(CANNOT_TELL, f"{mode}: not measured")]
         ratios[mode] = ratio_of_means_interval(lossy.received_ms, still.received_ms)
@@ -120,14 +98,14 @@ def growth_con(evidence: Evidence) -> list[Finding]:
 def near_con(evidence: Evidence) -> list[Finding]:
     found = []
     for size, loss in itertools.product(SIZES, LOSSES[:3]):
-        con = _at(evidence, size, CON, loss)
-        others = [_at(evidence, size, mode, loss) for mode in TCP]
+        con = at(evidence, size, CON, loss)
+        others = [at(evidence, size, mode, loss) for mode in TCP]
         means = [mean for o in others if o is not None and (mean := o.latency().estimate) is not None]
         if con is None or not means:
-            found.append(Finding(CANNOT_TELL, f"{size}, {_percent(loss)}: not measured"))
+            found.append(Finding(CANNOT_TELL, f"{size}, {percent(loss)}: not measured"))
             continue
         low, high = (1 - NEAR_SHARE) * min(means), (1 + NEAR_SHARE) * max(means)
-        words = f"{size}, {_percent(loss)}, allowed {low:.0f} to {high:.0f}"
+        words = f"{size}, {percent(loss)}, allowed {low:.0f} to {high:.0f}"
         found.append(inside(words, con.latency(), low, high, "ms"))
     return found
 
@@ -135,7 +113,7 @@ def near_con(evidence: Evidence) -> list[Finding]:
 def tcp_delivers(evidence: Evidence) -> list[Finding]:
     found = []
     for size, mode in itertools.product(SIZES, TCP):
-        cells = [_at(evidence, size, mode, loss) for loss in LOSSES]
+        cells = [at(evidence, size, mode, loss) for loss in LOSSES]
         due = sum(c.due for c in cells if c is not None)
         missing = sum(c.missing for c in cells if c is not None)
         lost = sum(c.overtaken for c in cells if c is not None)
@@ -151,7 +129,7 @@ def tcp_delivers(evidence: Evidence) -> list[Finding]:
 def non_loses(evidence: Evidence) -> list[Finding]:
     found = []
     for size in SIZES:
-        cells = [(loss, _at(evidence, size, NON, loss)) for loss in LOSSES[1:]]
+        cells = [(loss, at(evidence, size, NON, loss)) for loss in LOSSES[1:]]
         expected = sum(loss * c.due for loss, c in cells if c is not None)
         missing = sum(c.missing for _, c in cells if c is not None)
         if not expected:
@@ -161,7 +139,7 @@ def non_loses(evidence: Evidence) -> list[Finding]:
         low = stats.chi2.ppf(0.025, 2 * missing) / 2 if missing else 0.0
         high = stats.chi2.ppf(0.975, 2 * missing + 2) / 2
         ratio = Interval(missing / expected, low / expected, high / expected, missing)
-        each = ", ".join(f"{c.missing / c.due:.1%} at {_percent(loss)}" for loss, c in cells if c is not None)
+        each = ", ".join(f"{c.missing / c.due:.1%} at {percent(loss)}" for loss, c in cells if c is not None)
         found.append(inside(f"{size}: {each}; lost / expected", ratio, 0.75, 1.25))
     return found
 
@@ -170,11 +148,11 @@ def con_loses(evidence: Evidence) -> list[Finding]:
     some = {("large", 0.1), ("large", 0.25), ("small", 0.25)}
     found = []
     for size, loss in itertools.product(SIZES, LOSSES):
-        cell = _at(evidence, size, CON, loss)
+        cell = at(evidence, size, CON, loss)
         if cell is None:
-            found.append(Finding(CANNOT_TELL, f"{size}, {_percent(loss)}: not measured"))
+            found.append(Finding(CANNOT_TELL, f"{size}, {percent(loss)}: not measured"))
             continue
-        words = f"{size}, {_percent(loss)}: {cell.missing} of {cell.due}"
+        words = f"{size}, {percent(loss)}: {cell.missing} of {cell.due}"
         high = cell.unsuccessful().high or 1.0
         if (size, loss) in some:
             verdict = AGREE if cell.missing else CANNOT_TELL if high > ENOUGH else DISAGREE
@@ -184,87 +162,11 @@ def con_loses(evidence: Evidence) -> list[Finding]:
     return found
 
 
-ORDER: Final = (NON, "mqtt qos0", CON, *AMQP, "mqtt qos2")
-
-
-def overhead_order(evidence: Evidence) -> list[Finding]:
-    orders = [
-        Ordering(
-            f"{size}: {high} - {low}",
-            _difference(compare_overhead, _at(evidence, size, low, 0.0), _at(evidence, size, high, 0.0)),
-            "B",
-        )
-        for size in SIZES
-        for low, high in itertools.pairwise(ORDER)
-    ]
-    found = ordered(orders)
-    for size in SIZES:
-        pair = (_at(evidence, size, mode, 0.0) for mode in ("mqtt qos1", CON))
-        apart = as_interval(_difference(compare_overhead, *pair))
-        found.append(inside(f"{size}: coap con - mqtt qos1", apart, -ABOUT_BYTES, ABOUT_BYTES, "B"))
-    return found
-
-
-def above_auto(evidence: Evidence) -> list[Finding]:
-    found = []
-    for size, mode in itertools.product(SIZES, ("amqp manual", "mqtt qos2")):
-        pair = (_at(evidence, size, m, 0.0) for m in ("amqp auto", mode))
-        apart = as_interval(_difference(compare_overhead, *pair))
-        found.append(inside(f"{size}: {mode} - amqp auto", apart, 50.0, 100.0, "B"))
-    return found
-
-
-def amqp_above_mqtt(evidence: Evidence) -> list[Finding]:
-    pairs = (("amqp auto", "mqtt qos0"), ("amqp auto", "mqtt qos1"), ("amqp manual", "mqtt qos1"))
-    return ordered(
-        [
-            Ordering(
-                f"{size}: {high} - {low}",
-                _difference(compare_overhead, _at(evidence, size, low, 0.0), _at(evidence, size, high, 0.0)),
-                "B",
-            )
-            for size in SIZES
-            for high, low in pairs
-        ]
-    )
-
-
-def steady_overhead(evidence: Evidence) -> list[Finding]:
-    found = []
-    for size, mode in itertools.product(SIZES, MODES):
-        still, lossy = (_at(evidence, size, mode, loss) for loss in (0.0, 0.25))
-        if still is None or lossy is None:
-            found.append(Finding(CANNOT_TELL, f"{size} {mode}: not measured"))
-            continue
-        ratio = ratio_of_means_interval(lossy.overhead_bytes, still.overhead_bytes)
-        words = f"{size} {mode}, 25% / 0%"
-        if mode == CON:
-            found.append(inside(words, ratio, 1 + FLAT_SHARE, float("inf")))
-        else:
-            found.append(inside(words, ratio, 1 - FLAT_SHARE, 1 + FLAT_SHARE))
-    return found
-
-
-def overhead_by_size(evidence: Evidence) -> list[Finding]:
-    def pair(mode: str, low: str, high: str) -> Ordering:
-        cells = (_at(evidence, size, mode, 0.0) for size in (low, high))
-        return Ordering(f"{mode}: {high} - {low}", _difference(compare_overhead, *cells), "B")
-
-    found = ordered(
-        [pair(mode, "small", "large") for mode in AMQP]
-        + [pair(mode, "large", "small") for mode in ("mqtt qos1", "mqtt qos2")]
-    )
-    for mode in (NON, CON, "mqtt qos0"):
-        apart = as_interval(pair(mode, "small", "large").comparison)
-        found.append(inside(f"{mode}: large - small", apart, -SAME_BYTES, SAME_BYTES, "B"))
-    return found
-
-
 def _order_stays(conditions: Sequence[tuple[str, dict[str, Measured | None]]]) -> list[Finding]:
     """Decide that the modes keep their order: no pair is significantly one way here and the other way there."""
     pairs = list(itertools.combinations(MODES, 2))
     tests = [
-        (name, a, b, _difference(compare_latency, cells[a], cells[b]))
+        (name, a, b, difference(compare_latency, cells[a], cells[b]))
         for name, cells in conditions
         for a, b in pairs
     ]
@@ -289,7 +191,7 @@ def _order_stays(conditions: Sequence[tuple[str, dict[str, Measured | None]]]) -
 
 
 def order_over_sizes(evidence: Evidence) -> list[Finding]:
-    conditions = [("10 B", {m: _at(evidence, "small", m, 0.0) for m in MODES})]
+    conditions = [("10 B", {m: at(evidence, "small", m, 0.0) for m in MODES})]
     for size in (100, 500, 1000, 2500, 5000):
         cells = {m: evidence.get("sizes", m, message_bytes=size) for m in MODES}
         conditions.append((f"{size} B", cells))
@@ -297,7 +199,7 @@ def order_over_sizes(evidence: Evidence) -> list[Finding]:
 
 
 def order_over_rates(evidence: Evidence) -> list[Finding]:
-    conditions = [("x1", {m: _at(evidence, "large", m, 0.0) for m in MODES})]
+    conditions = [("x1", {m: at(evidence, "large", m, 0.0) for m in MODES})]
     for factor in (0.5, 2.0, 5.0, 10.0):
         cells = {m: evidence.get("rates", m, rate_factor=factor) for m in MODES}
         conditions.append((f"x{factor:g}", cells))
@@ -321,30 +223,26 @@ def best_choice(evidence: Evidence) -> list[Finding]:
     orders = []
     others = [mode for mode in TCP if mode != "mqtt qos0"]
     for size, loss in itertools.product(SIZES, LOSSES):
-        first = _at(evidence, size, "mqtt qos0", loss)
+        first = at(evidence, size, "mqtt qos0", loss)
         for mode in others:
-            there = _at(evidence, size, mode, loss)
-            name = f"{size}, {_percent(loss)}: {mode} - mqtt qos0"
+            there = at(evidence, size, mode, loss)
+            name = f"{size}, {percent(loss)}: {mode} - mqtt qos0"
             orders += [
-                Ordering(name, _difference(compare_latency, first, there), "ms"),
-                Ordering(name, _difference(compare_overhead, first, there), "B"),
+                Ordering(name, difference(compare_latency, first, there), "ms"),
+                Ordering(name, difference(compare_overhead, first, there), "B"),
             ]
     bytes_of_non = [
         Ordering(
             f"{size}: mqtt qos0 - coap non",
-            _difference(
-                compare_overhead, _at(evidence, size, NON, 0.0), _at(evidence, size, "mqtt qos0", 0.0)
-            ),
+            difference(compare_overhead, at(evidence, size, NON, 0.0), at(evidence, size, "mqtt qos0", 0.0)),
             "B",
         )
         for size in SIZES
     ]
     fast = [
         Ordering(
-            f"{size}, {_percent(loss)}: mqtt qos0 - coap non",
-            _difference(
-                compare_latency, _at(evidence, size, NON, loss), _at(evidence, size, "mqtt qos0", loss)
-            ),
+            f"{size}, {percent(loss)}: mqtt qos0 - coap non",
+            difference(compare_latency, at(evidence, size, NON, loss), at(evidence, size, "mqtt qos0", loss)),
         )
         for size, loss in itertools.product(SIZES, LOSSES)
     ]

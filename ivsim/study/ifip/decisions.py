@@ -17,6 +17,7 @@ from ivsim.study.store import Store
 SERIALISATION: Final = "serialisation"
 MOST_SHOWN: Final = 4
 BYTES: Final = (9, 10, 11, 12, 13)
+LATENCIES: Final = (1, 2, 3, 4, 5, 14, 15, 20)
 
 
 class Decided(NamedTuple):
@@ -50,12 +51,17 @@ def pings(store: Store, link: str) -> list[float]:
     return found
 
 
-def evidence_of(store: Store, *, bare: bool = False) -> Evidence:
+def evidence_of(store: Store, *, bare: bool = False, since_sent: bool = True) -> Evidence:
     """Return the measured cells of a run of the study, and the pings of the link without emulation.
 
-    With `bare` TCP segments that only acknowledge are no overhead.
+    With `bare` TCP segments that only acknowledge are no overhead; without `since_sent` latency counts from when
+    a message was due, as everywhere else in this project.
     """
-    cells = [Measured(r.cell, r.done, bare) for r in results(store) if r.done and r.measured is not None]
+    cells = [
+        Measured(r.cell, r.done, bare, since_sent)
+        for r in results(store)
+        if r.done and r.measured is not None
+    ]
     return Evidence(cells, pings(store, "direct"))
 
 
@@ -76,11 +82,11 @@ def _serialisation(store: Store) -> Path:
     return store.path / SERIALISATION
 
 
-def of_bytes(evidence: Evidence) -> list[Decided]:
-    """Return the claims about bytes alone."""
+def some(evidence: Evidence, numbers: tuple[int, ...]) -> list[Decided]:
+    """Return some of the claims that the evidence decides."""
     found = []
     for claim in CLAIMS:
-        if claim.number in BYTES:
+        if claim.number in numbers:
             findings = claim.decide(evidence)
             found.append(Decided(claim.number, claim.words, claim.test, together(findings), findings))
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from ivsim.study import charts
 from ivsim.study.evidence import Evidence, Measured
-from ivsim.study.ifip.claims import LOSSES, MODES, SIZES
+from ivsim.study.ifip.paper import LOSSES, MODES, SIZES
 from ivsim.study.pictures import Pictures, roads
 from ivsim.study.statistics import Interval, mean_interval
 from ivsim.study.summary import CellResult

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ivsim.study.evidence import Evidence
-from ivsim.study.ifip import claims
+from ivsim.study.ifip import claims, claims_of_bytes
 from ivsim.study.ifip.verdicts import Finding
 
 
@@ -78,25 +78,25 @@ CLAIMS: Final = (
             "auto, AMQP manual, MQTT 2"
         ),
         ("Welch at 0 % loss, both sizes, all comparisons together at 5 % (Holm); CON - MQTT 1 within 25 B"),
-        claims.overhead_order,
+        claims_of_bytes.overhead_order,
     ),
     Claim(
         10,
         ("AMQP manual and MQTT 2 are 50 to 100 B above AMQP auto"),
         ("95 % interval of the difference (Welch) within 50 to 100 B, both sizes"),
-        claims.above_auto,
+        claims_of_bytes.above_auto,
     ),
     Claim(
         11,
         ("each AMQP configuration costs more than the MQTT one of like reliability"),
         ("Welch, all comparisons together at 5 % (Holm)"),
-        claims.amqp_above_mqtt,
+        claims_of_bytes.amqp_above_mqtt,
     ),
     Claim(
         12,
         ("overhead hardly depends on loss, but for CoAP CON at high loss"),
         ("95 % interval of the ratio 25 % / 0 % within 0.85 to 1.15 (bootstrap); for CON above 1.15"),
-        claims.steady_overhead,
+        claims_of_bytes.steady_overhead,
     ),
     Claim(
         13,
@@ -105,7 +105,7 @@ CLAIMS: Final = (
             "small; CoAP and MQTT 0 alike"
         ),
         ("Welch, all comparisons together at 5 % (Holm); alike: difference within 15 B"),
-        claims.overhead_by_size,
+        claims_of_bytes.overhead_by_size,
     ),
     Claim(
         14,
