@@ -17,25 +17,55 @@ Integers = npt.NDArray[np.int64]
 
 def age_figures(directory: Path, outage: tuple[tuple[float, float], ...]) -> dict[str, Any]:
     """Return age_mean_s, age_peak_s, backlog_messages and, with an outage, recovery_s; {} without ledger."""
-    path = RunDirectory(directory).ledger
-    if not path.is_file():
+    per_vehicle = _per_vehicle(directory)
+    if not per_vehicle:
         return {}
-    table = pq.read_table(path, columns=["vehicle_id", "due_at_ns", "emitted_at_ns", "applied_at_ns"])
-    names = np.asarray(table.column("vehicle_id").to_pylist())
-    due = np.asarray(table.column("due_at_ns")).astype(np.int64)
-    applied = np.asarray(table.column("applied_at_ns").fill_null(0)).astype(np.int64)
     found: dict[str, Any] = {}
-    per_vehicle = [(due[names == name], applied[names == name]) for name in np.unique(names)]
     every = [age_of_information(d[a > 0], a[a > 0]) for d, a in per_vehicle]
     ages = [age for age in every if age is not None]
     if ages:
         found["age_mean_s"] = float(np.mean([mean for mean, _ in ages]))
         found["age_peak_s"] = float(np.mean([peak for _, peak in ages]))
     found["backlog_messages"] = max((backlog(d, a) for d, a in per_vehicle), default=None)
-    if outage and due.size:
-        start_ns = int(json.loads(RunDirectory(directory).manifest.read_text())["start_at_ns"])
-        found["recovery_s"] = recovery(due, applied, start_ns, outage[0])
+    if outage:
+        due, applied = (np.concatenate(column) for column in zip(*per_vehicle, strict=True))
+        found["recovery_s"] = recovery(due, applied, _start_ns(directory), outage[0])
     return found
+
+
+def mean_age(directory: Path, step_s: float = 0.5) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return times since the start in s and, at each, the mean age of information over the vehicles in s."""
+    per_vehicle, start_ns = _per_vehicle(directory), _start_ns(directory)
+    end_ns = max((int(applied.max(initial=0)) for _, applied in per_vehicle), default=start_ns)
+    times = np.arange(start_ns, end_ns, round(step_s * 1e9))
+    ages = np.array([_ages_at(times, due[applied > 0], applied[applied > 0]) for due, applied in per_vehicle])
+    known = np.isfinite(ages).all(axis=0) if ages.size else np.zeros(times.size, bool)
+    return (times[known] - start_ns) / 1e9, ages[:, known].mean(axis=0) if ages.size else np.empty(0)
+
+
+def _ages_at(times: Integers, due: Integers, applied: Integers) -> npt.NDArray[np.float64]:
+    order = np.argsort(applied, kind="stable")
+    newest = np.maximum.accumulate(due[order])
+    index = np.searchsorted(applied[order], times, side="right") - 1
+    if not newest.size:
+        return np.full(times.size, np.nan)
+    return np.where(index >= 0, (times - newest[np.maximum(index, 0)]) / 1e9, np.nan)
+
+
+def _start_ns(directory: Path) -> int:
+    return int(json.loads(RunDirectory(directory).manifest.read_text())["start_at_ns"])
+
+
+def _per_vehicle(directory: Path) -> list[tuple[Integers, Integers]]:
+    """Return due and applied stamps (0: never) of each vehicle; none without a ledger."""
+    path = RunDirectory(directory).ledger
+    if not path.is_file():
+        return []
+    table = pq.read_table(path, columns=["vehicle_id", "due_at_ns", "applied_at_ns"])
+    names = np.asarray(table.column("vehicle_id").to_pylist())
+    due = np.asarray(table.column("due_at_ns")).astype(np.int64)
+    applied = np.asarray(table.column("applied_at_ns").fill_null(0)).astype(np.int64)
+    return [(due[names == name], applied[names == name]) for name in np.unique(names)]
 
 
 def age_of_information(due: Integers, applied: Integers) -> tuple[float, float] | None:

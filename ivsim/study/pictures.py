@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ivsim.options import load_trace
+from ivsim.report.style import mode_style
 from ivsim.study import charts
+from ivsim.study.ages import mean_age
 from ivsim.study.model import mode_of
 from ivsim.study.statistics import Interval
 from ivsim.study.store import Store
@@ -40,7 +42,26 @@ def of(store: Store, found: Sequence[CellResult]) -> Pictures:
     ecdfs = {mode_of(r.cell): r.measured for r in done if r.measured is not None}
     if len(ecdfs) > 1 and len(done) <= len(ecdfs):
         pictures["ecdf.svg"] = (charts.drawn(lambda axes: _ecdf(axes, ecdfs)), "Latency of every message due")
-    return pictures | roads(done)
+    return pictures | _ages(done) | roads(done)
+
+
+def _ages(done: Sequence[CellResult]) -> Pictures:
+    """Return the age of information over time where a run had an outage."""
+    out = [result for result in done if result.cell.options.outage and result.measured is None]
+    if not out:
+        return {}
+
+    def draw(axes: Any) -> None:
+        for result in out:
+            seconds, ages = mean_age(result.done[0].directory)
+            style = mode_style(mode_of(result.cell))
+            axes.plot(seconds, ages, color=style["color"], linestyle=style["linestyle"], label=style["label"])
+        for start, length in out[0].cell.options.outage:
+            axes.axvspan(start, start + length, color="#999999", alpha=0.2, label="no link")
+        axes.set(xlabel="s after the start", ylabel="age of information, s", ylim=(0, None))
+        charts.legend(axes)
+
+    return {"age.svg": (charts.drawn(draw), "Age of information, mean over the vehicles")}
 
 
 def grouped(done: Sequence[CellResult], metric: str) -> dict[str, dict[str, Interval]]:
