@@ -45,10 +45,13 @@ class Store:
     @classmethod
     def create(cls, path: Path, name: str, study: Study, *, quick: bool) -> Store:
         """Make the directory; Refusal when it has anything in it or cannot be written."""
-        if path.exists() and any(path.iterdir()):
+        if path.is_dir() and any(path.iterdir()):
             raise Refusal(f"--output {path}: not empty; `ivsim study resume {path}` goes on with it")
-        with full_disk(path):
+        try:
             path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refusal(f"--output {path}: {error.strerror}") from None
+        with full_disk(path):
             head = {
                 "schema": SCHEMA,
                 "name": name,
@@ -144,8 +147,6 @@ def full_disk(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Refusal(disk_line(path)) from None
-        if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
-            raise Refusal(f"--output {path}: {error.strerror}") from None
         raise
 
 

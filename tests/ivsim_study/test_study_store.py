@@ -155,6 +155,10 @@ def test_a_directory_in_use_and_one_without_results_are_refused(store: Store, tm
         Store.create(store.path, "t", store.study, quick=False)
     with pytest.raises(Refusal, match="no directory of study results"):
         Store.open(tmp_path)
+    (tmp_path / "file").write_text("x")
+    for where in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(Refusal, match="--output"):
+            Store.create(where, "t", store.study, quick=False)
 
 
 def test_half_a_state_is_no_state(store: Store, monkeypatch: pytest.MonkeyPatch):
