@@ -98,7 +98,7 @@ async def test_the_page_may_load_from_itself_alone(stand: MakeStand) -> None:
     async with made.client() as client:
         page = await client.get("/")
         assert "default-src 'none'" in page.headers["content-security-policy"]
-        names = ("main.js", "store.js", "map.js", "table.js", "chart.js", "detail.js", "theme.js",
+        names = ("main.js", "store.js", "map.js", "grid.js", "table.js", "chart.js", "detail.js", "theme.js",
                              "format.js", "style.css", "icon.svg")  # fmt: skip
         texts = [page.text] + [(await client.get(f"/page/{name}")).text for name in names]
         for name in ("__init__.py", "..%2fconfig.py", "none.js"):

@@ -110,7 +110,7 @@ export class VehicleDetail {
     this.tiles = Object.fromEntries([
       ["speed", tile("Speed", "over ground")],
       ["energy", tile("Energy", "charge of the traction battery, else fuel level")],
-      ["age", tile("Age of information", "now minus the stamp of the newest reading")],
+      ["age", tile("Age", "age of information: now minus the stamp of the newest reading")],
       ["latency", tile("Latency", "newest message: from sampling to the twin")],
       ["delivery", tile("Delivery", "received over known to be due")],
       ["gaps", tile("Gaps / dup.", "sequences that never came / messages that came again")],

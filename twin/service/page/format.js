@@ -16,7 +16,7 @@ export function rate(bytesPerSecond) {
   if (bytesPerSecond === null || bytesPerSecond === undefined) return DASH;
   const bits = bytesPerSecond * 8;
   if (bits < 1000) return `${bits} bit/s`;
-  return bits < 1e6 ? `${(bits / 1000).toFixed(bits < 1e4 ? 1 : 0)} kbit/s` : `${(bits / 1e6).toFixed(2)} Mbit/s`;
+  return bits < 1e6 ? `${(bits / 1000).toFixed(bits < 9950 ? 1 : 0)} kbit/s` : `${(bits / 1e6).toFixed(2)} Mbit/s`;
 }
 
 // Rounded down: 0.9999 is not everything.

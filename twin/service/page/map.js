@@ -1,9 +1,9 @@
 // The fleet on a plane: equirectangular around the first vehicle seen, true to scale there; draws, decides nothing.
 import { age, number, splitName } from "./format.js";
+import { drawGrid, drawScale } from "./grid.js";
 import { STEPS, colour, onTheme, ramp } from "./theme.js";
 
 const FRAME_MS = 33;
-const NICE = [1, 2, 5];
 
 // What a colour can stand for: value, the ends of the ramp, and how to say them.
 export const MEANINGS = {
@@ -65,10 +65,10 @@ export class FleetMap {
     context.fillStyle = colour("map");
     context.fillRect(0, 0, this.width, this.height);
     if (!this.store.origin) return;
-    this.drawGrid(context);
+    drawGrid(context, this);
     this.drawTrails(context, seen);
     this.drawVehicles(context, seen);
-    this.drawScale(context);
+    drawScale(context, this);
     this.places = seen;
   }
 
@@ -96,38 +96,6 @@ export class FleetMap {
     this.jump = false;
     this.centre = [this.centre[0] + (wanted[0] - this.centre[0]) * step, this.centre[1] + (wanted[1] - this.centre[1]) * step];
     this.metres += (wanted[2] - this.metres) * step;
-  }
-
-  nice(metres) {
-    const power = 10 ** Math.floor(Math.log10(metres));
-    return power * (NICE.findLast((step) => step * power <= metres) ?? 1);
-  }
-
-  drawGrid(context) {
-    const degrees = (metres) => metres / 111_195;
-    const steps = [degrees(150 * this.metres) / Math.cos((this.store.origin[0] * Math.PI) / 180), degrees(90 * this.metres)];
-    const [across, step] = steps.map((size) => this.nice(size));
-    const [digitsAcross, digits] = [across, step].map((size) => Math.max(0, -Math.floor(Math.log10(size))));
-    const [south, west] = this.store.unproject(this.centre[0] - (this.width / 2) * this.metres, this.centre[1] - (this.height / 2) * this.metres);
-    const [north, east] = this.store.unproject(this.centre[0] + (this.width / 2) * this.metres, this.centre[1] + (this.height / 2) * this.metres);
-    context.strokeStyle = colour("grid");
-    context.fillStyle = colour("dim");
-    context.font = "10.5px system-ui, sans-serif";
-    context.lineWidth = 1;
-    context.beginPath();
-    for (let k = Math.ceil(west / across); k * across <= east; k++) {
-      const x = Math.round(this.toScreen(this.store.project(south, k * across)[0], 0)[0]) + 0.5;
-      context.moveTo(x, 0);
-      context.lineTo(x, this.height);
-      context.fillText(`${Math.abs(k * across).toFixed(digitsAcross)}°${k < 0 ? "W" : "E"}`, x + 3, this.height - 5);
-    }
-    for (let k = Math.ceil(south / step); k * step <= north; k++) {
-      const y = Math.round(this.toScreen(0, this.store.project(k * step, west)[1])[1]) + 0.5;
-      context.moveTo(0, y);
-      context.lineTo(this.width, y);
-      if (y < this.height - 40) context.fillText(`${Math.abs(k * step).toFixed(digits)}°${k < 0 ? "S" : "N"}`, 4, y - 3);
-    }
-    context.stroke();
   }
 
   drawTrails(context, seen) {
@@ -215,25 +183,6 @@ export class FleetMap {
       context.strokeText(name, left + (chosen ? 17 : 10), top + 4);
       context.fillText(name, left + (chosen ? 17 : 10), top + 4);
     }
-  }
-
-  drawScale(context) {
-    const metres = this.nice(130 * this.metres);
-    const width = metres / this.metres;
-    const [left, top] = [this.width - 16 - width, this.height - 22];
-    context.strokeStyle = colour("text");
-    context.lineWidth = 1.5;
-    context.beginPath();
-    context.moveTo(left, top - 5);
-    context.lineTo(left, top);
-    context.lineTo(left + width, top);
-    context.lineTo(left + width, top - 5);
-    context.stroke();
-    context.font = "11.5px system-ui, sans-serif";
-    context.fillStyle = colour("text");
-    context.textAlign = "right";
-    context.fillText(metres >= 1000 ? `${metres / 1000} km` : `${metres} m`, left + width, top - 8);
-    context.textAlign = "left";
   }
 
   choose(vehicle) {
