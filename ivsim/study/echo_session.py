@@ -213,6 +213,7 @@ class EchoSession:
         """Return what the session's manifest says beside the cells."""
         return {
             "start_at_ns": self.start_at_ns,
+            "load_average": os.getloadavg()[0],
             "link": self._bench.properties(),
             "replay": self.replay.properties() if self.replay is not None else {},
             "vehicles_of_cells": {p.task.name: [p.vehicles.start, p.vehicles.stop - 1] for p in self.places},

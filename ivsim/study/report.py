@@ -107,9 +107,11 @@ def _levels(store: Store, found: Sequence[CellResult]) -> str:
 def link_checks(store: Store) -> list[list[str]]:
     """Return what the link was asked and what it did, over all sessions of the study, per direction and loss."""
     sums: dict[tuple[str, float], list[float]] = {}
-    late = []
+    late, loads = [], []
     for directory in sorted((store.path / "sessions").glob("*")):
         about = json.loads((directory / "session.json").read_text())
+        if "load_average" in about:
+            loads.append(float(about["load_average"]))
         late.append(float(about["replay"].get("applied_late_max_ms", 0.0)))
         log = pq.read_table(directory / "link.parquet").to_pandas()
         log = log[(log["second"] >= 0) & log["qdisc_packets"].notna()]
@@ -135,6 +137,10 @@ def link_checks(store: Store) -> list[list[str]]:
                 f"{queue:,.0f}",
                 verdict,
             ]
+        )
+    if loads:
+        rows_out.append(
+            ["machine", "load", f"{len(loads)} sessions", f"{min(loads):.0f} to {max(loads):.0f}", "", ""]
         )
     if late:
         rows_out.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from ivsim.run_directory import machine, versions, write_json
 from ivsim.study.model import SCHEMA, Cell, Study
 from ivsim.study.plan import Task
+from ivsim.testbed.mosquitto import SEARCH_PATH
 from schemas.errors import Refusal
 
 DONE, FAILED, OPEN = "done", "failed", "open"
@@ -57,7 +59,7 @@ class Store:
                 "name": name,
                 "quick": quick,
                 "study": study.model_dump(),
-                "versions": versions(),
+                "versions": versions() | broker_versions(),
                 "machine": machine(),
                 "began_at_ns": time.time_ns(),
             }
@@ -158,6 +160,17 @@ def check_space(path: Path, needed: int = FREE_BYTES) -> None:
     """Refuse to begin a session that the disk has no room for."""
     if shutil.disk_usage(path).free < needed:
         raise Refusal(disk_line(path))
+
+
+def broker_versions() -> dict[str, str]:
+    """Return the versions of the brokers that are installed."""
+    found = {}
+    if (where := shutil.which("mosquitto", path=SEARCH_PATH)) is not None:
+        said = subprocess.run([where, "-h"], capture_output=True, text=True, check=False).stdout
+        found["mosquitto"] = said.partition("\n")[0].rpartition(" ")[2]
+    for directory in Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"):
+        found["rabbitmq"] = directory.name.partition("-")[2]
+    return found
 
 
 def minutes_of(store: Store) -> str:
