@@ -16,6 +16,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_FINIT_MODULE = {"x86_64": 313, "aarch64": 273}
 SOL_NETLINK, CAP_ACK, EXT_ACK = 270, 10, 11
 SIOCSIFADDR, SIOCSIFNETMASK, SIOCSIFFLAGS = 0x8916, 0x891C, 0x8914
+SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C
 POWER_OFF = 0x4321FEDC
 
 
@@ -41,6 +42,14 @@ def bring_up(device: str, address: str) -> None:
         fcntl.ioctl(s, SIOCSIFADDR, struct.pack("16s16s8x", name, inet))
         fcntl.ioctl(s, SIOCSIFNETMASK, struct.pack("16s16s8x", name, mask))
         fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sh22x", name, 0x1043))
+
+
+def stop_merging(device: str) -> None:
+    """Switch generic receive offload off: merged segments would be lost, delayed and counted as one packet."""
+    value = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_SGRO, 0))
+    request = struct.pack("16sP8x", device.encode(), ctypes.addressof(value))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        fcntl.ioctl(s, SIOCETHTOOL, request)
 
 
 def read(connection: socket.socket, count: int) -> bytes:
@@ -100,6 +109,8 @@ def main() -> None:
     for module in modules:
         load(module)
     bring_up("vec2", address)
+    for device in ("vec0", "vec1"):
+        stop_merging(device)
     netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
     netlink.bind((0, 0))
     for option in (32, 33):  # SO_SNDBUFFORCE, SO_RCVBUFFORCE
