@@ -123,14 +123,15 @@ def largest_backlog(events_path: Path) -> int:
     waiting: dict[int, set[int]] = {}
     most = 0
     for event in events[np.isin(events["kind"], (Kind.BUFFERED, Kind.EMITTED, Kind.UNSENT))]:
-        vehicle, kind = int(event["vehicle"]), event["kind"]
-        if kind == Kind.BUFFERED:
-            mine = waiting.setdefault(vehicle, set())
-            mine.add(int(event["sequence"]))
+        mine = waiting.setdefault(int(event["vehicle"]), set())
+        # Counted before the next step, not at once: a full outbox notes the newcomer first, then who had to go.
+        if event["kind"] != Kind.UNSENT:
             most = max(most, len(mine))
-        elif vehicle in waiting:
-            waiting[vehicle].discard(int(event["sequence"]))
-    return most
+        if event["kind"] == Kind.BUFFERED:
+            mine.add(int(event["sequence"]))
+        else:
+            mine.discard(int(event["sequence"]))
+    return max([most, *map(len, waiting.values())])
 
 
 class _Rows:

@@ -173,11 +173,20 @@ def test_the_largest_backlog_is_one_vehicles(tmp_path: Path) -> None:
     log = EmissionLog(tmp_path / "e")
     for vehicle, sequence in ((1, 1), (2, 1), (1, 2), (1, 3)):
         log.note(Kind.BUFFERED, vehicle, 100, epoch=1, sequence=sequence)
-    log.note(Kind.UNSENT, 1, 110, epoch=1, sequence=1)
-    log.note(Kind.EMITTED, 1, 120, epoch=1, sequence=2)
     log.note(Kind.EMITTED, 2, 120, epoch=1, sequence=9)
-    for sequence in (4, 5):
-        log.note(Kind.BUFFERED, 1, 130, epoch=1, sequence=sequence)
+    for sequence in (1, 2):
+        log.note(Kind.EMITTED, 1, 120, epoch=1, sequence=sequence)
     log.close()
     assert largest_backlog(tmp_path / "e") == 3
     assert largest_backlog(tmp_path / "missing") == 0
+
+
+def test_a_full_outbox_is_not_one_more_than_full(tmp_path: Path) -> None:
+    log = EmissionLog(tmp_path / "e")
+    for sequence in range(1, 8):
+        log.note(Kind.BUFFERED, 1, 100, epoch=1, sequence=sequence)
+        if sequence > 5:
+            log.note(Kind.UNSENT, 1, 100, epoch=1, sequence=sequence - 5)
+    log.note(Kind.EMITTED, 1, 120, epoch=1, sequence=3)
+    log.close()
+    assert largest_backlog(tmp_path / "e") == 5
