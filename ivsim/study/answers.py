@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any, Final
 
 from ivsim.report.style import mode_style
@@ -52,28 +53,41 @@ def _number(value: float | None) -> str:
     return "nothing defined" if value is None else short(value)
 
 
+STEPS: Final = (
+    ("mqtt qos0", "mqtt qos1"),
+    ("mqtt qos1", "mqtt qos2"),
+    ("amqp auto", "amqp manual"),
+    ("amqp manual", "amqp manual-confirms-persistent"),
+    ("coap non", "coap con"),
+)
+PRICES: Final = (
+    ("latency_mean_ms", "ms"),
+    ("message_overhead_bytes", "B"),
+    ("pacer_cpu_us_per_message", "µs of CPU"),
+)
+
+
 def qos_price(store: Store, done: Sequence[CellResult]) -> str:
-    """Say what each step costs against the step below it, the mean over the roads."""
+    """Say what each step costs against the step below it on the same road, the median over the roads."""
     del store
-    by_mode = _by(done, lambda r: mode_of(r.cell))
-    steps = [
-        ("mqtt qos0", "mqtt qos1"),
-        ("mqtt qos1", "mqtt qos2"),
-        ("amqp auto", "amqp manual"),
-        ("coap non", "coap con"),
-    ]
+    at = {(mode_of(r.cell), r.cell.options.trace): r for r in done}
+    roads = list(dict.fromkeys(trace for _, trace in at))
     words = []
-    for low, high in steps:
+    for low, high in STEPS:
         parts = []
-        for metric, unit in (
-            ("latency_mean_ms", "ms"),
-            ("message_overhead_bytes", "B"),
-            ("pacer_cpu_us_per_message", "us of CPU"),
-        ):
-            a, b = (_mean(by_mode.get(mode, []), metric) for mode in (low, high))
-            parts.append(f"{b - a:+,.0f} {unit}" if a is not None and b is not None else f"undefined {unit}")
+        for metric, unit in PRICES:
+            pairs = [(at.get((low, road)), at.get((high, road))) for road in roads]
+            steps = [
+                b - a
+                for below, above in pairs
+                if below is not None
+                and above is not None
+                and (a := below.interval(metric).estimate) is not None
+                and (b := above.interval(metric).estimate) is not None
+            ]
+            parts.append(f"{median(steps):+,.0f} {unit}" if steps else f"undefined {unit}")
         words.append(f"{mode_style(low)['label']} to {mode_style(high)['label']} {', '.join(parts)}")
-    return "Mean over the roads, per message: " + "; ".join(words) + "."
+    return "Median over the roads, per message: " + "; ".join(words) + "."
 
 
 def early_ack(store: Store, done: Sequence[CellResult]) -> str:

@@ -95,6 +95,8 @@ def bars(axes: Axes, groups: Mapping[str, Mapping[str, Interval]], y: str) -> No
             label=style["label"],
         )
     axes.set(ylabel=y, xticks=range(len(groups)), xticklabels=list(groups))
+    if len(groups) > 5:
+        axes.tick_params(axis="x", labelrotation=60, labelsize=7)
     axes.grid(axis="x", visible=False)
 
 

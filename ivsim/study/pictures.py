@@ -29,7 +29,7 @@ def of(store: Store, found: Sequence[CellResult]) -> Pictures:
         groups = grouped(done, metric)
         if any(i.estimate is not None for by in groups.values() for i in by.values()):
             unit = scaled(metric, Interval(None, None, None, 0))[1]
-            label = metric.replace("_", " ") + (f", {unit}" if unit else "")
+            label = metric.removesuffix(f"_{unit}").replace("_", " ") + (f", {unit}" if unit else "")
 
             def draw(axes: Any, groups: Any = groups, label: str = label) -> None:
                 charts.bars(axes, groups, label)

@@ -162,10 +162,12 @@ def machine_section(store: Store, found: Sequence[CellResult]) -> str:
             "verdict",
         ]
         parts.append("## What the links did\n\n" + table(head, checks) + "\n\n" + LINK_WORDS)
-    verdicts = [one.figures.get("certificate", {}).get("verdict") for r in found for one in r.done]
-    if any(verdicts):
-        words = ", ".join(f"{verdicts.count(v)} {v}" for v in sorted({v for v in verdicts if v}))
-        parts.append(f"Fidelity certificates of the runs: {words}.")
+    certificates = [
+        (r.cell.name, c) for r in found for one in r.done if (c := one.figures.get("certificate"))
+    ]
+    if certificates:
+        rows = [[name, str(c.get("verdict")), str(c.get("statement"))] for name, c in certificates]
+        parts.append("## What the links did\n\n" + table(["cell", "certificate", "in words"], rows))
     machine, versions = store.head["machine"], store.head["versions"]
     gib = machine["memory_bytes"] / 2**30
     lines = [
