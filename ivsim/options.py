@@ -59,7 +59,9 @@ class RunOptions(BaseModel):
     link: str = "auto"
     trigger: str = "realtime"
     kafka: str | None = None
-    spark_master: str | None = Field(default=None, pattern=r"^(local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+)$")
+    spark_master: str | None = Field(
+        default=None, pattern=r"^(local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+)$"
+    )
     page: bool = False
     page_port: int = Field(default=8080, ge=0, lt=65_536)
     seed: int = Field(default=1, ge=0, lt=2**63)
