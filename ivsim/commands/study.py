@@ -20,9 +20,13 @@ from schemas.errors import Refusal
 EXIT_FAILED = 1
 EXIT_MISSED = 3
 
-app = typer.Typer(no_args_is_help=True, help="Studies: trade-offs as data, run in a fair order, reported, compared.")
+app = typer.Typer(
+    no_args_is_help=True, help="Studies: trade-offs as data, run in a fair order, reported, compared."
+)
 
-_Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study's name (ivsim study list) or a study.toml.")]
+_Name = Annotated[
+    str, typer.Argument(metavar="STUDY", help="A study's name (ivsim study list) or a study.toml.")
+]
 _Results = Annotated[Path, typer.Argument(metavar="RESULTS", help="A directory of study results.")]
 _Quick = Annotated[bool, typer.Option("--quick", help="Small samples, one repetition: to see that it works.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
@@ -55,7 +59,9 @@ def check(name: _Name) -> None:
 @app.command()
 def run(
     name: _Name,
-    output: Annotated[Path | None, typer.Option(help="Directory of results; default results/studies/STUDY.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Directory of results; default results/studies/STUDY.")
+    ] = None,
     quick: _Quick = False,
     quiet: _Quiet = False,
     junit: _Junit = None,
@@ -77,7 +83,9 @@ def run(
 @app.command()
 def resume(
     results: _Results,
-    failed: Annotated[bool, typer.Option("--failed", help="Run the cells that failed once more, too.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Run the cells that failed once more, too.")
+    ] = False,
     quiet: _Quiet = False,
     junit: _Junit = None,
 ) -> None:
@@ -90,7 +98,9 @@ def resume(
 @app.command()
 def report(
     results: _Results,
-    output: Annotated[Path | None, typer.Option(help="Where to write it; default the results themselves.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write it; default the results themselves.")
+    ] = None,
     junit: _Junit = None,
 ) -> None:
     """Write report.md, its figures and report.html from results that are there."""
