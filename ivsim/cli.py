@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 
 from gateways.protocols import PROTOCOLS
 from ivsim.commands import mount
+from ivsim.interrupt import Interrupted
 from ivsim.options import RunOptions, mode_of, run_options
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
@@ -261,6 +262,9 @@ def main() -> None:
         sys.exit(EXIT_REFUSED)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Interrupted as interrupted:  # while a run was closing what it had opened: that is done by now
+        print(f"ivsim: stopped by {interrupted}", file=sys.stderr)
+        sys.exit(128 + interrupted.number)
     sys.exit(code if isinstance(code, int) else 0)
 
 
