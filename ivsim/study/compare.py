@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ivsim.study.statistics import Comparison, Interval, compare_means, holm
 from ivsim.study.store import Store
 from ivsim.study.summary import DASH, CellResult, short, written
 from schemas.errors import Refusal
+
+
+# Fewer values than this have less than five above their 99th percentile: its bootstrap interval is too narrow.
+FEW: Final = 500
 
 
 class Row(NamedTuple):
@@ -51,7 +55,8 @@ def _row(metric: str, a: CellResult, b: CellResult) -> Row:
         found = compare_means(a.measured.overhead_bytes, b.measured.overhead_bytes)
     elif left.n == a.values(metric).size:
         found = compare_means(a.values(metric), b.values(metric))
-    return Row(a.cell.name, metric, left, right, found, _apart(left, right))
+    apart = None if "p99" in metric and min(left.n, right.n) < FEW else _apart(left, right)
+    return Row(a.cell.name, metric, left, right, found, apart)
 
 
 def _apart(a: Interval, b: Interval) -> bool | None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from ivsim.study.statistics import (
     bootstrap_interval,
@@ -87,3 +88,14 @@ def test_holm_keeps_the_whole_table_at_five_per_cent():
     rng = np.random.default_rng(3)
     wrong = sum(any(holm(list(rng.uniform(size=20)))) for _ in range(2_000))
     assert wrong / 2_000 < 0.065
+
+
+def test_the_tests_by_hand_are_scipys():
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(0, 1, 30), rng.normal(0.5, 3, 40)
+    mine, theirs = compare_means(a, b), stats.ttest_ind(b, a, equal_var=False)
+    interval = theirs.confidence_interval(0.95)
+    assert mine[1:] == pytest.approx((interval.low, interval.high, theirs.pvalue))
+    pairs, single = compare_pairs(a, b[:30]), stats.ttest_1samp(b[:30] - a, 0.0)
+    assert pairs.p_value == pytest.approx(single.pvalue)
+    assert compare_means(np.full(9, 91.5), np.append(np.full(9, 91.5), 92.0)).p_value > 0.05
