@@ -10,7 +10,6 @@ from ivsim.study.store import Store
 from ivsim.study.summary import DASH, CellResult, short, written
 from schemas.errors import Refusal
 
-
 # Fewer values than this have less than five above their 99th percentile: its bootstrap interval is too narrow.
 FEW: Final = 500
 
