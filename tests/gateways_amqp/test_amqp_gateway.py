@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import socket
+import uuid
 
 import pika
 import pytest
 
-from gateways.protocols import amqp_vehicle
+from gateways.protocols import amqp_link, amqp_vehicle
 from gateways.protocols.amqp import Amqp
 from gateways.protocols.base import ConnectError, Endpoint, VehicleSettings
 from schemas.topics import amqp_routing_key, vehicle_id
@@ -213,6 +215,21 @@ async def test_without_confirms_a_reconnect_sends_nothing_again(amqp):
     assert events.acked == []
 
 
+@pytest.fixture
+def own_exchange(amqp, monkeypatch):
+    """An exchange to which nothing is bound: other tests leave durable queues at the shared broker's."""
+    name = f"own-{uuid.uuid4().hex[:8]}"
+    parameters = pika.ConnectionParameters(amqp.endpoint.host, amqp.endpoint.port)
+    with contextlib.closing(pika.BlockingConnection(parameters)) as connection:
+        channel = connection.channel()
+        channel.exchange_declare(name, "topic")
+        for module in (amqp_link, amqp_vehicle):
+            monkeypatch.setattr(module, "EXCHANGE", name)
+        yield name
+        channel.exchange_delete(name)
+
+
+@pytest.mark.usefixtures("own_exchange")
 async def test_a_message_that_no_queue_takes_is_not_acknowledged_until_one_does(amqp, monkeypatch):
     monkeypatch.setattr(amqp_vehicle, "AGAIN_AFTER_S", 0.05)
     client, events = await amqp.vehicle(number=64_999)
