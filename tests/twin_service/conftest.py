@@ -89,7 +89,9 @@ async def api() -> AsyncIterator[Api]:
         yield Api(stand, client)
 
 
-@pytest.fixture(scope="session")
+# Of the module, not of the session: while it is open, playwright keeps an event loop marked as running in this
+# thread, and whatever runs a loop of its own afterwards (pyroute2 does) is refused.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_OPTIONS)
