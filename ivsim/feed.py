@@ -122,7 +122,7 @@ class Feed:
                 self._totals[kind.name.lower()] += int((events["kind"] == kind).sum())
         counts: Counter[tuple[int, int, str]] = Counter()
         for event in events[np.isin(events["kind"], list(kinds))]:
-            second = (int(event["at_ns"]) - self._start_at_ns) // 1_000_000_000
+            second = int(event["at_ns"]) // 1_000_000_000
             counts[int(event["vehicle"]), second, kinds[Kind(event["kind"])]] += 1
         rows: dict[tuple[int, int], dict[str, Any]] = {}
         for (vehicle, second, name), count in counts.items():
@@ -137,7 +137,7 @@ class Feed:
         for record in records:
             if record["vehicle"] and record["direction"] < len(DIRECTIONS):
                 value = {
-                    "second": int(record["second"]),
+                    "second": self._start_at_ns // 1_000_000_000 + int(record["second"]),
                     "direction": DIRECTIONS[record["direction"]],
                     "wire_bytes": int(record["counts"][IP_BYTES]),
                 }

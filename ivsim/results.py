@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from gateways import receive_log
 from gateways.protocols import PROTOCOLS
 from ivsim import wire_join
+from ivsim.agreement import agreement
 from ivsim.child_configs import receive_logs, scenario_of, twin_config
 from ivsim.link_log import link_table
 from ivsim.options import Faults, RunOptions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ivsim.runner import Outcome, Run
 
 LEDGER_S = 120.0
+LIVE_S = 10.0
 TRACE_MEANING = ("origin", "licence", "rate_meaning")
 
 
@@ -99,6 +101,8 @@ def _stop_sources(run: Run, parts: Parts, problems: list[str]) -> None:
         code = child.stop()
         if code != 0 and not any(child.name in problem for problem in problems):
             problems.append(str(ProcessDied(child.name, code, "")).partition(";")[0])
+    if run.feed is not None:
+        run.feed.close()  # the live figures' last second, before the streaming job is asked for its last word
 
 
 def _stop_link_threads(run: Run, problems: list[str]) -> None:
@@ -170,12 +174,20 @@ def _ledger(run: Run, parts: Parts, problems: list[str]) -> dict[str, Any]:
             parts.twin.forget_error()
             parts.twin.send("ledger", partial=problems)
             parts.twin.wait_for("ledger", LEDGER_S)
-            return _read_metrics(run.directory)
+            return _read_metrics(run.directory) | _live(run, parts)
         except ProcessDied as error:
             problems.append(str(error))
             parts.twin.stop()  # the job below works in the same directories
     _ledger_alone(run, parts)
     return _read_metrics(run.directory)
+
+
+def _live(run: Run, parts: Parts) -> dict[str, Any]:
+    """Return how the streaming job's last figures compare with the ledger; {} without a streaming job."""
+    if parts.watch is None:
+        return {}
+    figures = parts.watch.final(LIVE_S)
+    return {"live": agreement(run.directory, *figures) if figures else {"verdict": "not read to its end"}}
 
 
 def _ledger_alone(run: Run, parts: Parts) -> None:

@@ -105,6 +105,7 @@ class Run:
         self.timings: dict[str, float] = {}
         self.replay: LinkReplay | None = None
         self.prober: Prober | None = None
+        self.feed: Feed | None = None
         self.road = road_of(options)
         self.drained = False
         self.link_name = ""
@@ -139,7 +140,7 @@ class Run:
         assert parts.capture is not None
         self.replay = parts.stack.enter_context(LinkReplay(parts.link, self.road.at, self.start_at_ns))
         self.prober = parts.stack.enter_context(Prober(parts.link, self.options.vehicles, self.start_at_ns))
-        feed = parts.stack.enter_context(Feed(parts, self.start_at_ns))
+        self.feed = feed = parts.stack.enter_context(Feed(parts, self.start_at_ns))
         parts.capture.send("start", at_ns=self.start_at_ns)
         parts.pacer.send("start", at_ns=self.start_at_ns)
         self._wait(parts, feed)

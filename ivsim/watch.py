@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from schemas.topics import KafkaTopics
 
 POLL_S = 0.2
+END_S = 2.0
 FLEET = "*"
 
 
@@ -32,8 +33,9 @@ class Watch:
         )
         self._contained: dict[str, int] = {}
         self._live: dict[str, Any] = {}
+        self._runs: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
-        self._closing = threading.Event()
+        self._closing, self._end_wanted, self._at_end = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
 
     def __enter__(self) -> Self:
@@ -61,11 +63,33 @@ class Watch:
         with self._lock:
             return dict(self._live)
 
+    def final(self, timeout_s: float) -> tuple[dict[str, Any], dict[str, dict[str, Any]]] | None:
+        """Return the last figures of the run so far, of the fleet and per vehicle, once all of `run.metrics` is read.
+
+        None when the end is not reached in time: the newest figures seen are then not known to be the last.
+        """
+        self._end_wanted.set()
+        if not self._at_end.wait(timeout_s):
+            return None
+        with self._lock:
+            runs = dict(self._runs)
+        return runs.pop(FLEET, {}), runs
+
+    def _read_to_end(self) -> bool:
+        here = [part for part in self._consumer.assignment() if part.topic == self._topics.metrics]
+        ends = [self._consumer.get_watermark_offsets(part, timeout=END_S)[1] for part in here]
+        return all(
+            end == 0 or at.offset >= end for at, end in zip(self._consumer.position(here), ends, strict=True)
+        )
+
     def _follow(self) -> None:
         while not self._closing.is_set():
             for message in self._consumer.consume(500, timeout=POLL_S):
                 if message.error() is None:
                     self._take(message)
+            # Asked here, not where it is wanted: a consumer serves one thread at a time.
+            if self._end_wanted.is_set() and not self._at_end.is_set() and self._read_to_end():
+                self._at_end.set()
 
     def _take(self, message: Message) -> None:
         if message.topic() == self._topics.metrics:
@@ -85,9 +109,12 @@ class Watch:
             row = json.loads(message.value() or b"{}")
         except ValueError:
             return
-        if row.get("vehicle_id") in {None, FLEET}:
-            with self._lock:
+        vehicle = row.get("vehicle_id") or FLEET
+        with self._lock:
+            if vehicle == FLEET:
                 self._live = row
+            if row.get("window_start_s") is None:
+                self._runs[vehicle] = row
 
 
 def _counters(message: Message) -> dict[str, int]:

@@ -20,12 +20,17 @@ public class TwinFold extends Aggregator {
     // Beyond this many separate gaps the oldest is given up: its sequences stay gaps for good.
     static final int MAX_RANGES = 4096;
     static final int MAX_EPOCHS = 64;
+    static final long NONE = Long.MIN_VALUE;
+    static final int FORM = 2;
 
     // The twin of one vehicle. An epoch knows its greatest sequence and the ranges missing below it, so that
     // "seen before" is exact without keeping every sequence.
     static class Twin {
         long messages, duplicates, givenUp, payloadBytes;
         long firstReceived = Long.MAX_VALUE, lastReceived = Long.MIN_VALUE;
+        // The newest status' sampling stamp, and what the twin held at its last update: its newest stamp, its counts.
+        long sampled = NONE, sampledBefore = NONE, receivedBefore, gapsBefore;
+        long offset = -1;
         int epochs;
         long[] epoch = new long[1], greatest = new long[1];
         long[][] ranges = new long[1][];
@@ -142,9 +147,11 @@ public class TwinFold extends Aggregator {
         byte[] bytes() throws IOException {
             ByteArrayOutputStream memory = new ByteArrayOutputStream(payload.length + 256);
             DataOutputStream out = new DataOutputStream(memory);
-            out.writeByte(1);
+            out.writeByte(FORM);
             out.writeLong(messages); out.writeLong(duplicates); out.writeLong(givenUp); out.writeLong(payloadBytes);
             out.writeLong(firstReceived); out.writeLong(lastReceived);
+            out.writeLong(sampled); out.writeLong(sampledBefore); out.writeLong(receivedBefore); out.writeLong(gapsBefore);
+            out.writeLong(offset);
             out.writeInt(epochs);
             for (int i = 0; i < epochs; i++) {
                 out.writeLong(epoch[i]); out.writeLong(greatest[i]); out.writeInt(used[i]);
@@ -159,9 +166,11 @@ public class TwinFold extends Aggregator {
             Twin t = new Twin();
             if (bytes.length == 0) return t;
             DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
-            in.readByte();
+            if (in.readByte() != FORM) throw new IOException("form");
             t.messages = in.readLong(); t.duplicates = in.readLong(); t.givenUp = in.readLong(); t.payloadBytes = in.readLong();
             t.firstReceived = in.readLong(); t.lastReceived = in.readLong();
+            t.sampled = in.readLong(); t.sampledBefore = in.readLong(); t.receivedBefore = in.readLong(); t.gapsBefore = in.readLong();
+            t.offset = in.readLong();
             int n = in.readInt();
             t.epoch = new long[Math.max(1, n)]; t.greatest = new long[Math.max(1, n)];
             t.ranges = new long[Math.max(1, n)][]; t.used = new int[Math.max(1, n)];
@@ -185,14 +194,16 @@ public class TwinFold extends Aggregator {
 
     public Object zero() { return new byte[0]; }
 
-    // Input: epoch, sequence, received_at_ns, head (the headers, one string), payload.
+    // Input: epoch, sequence, received_at_ns, sampled_at_ns or null, offset, head (the headers, one string), payload.
     public Object reduce(Object buffer, Object input) {
         try {
             Row row = (Row) input;
             Twin t = Twin.of((byte[]) buffer);
-            byte[] payload = (byte[]) row.get(4);
+            byte[] payload = (byte[]) row.get(6);
+            t.offset = Math.max(t.offset, row.getLong(4));
             if (t.count(row.getLong(0), row.getLong(1), row.getLong(2), payload.length)) {
-                t.head = row.getString(3);
+                t.sampled = row.isNullAt(3) ? NONE : row.getLong(3);
+                t.head = row.getString(5);
                 t.payload = payload;
             }
             return t.bytes();
@@ -218,6 +229,9 @@ public class TwinFold extends Aggregator {
         boolean newer = b.epoch[y] > a.epoch[x] || (b.epoch[y] == a.epoch[x] && b.greatest[y] > a.greatest[x]);
         long messages = a.messages + b.messages, duplicates = a.duplicates + b.duplicates;
         long first = Math.min(a.firstReceived, b.firstReceived), last = Math.max(a.lastReceived, b.lastReceived);
+        // Kafka's offsets tell the twin as it was from the records that are new; it counts as it was last seen.
+        Twin before = a.offset <= b.offset ? a : b;
+        long sampledBefore = before.sampled, receivedBefore = before.messages - before.duplicates, gapsBefore = before.gaps();
         long both = 0, distinct = b.messages - b.duplicates;
         for (int i = 0; i < b.epochs; i++) both += join(a, b, i);
         duplicates += both;
@@ -225,11 +239,13 @@ public class TwinFold extends Aggregator {
         a.payloadBytes += distinct == 0 ? 0 : b.payloadBytes * (distinct - both) / distinct;
         a.messages = messages; a.duplicates = duplicates; a.givenUp += b.givenUp;
         a.firstReceived = first; a.lastReceived = last;
-        if (newer) { a.head = b.head; a.payload = b.payload; }
+        a.sampledBefore = sampledBefore; a.receivedBefore = receivedBefore; a.gapsBefore = gapsBefore;
+        a.offset = Math.max(a.offset, b.offset);
+        if (newer) { a.head = b.head; a.payload = b.payload; a.sampled = b.sampled; }
         return a;
     }
 
-    // Take the sequences of b's epoch i into a; the count of those that a had seen.
+    // Take the sequences of b's epoch i into a; count those that a had seen.
     static long join(Twin a, Twin b, int i) {
         int at = a.indexOf(b.epoch[i]);
         if (at < 0) at = a.add(b.epoch[i]);
@@ -270,7 +286,9 @@ public class TwinFold extends Aggregator {
             Twin t = Twin.of((byte[]) buffer);
             return RowFactory.create(new Object[] {
                 t.payload, t.head, Long.valueOf(t.messages), Long.valueOf(t.duplicates), Long.valueOf(t.gaps()),
-                Long.valueOf(t.firstReceived), Long.valueOf(t.lastReceived), Long.valueOf(t.payloadBytes)});
+                Long.valueOf(t.firstReceived), Long.valueOf(t.lastReceived), Long.valueOf(t.payloadBytes),
+                t.sampledBefore == NONE ? null : Long.valueOf(t.sampledBefore), Long.valueOf(t.receivedBefore),
+                Long.valueOf(t.gapsBefore)});
         } catch (IOException error) {
             throw new IllegalStateException("twin state of a foreign form", error);
         }
@@ -280,6 +298,7 @@ public class TwinFold extends Aggregator {
 
     public Encoder outputEncoder() {
         return Encoders.row((StructType) DataType.fromDDL("payload binary, head string, messages bigint, duplicates bigint,"
-            + " gaps bigint, first_received_at_ns bigint, last_received_at_ns bigint, payload_bytes bigint"));
+            + " gaps bigint, first_received_at_ns bigint, last_received_at_ns bigint, payload_bytes bigint,"
+            + " sampled_before_ns bigint, received_before bigint, gaps_before bigint"));
     }
 }

@@ -19,6 +19,10 @@ COUNTERS: Final = (
     "first_received_at_ns",
     "last_received_at_ns",
     "payload_bytes",
+    # The twin at its last update but this one: what an update adds is the difference.
+    "sampled_before_ns",
+    "received_before",
+    "gaps_before",
 )
 _SEPARATOR: Final = "\x1f"
 
@@ -33,11 +37,17 @@ def state_records(records: DataFrame, config: TwinConfig) -> DataFrame:
             "epoch",
             "sequence",
             "received_at_ns",
+            "sampled_at_ns",
+            "offset",
             head.alias("head"),
             F.col("value").alias("payload"),
         )
         .groupBy("vehicle_id")
-        .agg(F.expr("twin_fold(epoch, sequence, received_at_ns, head, payload)").alias("twin"))
+        .agg(
+            F.expr("twin_fold(epoch, sequence, received_at_ns, sampled_at_ns, offset, head, payload)").alias(
+                "twin"
+            )
+        )
     )
     warm = F.col("vehicle_id").startswith(source.WARM_KEY)
     return folded.select(
@@ -53,7 +63,7 @@ def state_records(records: DataFrame, config: TwinConfig) -> DataFrame:
 def _headers() -> list[Column]:
     words = F.split("twin.head", _SEPARATOR)
     newest = [(name, words[i]) for i, name in enumerate(HEADERS)]
-    counters = [(name, F.col(f"twin.{name}").cast("string")) for name in COUNTERS]
+    counters = [(name, F.coalesce(F.col(f"twin.{name}").cast("string"), F.lit(""))) for name in COUNTERS]
     return [
         F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
         for name, text in newest + counters

@@ -21,7 +21,13 @@ _ACCURACY: Final = 2_000
 WATERMARK: Final = "120 seconds"
 _EMISSIONS: Final = "vehicle_id string, second bigint, emitted bigint, unsent bigint"
 _LINK: Final = "vehicle_id string, second bigint, direction string, wire_bytes bigint"
-_COUNTERS: Final = ("messages", "duplicates", "gaps", "payload_bytes")
+# Counters of one twin, all growing, and two of them as they were at its update before.
+_COUNTERS: Final = ("received", "known", "duplicates", "payload_bytes")
+_BEFORE: Final = ("received_before", "known_before")
+_HEADERS: Final = (
+    "messages", "duplicates", "gaps", "payload_bytes", "received_before", "gaps_before",
+    "sampled_at_ns", "sampled_before_ns", "received_at_ns", "last_received_at_ns",
+)  # fmt: skip
 
 
 def start(session: SparkSession, config: TwinConfig) -> list[StreamingQuery]:
@@ -60,10 +66,7 @@ def events(records: DataFrame, config: TwinConfig) -> DataFrame:
     topics = config.topics
     is_state = F.col("topic").isin(topics.state, source.warm_output_topic(config))
     texts = records.select("topic", "timestamp", F.col("key").cast("string").alias("key"), "headers", "value")
-    numbers = {
-        name: source.header(name).try_cast("bigint")
-        for name in (*_COUNTERS, "sampled_at_ns", "received_at_ns", "last_received_at_ns")
-    }
+    numbers = {name: source.header(name).try_cast("bigint") for name in _HEADERS}
     text = F.col("value").cast("string")
     typed = (
         texts.withColumns({name: F.when(is_state, column) for name, column in numbers.items()})
@@ -77,13 +80,32 @@ def events(records: DataFrame, config: TwinConfig) -> DataFrame:
     return typed.select(
         F.coalesce(F.when(is_state, F.col("key")), F.col("e.vehicle_id"), F.col("l.vehicle_id")).alias("vehicle_id"),
         F.coalesce(F.floor(due / F.lit(1_000_000_000)), _second("e"), _second("l")).alias("second"),
-        *_COUNTERS,
+        (F.col("messages") - F.col("duplicates")).alias("received"),
+        (F.col("messages") - F.col("duplicates") + F.col("gaps")).alias("known"),
+        "duplicates", "payload_bytes", "received_before",
+        (F.col("received_before") + F.col("gaps_before")).alias("known_before"),
+        *_ages(applied),
         F.when(own, applied - due).alias("end_to_end_ns"),
         F.when(own, F.col("received_at_ns") - due).alias("due_to_received_ns"),
         F.col("e.emitted").alias("emitted"),
         F.col("e.unsent").alias("unsent"),
         *(F.when(F.col("l.direction") == way, F.col("l.wire_bytes")).alias(f"wire_bytes_{way}") for way in ("uplink", "downlink")),
     ).where("vehicle_id is not null and second between 1 and 100000000000")  # fmt: skip
+
+
+def _ages(applied: Column) -> list[Column]:
+    """Return what one update adds to the age of information: peak (ms), area (ms^2) and the time it is over (ms).
+
+    The saw-tooth's trapezoid that belongs to the update (Kaul, Yates, Gruteser: Real-time status, INFOCOM 2012).
+    """
+    sampled, before = F.col("sampled_at_ns"), F.col("sampled_before_ns")
+    valid = sampled > before
+    peak, rest = (applied - before) / F.lit(1e6), (applied - sampled) / F.lit(1e6)
+    return [
+        F.when(valid, peak).alias("age_peak"),
+        F.when(valid, (peak * peak - rest * rest) / 2).alias("age_area"),
+        F.when(valid, (sampled - before) / F.lit(1e6)).alias("age_time"),
+    ]
 
 
 def _second(name: str) -> Column:
@@ -124,12 +146,13 @@ def figures(rows: DataFrame, config: TwinConfig) -> DataFrame:
 
 
 def _aggregates() -> list[Column]:
-    sums = ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink")
+    sums = ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink", "age_area", "age_time")
     shares = F.array(*(F.lit(share) for share in _QUANTILES.values()))
     return [
-        *(F.max(name).alias(name) for name in _COUNTERS),
+        *(F.max(name).alias(name) for name in (*_COUNTERS, "age_peak")),
+        *(F.min(name).alias(name) for name in _BEFORE),
         *(F.sum(name).alias(name) for name in sums),
-        F.count("messages").alias("updates"),
+        F.count("received").alias("updates"),
         *(
             F.percentile_approx(f"{name}_ns", shares, _ACCURACY).alias(name)
             for name in ("end_to_end", "due_to_received")
@@ -139,9 +162,13 @@ def _aggregates() -> list[Column]:
 
 def _fields(width: int) -> list[Column]:
     fleet = F.col("vehicle") == FLEET
-    received = F.col("messages") - F.col("duplicates")
+    # Counters of one vehicle grow over the run; a maximum over many vehicles says nothing.
+    of_one = {name: F.when(~fleet, F.col(name)) for name in (*_COUNTERS, *_BEFORE)}
+    received, known = of_one["received"], of_one["known"]
     wire = F.col("wire_bytes_uplink") + F.col("wire_bytes_downlink")
-    so_far = ~fleet & F.col("window_start").isNull() & (received > 0)
+    run = F.col("window_start").isNull()
+    here, known_here = (of_one[name] - of_one[f"{name}_before"] for name in ("received", "known"))
+    due = F.col("emitted") + F.coalesce("unsent", F.lit(0))
     quantiles = [
         (F.col(name)[i] / F.lit(1e6)).alias(f"{label}_{quantile}_ms")
         for name, label in (("end_to_end", "end_to_end_latency"), ("due_to_received", "due_to_received"))
@@ -151,18 +178,26 @@ def _fields(width: int) -> list[Column]:
         F.col("vehicle").alias("vehicle_id"),
         F.unix_seconds("window_start").alias("window_start_s"),
         F.lit(width).alias("window_s"),
-        # Counters of one vehicle grow over the run; a maximum over many vehicles says nothing.
-        F.when(~fleet, received).alias("received"),
-        *(F.when(~fleet, F.col(name)).alias(name) for name in ("duplicates", "gaps", "payload_bytes")),
+        received.alias("received"),
+        of_one["duplicates"].alias("duplicates"),
+        (known - received).alias("gaps"),
+        of_one["payload_bytes"].alias("payload_bytes"),
         *(
             F.col(name)
             for name in ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink", "updates")
         ),
-        # What is on its way counts as missing until it arrives.
-        F.when(so_far, received / (F.col("emitted") + F.coalesce("unsent", F.lit(0)))).alias(
-            "delivery_ratio"
+        F.when(~run, here).alias("received_in_window"),
+        F.when(~run, known_here - here).alias("gaps_in_window"),
+        # The run's: of what was due; what is on its way counts as missing until it arrives. A window's: of the
+        # sequences that the twin learned of in it; undefined where late messages closed an older window's gaps.
+        F.when(run & (received > 0), received / due)
+        .when(~run & (known_here > 0) & (here <= known_here), here / known_here)
+        .alias("delivery_ratio"),
+        F.when(run & (received > 0), (wire - of_one["payload_bytes"]) / received).alias(
+            "overhead_bytes_per_message"
         ),
-        F.when(so_far, (wire - F.col("payload_bytes")) / received).alias("overhead_bytes_per_message"),
+        (F.col("age_area") / F.col("age_time")).alias("age_of_information_mean_ms"),
+        F.col("age_peak").alias("age_of_information_peak_ms"),
         *quantiles,
     ]
 

@@ -17,7 +17,10 @@ from twin.config import TwinConfig
 _SOURCE = Path(__file__).with_name("TwinFold.java")
 _SCRATCH = ".spark"
 _CLASS = "ivsim.twin.TwinFold"
-FOLD_INPUT = "epoch bigint, sequence bigint, received_at_ns bigint, head string, payload binary"
+FOLD_INPUT = (
+    "epoch bigint, sequence bigint, received_at_ns bigint, sampled_at_ns bigint, offset bigint,"
+    " head string, payload binary"
+)
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 # The first tier alone halves what compiling costs a short run, and costs a long one some throughput.

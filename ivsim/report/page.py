@@ -42,7 +42,7 @@ def write_page(directory: Path) -> Path:
     ]
     body += _figures(manifest, ledger, link)
     body += [_wire_table(_columns(directory / "wire_categories.parquet"))]
-    body += [_metrics_table(metrics), _manifest_section(manifest)]
+    body += [_live(metrics), _metrics_table(metrics), _manifest_section(manifest)]
     path = directory / "report.html"
     title = html.escape(f"ivsim run {manifest['run']}")
     path.write_text(
@@ -179,6 +179,25 @@ def _wire_table(categories: figures.Columns) -> str:
         "connecting to taking leave; their sum is the capture's.</p>"
         f"<table><tr><th>purpose<th>uplink, B<th>downlink, B</tr>{rows}</table>"
     )
+
+
+def _live(metrics: dict[str, Any]) -> str:
+    """Return whether the streaming job, at its end, had counted what the ledger counts."""
+    live = metrics.get("live")
+    if not live:
+        return ""
+    if "counts_compared" not in live:
+        words = f"The live figures were {live['verdict']}: nothing is compared."
+    else:
+        words = f"{live['counts_compared']} counts of the streaming job's last figures compared with ledger and link log: they {live['verdict']}."
+    rows = "".join(
+        f"<tr><td>{html.escape(str(d['vehicle_id']))}</td><td>{html.escape(str(d['figure']))}</td>"
+        f"<td class='n'>{number(d['live'])}</td><td class='n'>{number(d['ledger'])}</td></tr>"
+        for d in live.get("differences", [])
+    )
+    table = f"<table><tr><th>vehicle<th>figure<th>live<th>ledger</tr>{rows}</table>" if rows else ""
+    kind = "good" if live["verdict"] == "agree" else "warn"
+    return f"<h2>Live figures and ledger</h2><p class='{kind}'>{html.escape(words)}</p>{table}"
 
 
 def _metrics_table(metrics: dict[str, Any]) -> str:

@@ -44,6 +44,21 @@ def test_report_metrics_and_ledger_agree(finished: Finished) -> None:
         assert json.loads(html.unescape(value)) == metrics[name], name
 
 
+def test_the_streaming_job_and_the_ledger_agree_at_the_end(finished: Finished) -> None:
+    assert finished.metrics["live"] == {"verdict": "agree", "counts_compared": 30, "differences": []}
+    live = json.loads((finished.directory / "live.json").read_text())
+    ledger = finished.rows("ledger.parquet")
+    for vehicle, row in live["vehicles"].items():
+        own = [r for r in ledger if r["vehicle_id"] == vehicle]
+        assert row["received"] == sum(r["fate"] in {"delivered", "late"} for r in own) == 8
+        assert row["delivery_ratio"] == 1.0
+        assert row["gaps"] == 0
+    # The stream knows whole milliseconds, and every update; the ledger the window's messages, to the ns.
+    latencies = sorted(r["end_to_end_latency_ns"] / 1e6 for r in ledger)
+    assert latencies[0] - 1 <= live["fleet"]["end_to_end_latency_p50_ms"] <= latencies[-1] + 1
+    assert live["fleet"]["age_of_information_mean_ms"] > 500  # half an interval, and the way
+
+
 def test_the_report_opens_offline(finished: Finished) -> None:
     page = (finished.directory / "report.html").read_text()
     assert page.count("<svg") >= 5

@@ -39,7 +39,7 @@ def test_fold_counts_what_a_set_counts(spark: SparkSession) -> None:
     twins = (
         frame.repartition(2)
         .groupBy("vehicle")
-        .agg(F.expr("twin_fold(epoch, sequence, received_at_ns, head, payload)").alias("t"))
+        .agg(F.expr("twin_fold(epoch, sequence, received_at_ns, null, 0, head, payload)").alias("t"))
     )
     found = {row["vehicle"]: row["t"] for row in twins.collect()}
     for name, messages in vehicles.items():
@@ -57,7 +57,9 @@ def test_many_gaps_and_huge_sequences(spark: SparkSession) -> None:
         [(e, s, at, "", bytearray(b"x")) for e, s, at in odd],
         "epoch bigint, sequence bigint, received_at_ns bigint, head string, payload binary",
     )
-    row = frame.agg(F.expr("twin_fold(epoch, sequence, received_at_ns, head, payload)").alias("t")).head()
+    row = frame.agg(
+        F.expr("twin_fold(epoch, sequence, received_at_ns, null, 0, head, payload)").alias("t")
+    ).head()
     assert row is not None
     expected = fold(odd)
     assert (row["t"]["gaps"], row["t"]["duplicates"]) == (expected["gaps"], 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import time
@@ -116,6 +117,37 @@ def assert_dead_letters(config: TwinConfig) -> None:
     assert max(len(letter["value"] or b"") for letter in letters) <= 1_024
 
 
+def age_of_information_ms(records: list[dict[str, Any]]) -> tuple[float | None, float | None]:
+    """Return mean and peak from one vehicle's records in twin.state, by the integral of the saw-tooth itself."""
+    steps: list[tuple[float, float]] = []  # (applied, sampled) in ms, where a fresher reading was applied
+    for record in records:
+        sampled = int(record["headers"]["sampled_at_ns"]) / 1e6
+        if not steps or sampled > steps[-1][1]:
+            steps.append((record["timestamp_ns"] / 1e6, sampled))
+    pairs = list(itertools.pairwise(steps))
+    if not pairs:
+        return None, None
+    area = sum((b - a) * ((a - s) + (b - s)) / 2 for (a, s), (b, _) in pairs)
+    # The mean is over the sampling times: the triangle before the first update belongs to it, the last one's does not.
+    (a, s), (b, t) = steps[0], steps[-1]
+    area += (a - s) ** 2 / 2 - (b - t) ** 2 / 2
+    return area / (t - s), max(b - s for (_, s), (b, _) in pairs)
+
+
+def assert_ages(config: TwinConfig, figures: dict[bytes, dict[str, Any]]) -> None:
+    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for record in oracle.read_topic(config.bootstrap, config.topics.state):
+        records[record["key"].decode()].append(record)
+    for identity, own in records.items():
+        mean, peak = age_of_information_ms(sorted(own, key=lambda r: r["offset"]))
+        run = figures[f"{identity}/run".encode()]
+        assert run["age_of_information_mean_ms"] == pytest.approx(mean)
+        assert run["age_of_information_peak_ms"] == pytest.approx(peak)
+    peaks = [figures[f"{identity}/run".encode()]["age_of_information_peak_ms"] for identity in records]
+    fleet = figures[b"*/run"]["age_of_information_peak_ms"]
+    assert fleet == max((peak for peak in peaks if peak is not None), default=None)
+
+
 def assert_live(config: TwinConfig, sent: dict[str, list[tuple[int, int, int]]]) -> None:
     figures: dict[bytes, dict[str, Any]] = {
         record["key"]: json.loads(record["value"])
@@ -129,8 +161,15 @@ def assert_live(config: TwinConfig, sent: dict[str, list[tuple[int, int, int]]])
         assert run["payload_bytes"] == 300 * distinct
         assert (run["emitted"], run["unsent"]) == (40, 20)
         assert (run["wire_bytes_uplink"], run["wire_bytes_downlink"]) == (18_000, 1_600)
+        assert run["gaps"] == fold(messages)["gaps"]
+        windows = [
+            f for f in figures.values() if f["vehicle_id"] == identity and f["window_start_s"] is not None
+        ]
+        assert sum(f["received_in_window"] or 0 for f in windows) == distinct
+        assert sum(f["gaps_in_window"] or 0 for f in windows) == run["gaps"]
         assert run["delivery_ratio"] == pytest.approx(distinct / 60)
         assert run["overhead_bytes_per_message"] == pytest.approx((19_600 - 300 * distinct) / distinct)
+    assert_ages(config, figures)
     fleet = figures[b"*/run"]
     assert (fleet["emitted"], fleet["wire_bytes_uplink"]) == (200, 90_000)
     assert fleet["end_to_end_latency_p50_ms"] > 0
