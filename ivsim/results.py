@@ -161,9 +161,7 @@ def _emissions(run: Run, scenario: Scenario) -> pa.Table:
     wire = pq.read_table(capture)
     if (wire.schema.metadata or {}).get(b"complete") != b"true":
         return wire_join.without_proof(emissions)  # frames are missing: the nth row may be another message
-    return wire_join.with_reached_cloud(
-        emissions, emission_table.read_events(directory.emission_events), wire
-    )
+    return wire_join.with_proof(emissions, emission_table.read_events(directory.emission_events), wire)
 
 
 def _ledger(run: Run, parts: Parts, problems: list[str]) -> dict[str, Any]:

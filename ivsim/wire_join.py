@@ -14,8 +14,11 @@ from schemas.topics import vehicle_id
 from simulator.emission_log import Kind
 
 COLUMN = "reached_cloud_at_ns"
+HELD_BACK = "held_back"
 Key = tuple[str, int, int]
 Emitted = tuple[Key, int, int]  # message, at_ns, payload bytes
+# vehicle and number of the connection: how many of its messages the wire has had; None where the join does not hold
+Sent = dict[tuple[str, int], int | None]
 
 
 class _Way:
@@ -29,14 +32,16 @@ class _Way:
         self.connected_at_ns.append(at_ns)
         self.emitted.append([])
 
-    def during(self, at_ns: int) -> list[Emitted]:
-        """Return the messages of the connection that was up at that time, or the last before it."""
-        index = bisect_right(self.connected_at_ns, at_ns) - 1
-        return self.emitted[index] if index >= 0 else []
+    def during(self, at_ns: int) -> int:
+        """Return the number of the connection that was up at that time, or the last before it; -1: none."""
+        return bisect_right(self.connected_at_ns, at_ns) - 1
 
 
-def with_reached_cloud(emissions: pa.Table, events: npt.NDArray[Any], wire: pa.Table) -> pa.Table:
-    """Return `emissions` with the column `reached_cloud_at_ns`, null where nothing is proven.
+def with_proof(emissions: pa.Table, events: npt.NDArray[Any], wire: pa.Table) -> pa.Table:
+    """Return `emissions` with what the capture proves, null where it proves nothing.
+
+    `reached_cloud_at_ns`: the cloud's host had the whole message. `held_back`: the client was given the message and
+    never put a byte of it on the wire.
 
     The capture does not read sequences: its nth publish of a connection is the nth message that the client
     was given while that connection was up. One row that does not fit (other size, seen before it was given)
@@ -47,14 +52,21 @@ def with_reached_cloud(emissions: pa.Table, events: npt.NDArray[Any], wire: pa.T
         events: the emission log (simulator.emission_table.EVENT), in the order of writing.
         wire: wire_messages.parquet; every connection's first row must be its first publish.
     """
-    reached = _join(_ways(events), wire)
+    ways = _ways(events)
+    reached, sent = _join(ways, wire)
+    held = _held_back(ways, sent)
     names = zip(*(emissions[name].to_pylist() for name in ("vehicle_id", "epoch", "sequence")), strict=True)
-    return emissions.append_column(COLUMN, pa.array([reached.get(key) for key in names], pa.int64()))
+    keys = list(names)
+    proven = emissions.append_column(COLUMN, pa.array([reached.get(key) for key in keys], pa.int64()))
+    return proven.append_column(
+        HELD_BACK, pa.array([True if key in held else None for key in keys], pa.bool_())
+    )
 
 
 def without_proof(emissions: pa.Table) -> pa.Table:
-    """Return `emissions` with the column, null everywhere: there is no capture, or the mode needs none."""
-    return emissions.append_column(COLUMN, pa.nulls(emissions.num_rows, pa.int64()))
+    """Return `emissions` with the columns, null everywhere: there is no capture, or the mode needs none."""
+    unknown = emissions.append_column(COLUMN, pa.nulls(emissions.num_rows, pa.int64()))
+    return unknown.append_column(HELD_BACK, pa.nulls(emissions.num_rows, pa.bool_()))
 
 
 def _ways(events: npt.NDArray[Any]) -> dict[str, _Way]:
@@ -70,21 +82,37 @@ def _ways(events: npt.NDArray[Any]) -> dict[str, _Way]:
     return ways
 
 
-def _join(ways: dict[str, _Way], wire: pa.Table) -> dict[Key, int]:
+def _join(ways: dict[str, _Way], wire: pa.Table) -> tuple[dict[Key, int], Sent]:
     columns = ("vehicle_id", "connection", "order", "first_sent_at_ns", "payload_bytes_uplink", COLUMN)
     rows = sorted(zip(*(wire[name].to_pylist() for name in columns), strict=True), key=lambda row: row[:3])
     reached: dict[Key, int] = {}
+    sent: Sent = {}
     at: tuple[str, int] | None = None
-    emitted: list[Emitted] = []
+    index = -1
     for name, connection, order, first_sent_at_ns, size, reached_at_ns in rows:
         if (name, connection) != at:
             at = (name, connection)
-            emitted = ways[name].during(first_sent_at_ns) if name in ways and first_sent_at_ns else []
+            index = ways[name].during(first_sent_at_ns) if name in ways and first_sent_at_ns else -1
+        if index < 0 or sent.get((name, index), 0) is None:
+            continue
+        emitted = ways[name].emitted[index]
         if order >= len(emitted):
             continue
         key, emitted_at_ns, given = emitted[order]
         if given != size or not first_sent_at_ns or first_sent_at_ns < emitted_at_ns:
-            emitted = []
-        elif reached_at_ns is not None:
+            sent[name, index] = None
+            continue
+        sent[name, index] = order + 1
+        if reached_at_ns is not None:
             reached[key] = reached_at_ns
-    return reached
+    return reached, sent
+
+
+def _held_back(ways: dict[str, _Way], sent: Sent) -> set[Key]:
+    """Return the messages of joined connections that come after the last one on the wire."""
+    return {
+        key
+        for (name, index), count in sent.items()
+        if count is not None
+        for key, _, _ in ways[name].emitted[index][count:]
+    }

@@ -220,7 +220,7 @@ def _hop(row: dict[str, Any], in_kafka: bool, taken: bool) -> str:
         return "gateway"
     if row["acknowledged_at_ns"] is not None or row.get("reached_cloud_at_ns") is not None:
         return "broker"
-    return "vehicle" if row["buffered"] else "link"
+    return "vehicle" if row.get("held_back") else "link"
 
 
 def counts(rows: list[dict[str, Any]], *, echo: bool) -> dict[str, Any]:

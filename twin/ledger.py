@@ -29,6 +29,8 @@ EMISSIONS: Final = pa.schema(
 )  # fmt: skip
 # Written by runs whose capture was joined to the log; null without.
 REACHED_CLOUD: Final = "reached_cloud_at_ns"
+HELD_BACK: Final = "held_back"
+PROOFS: Final = {REACHED_CLOUD: "bigint", HELD_BACK: "boolean"}
 
 
 def write_ledger(
@@ -65,9 +67,10 @@ def read_emissions(session: SparkSession, config: TwinConfig) -> DataFrame:
     if missing:
         raise Refusal(f"{path}: column {missing[0]} is missing")
     emissions = session.read.parquet(str(path))
-    if REACHED_CLOUD not in emissions.columns:
-        emissions = emissions.withColumn(REACHED_CLOUD, F.lit(None).cast("bigint"))
-    return emissions.select(*EMISSIONS.names, REACHED_CLOUD)
+    for name, kind in PROOFS.items():
+        if name not in emissions.columns:
+            emissions = emissions.withColumn(name, F.lit(None).cast(kind))
+    return emissions.select(*EMISSIONS.names, *PROOFS)
 
 
 def places(
@@ -134,7 +137,7 @@ def _hop() -> Any:
         F.when(F.coalesce("in_kafka", F.lit(False)), F.lit("kafka"))
         .when(F.col("taken_at_ns").isNotNull(), F.lit("gateway"))
         .when(F.coalesce("acknowledged_at_ns", REACHED_CLOUD).isNotNull(), F.lit("broker"))
-        .when(F.col("buffered"), F.lit("vehicle"))
+        .when(F.col(HELD_BACK), F.lit("vehicle"))
         .otherwise(F.lit("link"))
     )
     return F.when(F.col("fate") == "lost", seen)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ivsim.wire_join import COLUMN, with_reached_cloud, without_proof
+from ivsim.wire_join import COLUMN, HELD_BACK, with_proof, without_proof
 from schemas.topics import vehicle_id
 from simulator.emission_log import Kind
 from simulator.emission_table import EVENT
@@ -53,8 +53,10 @@ class Log:
         """Return reached_cloud_at_ns by sequence."""
         emissions = pa.Table.from_pylist(self.due)
         events = np.array(self.events, EVENT)
-        table = with_reached_cloud(emissions, events, pa.Table.from_pylist(self.wire, WIRE))
-        assert table.drop([COLUMN]) == emissions
+        table = with_proof(emissions, events, pa.Table.from_pylist(self.wire, WIRE))
+        assert table.drop([COLUMN, HELD_BACK]) == emissions
+        proven = zip(table["sequence"].to_pylist(), table[HELD_BACK].to_pylist(), strict=True)
+        self.held_back = {sequence for sequence, held in proven if held}
         return dict(zip(table["sequence"].to_pylist(), table[COLUMN].to_pylist(), strict=True))
 
     def _note(self, kind: int, vehicle: int, sequence: int = 0, size: int = 0) -> None:
@@ -79,6 +81,7 @@ def test_a_message_that_never_left_stays_unproven() -> None:
     log.seen(0, 0)
     log.emit(2)
     assert log.joined()[2] is None
+    assert log.held_back == {2}
 
 
 def test_a_connection_that_never_published_does_not_shift_the_next() -> None:
@@ -118,6 +121,7 @@ def test_another_size_ends_the_join_of_its_connection() -> None:
     assert found[1] is not None
     assert found[2] is None
     assert found[3] is None
+    assert log.held_back == set()
 
 
 def test_a_publish_seen_before_it_was_given_is_another_one() -> None:

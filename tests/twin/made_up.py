@@ -19,7 +19,7 @@ EMISSION_TYPES = pa.schema(
     [("vehicle_id", pa.string()), ("epoch", pa.int32()), ("sequence", pa.int64()), ("sampled_at_ns", pa.int64()),
      ("due_at_ns", pa.int64()), ("emitted_at_ns", pa.int64()), ("acknowledged_at_ns", pa.int64()),
      ("received_at_ns", pa.int64()), ("payload_bytes", pa.int32()), ("unsent_reason", pa.string()),
-     ("buffered", pa.bool_()), ("reached_cloud_at_ns", pa.int64())]
+     ("buffered", pa.bool_()), ("reached_cloud_at_ns", pa.int64()), ("held_back", pa.bool_())]
 )  # fmt: skip
 RECEIVED_TYPES = pa.schema(
     [
@@ -70,7 +70,7 @@ class MadeUpRun:
         due = self.start_at_ns + sequence * SECOND // 2 + vehicle * 1_000_003
         row = {"vehicle_id": vehicle_id(vehicle), "epoch": epoch, "sequence": sequence, "sampled_at_ns": due, "due_at_ns": due,
                "emitted_at_ns": due + 1_000, "acknowledged_at_ns": None, "received_at_ns": None, "payload_bytes": 300,
-               "unsent_reason": None, "buffered": False, "reached_cloud_at_ns": None} | stamps  # fmt: skip
+               "unsent_reason": None, "buffered": False, "reached_cloud_at_ns": None, "held_back": None} | stamps  # fmt: skip
         self.emissions.append(row)
         return row
 

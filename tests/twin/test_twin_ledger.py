@@ -57,7 +57,7 @@ def place(
     if chance < 0.05:
         row |= {"emitted_at_ns": None, "unsent_reason": "queue full"}
     elif chance < 0.10:
-        row["buffered"] = True
+        row |= {"buffered": True, "held_back": rng.random() < 0.5}
     elif chance < 0.13:
         pass  # lost on the link
     elif chance < 0.15:
