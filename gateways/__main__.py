@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from gateways import echo
-from gateways.config import read_config
+from gateways.config import read_gateway_config
 from gateways.process import GatewayProcess
 from gateways.protocols import PROTOCOLS
 from schemas.control import emit
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if arguments.protocol == COAP_ECHO:
             return asyncio.run(echo.run(echo.read_echo_config(arguments.config)))
-        config = read_config(arguments.config)
+        config = read_gateway_config(arguments.config)
         if arguments.early_ack:
             config = config.model_copy(update={"early_ack": True})
         return asyncio.run(GatewayProcess(arguments.protocol, config).run())

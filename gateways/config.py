@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import Endpoint, IntakeSettings, Mode, Protocol, Tls
+from schemas.config import read_config
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
 
@@ -94,20 +94,9 @@ class GatewayConfig(Strict):
         )
 
 
-def read_config(path: Path) -> GatewayConfig:
+def read_gateway_config(path: Path) -> GatewayConfig:
     """Return the checked configuration; Refusal names the file, the key and what is wrong with it."""
-    try:
-        values: Any = json.loads(path.read_text())
-    except OSError as error:
-        raise Refusal(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise Refusal(f"{path}: no JSON: {error}") from None
-    try:
-        config = GatewayConfig.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise Refusal(f"{path}: {key}: {first['msg']}") from None
+    config = read_config(path, GatewayConfig)
     if config.format not in FORMATS:
         raise Refusal(f"{path}: format {config.format!r}: allowed {', '.join(FORMATS)}")
     return config

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateways import namespace
 from gateways.protocols.base import ConnectError, Endpoint
 from gateways.protocols.coap import Coap
 from gateways.protocols.coap_echo import CoapEcho
+from schemas.config import read_config
 from schemas.control import Commands, emit
 from schemas.errors import Refusal
 
@@ -38,16 +38,7 @@ class EchoConfig(BaseModel):
 
 def read_echo_config(path: Path) -> EchoConfig:
     """Return the checked configuration; Refusal names the file, the key and what is wrong with it."""
-    try:
-        config = EchoConfig.model_validate(json.loads(path.read_text()))
-    except OSError as error:
-        raise Refusal(f"{path}: {error.strerror}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise Refusal(f"{path}: {key}: {first['msg']}") from None
-    except ValueError as error:
-        raise Refusal(f"{path}: no JSON: {error}") from None
+    config = read_config(path, EchoConfig)
     if config.mode not in Coap.modes:
         raise Refusal(f"{path}: mode {config.mode!r}: allowed with coap-echo {', '.join(Coap.modes)}")
     return config

@@ -6,7 +6,8 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from gateways.protocols.base import Backoff, ConnectError, VehicleClient
+from gateways.protocols.backoff import Backoff
+from gateways.protocols.base import ConnectError, VehicleClient
 from simulator.emission_log import EmissionLog, Kind, Reason
 from simulator.fleet import Emission
 from simulator.outbox import Outbox, Policy

@@ -17,14 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gateways.protocols.base import Backoff, Subscriber
+from gateways.protocols.backoff import Backoff
+from gateways.protocols.base import Subscriber
+from schemas.config import read_config
 from schemas.control import Commands, emit
 from schemas.errors import Refusal
 from simulator.echo import Echo
 from simulator.emission_log import EmissionLog, Kind
 from simulator.fleet import Emission, emissions
 from simulator.lane import Lane, Totals
-from simulator.pacer_config import PacerConfig, read_config
+from simulator.pacer_config import PacerConfig
 from simulator.wakeup import Wakeup
 
 _MILLISECOND_NS = 1_000_000
@@ -290,7 +292,7 @@ def main(argv: list[str]) -> int:
         emit("error", message="usage: python -m simulator.pacer CONFIG.json")
         return 2
     try:
-        return asyncio.run(run(read_config(Path(argv[0]))))
+        return asyncio.run(run(read_config(argv[0], PacerConfig)))
     except Refusal as refusal:
         emit("error", message=str(refusal))
         return 2

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import Endpoint, Mode, Protocol, Tls, VehicleSettings
@@ -96,19 +94,3 @@ class PacerConfig(Strict):
             connect_timeout_s=self.connect_timeout_s,
             client_prefix=self.client_prefix,
         )
-
-
-def read_config(path: Path) -> PacerConfig:
-    """Return the checked configuration; Refusal names the file, the key and what is wrong with it."""
-    try:
-        values: Any = json.loads(path.read_text())
-    except OSError as error:
-        raise Refusal(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise Refusal(f"{path}: no JSON: {error}") from None
-    try:
-        return PacerConfig.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise Refusal(f"{path}: {key}: {first['msg']}") from None

@@ -11,7 +11,7 @@ from typing import Any
 
 from schemas.control import commands, emit
 from schemas.errors import Refusal
-from twin.config import read_config
+from twin.config import read_twin_config
 from twin.process import QueryDiedError, TwinProcess, report_error
 
 _CHECK_INTERVAL_S = 0.5
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process: TwinProcess | None = None
     try:
-        process = TwinProcess(read_config(arguments[0]))
+        process = TwinProcess(read_twin_config(arguments[0]))
         threading.Thread(target=_read_commands, args=(inbox,), daemon=True).start()
         emit("ready", **process.open())
         _serve(process, inbox)

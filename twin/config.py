@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.config import read_config
 from schemas.errors import Refusal
 from schemas.topics import KafkaTopics
 
@@ -71,20 +71,9 @@ class TwinConfig(BaseModel):
         return found
 
 
-def read_config(path: str | os.PathLike[str]) -> TwinConfig:
+def read_twin_config(path: str | os.PathLike[str]) -> TwinConfig:
     """Return the configuration in a JSON file; Refusal names the file and the key."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        config = TwinConfig.model_validate(json.loads(text), strict=True)
-    except OSError as error:
-        raise Refusal(f"{path}: {error.strerror}") from error
-    except json.JSONDecodeError as error:
-        raise Refusal(f"{path}: line {error.lineno}: {error.msg}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise Refusal(f"{path}: {key}: {first['msg']}") from error
-    return _checked(config, path)
+    return _checked(read_config(path, TwinConfig), path)
 
 
 def _checked(config: TwinConfig, path: str | os.PathLike[str]) -> TwinConfig:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from schemas.errors import Refusal
 from twin import figures, records
-from twin.config import TwinConfig, read_config
+from twin.config import TwinConfig, read_twin_config
 from twin.window import Window, read_window
 
 KEY: Final = ("vehicle_id", "epoch", "sequence")
@@ -202,7 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     started = time.monotonic()
     try:
-        config = read_config(words[0])
+        config = read_twin_config(words[0])
         session = open_session(config)
         try:
             metrics = write_ledger(session, config)

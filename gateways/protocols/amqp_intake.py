@@ -8,15 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateways.protocols.amqp_link import AmqpLink
-from gateways.protocols.base import (
-    Backoff,
-    Endpoint,
-    IntakeSettings,
-    Mode,
-    Receipt,
-    Sink,
-    keep_trying,
-)
+from gateways.protocols.backoff import Backoff, keep_trying
+from gateways.protocols.base import Endpoint, IntakeSettings, Mode, Receipt, Sink
 from schemas.topics import vehicle_of_amqp_routing_key
 
 BINDING_KEY: Final = "vehicles.#"  # wider than a vehicle's key: a mistyped one belongs in the dead letters

@@ -8,15 +8,8 @@ import time
 from typing import Final
 
 from gateways.protocols.amqp_link import AmqpLink
-from gateways.protocols.base import (
-    Backoff,
-    ConnectError,
-    Endpoint,
-    Mode,
-    SubscriberEvents,
-    VehicleSettings,
-    keep_trying,
-)
+from gateways.protocols.backoff import Backoff, keep_trying
+from gateways.protocols.base import ConnectError, Endpoint, Mode, SubscriberEvents, VehicleSettings
 from schemas.topics import amqp_routing_key, vehicle_id
 
 _MILLISECONDS: Final = 1000

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import abc
-import asyncio
 import dataclasses
-import random
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -22,37 +20,6 @@ Receipt = Any
 
 class ConnectError(OSError):
     """One attempt to connect failed: one line; the caller decides when to try again."""
-
-
-class Backoff:
-    """Waits that double with every attempt, each drawn between half and the whole (jitter)."""
-
-    def __init__(self, first_s: float = 0.5, most_s: float = 30.0, rng: random.Random | None = None) -> None:
-        self._first_s, self._most_s = first_s, most_s
-        self._rng = rng if rng is not None else random.Random()
-        self._attempts = 0
-
-    def next_s(self) -> float:
-        """Return how long to wait before the next attempt."""
-        whole_s = min(self._most_s, self._first_s * 2.0 ** min(self._attempts, 32))
-        self._attempts += 1
-        return whole_s * (0.5 + self._rng.random() / 2)
-
-    def reset(self) -> None:
-        """Start again with the first wait, after a success."""
-        self._attempts = 0
-
-
-async def keep_trying(connect: Callable[[], Awaitable[None]], backoff: Backoff) -> None:
-    """Wait and call `connect` until it raises no ConnectError any more."""
-    while True:
-        await asyncio.sleep(backoff.next_s())
-        try:
-            await connect()
-        except ConnectError:
-            continue
-        backoff.reset()
-        return
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ from schemas.topics import vehicle_of_coap_path
 _CACHE_PATHS = 100_000
 
 
-class CoapServer(Upper):
+class CoapServer(Upper, ABC):
     """What every CoAP server here shares: the socket, refusals, block-wise requests.
 
     `process_request` answers what is wrong and passes whole POSTs to `_post`, other methods to `_other`.
@@ -94,8 +95,7 @@ class CoapServer(Upper):
 
     def _block(self, request: Message, path: tuple[str, ...], block: Any) -> None:
         self._counts["blocks"] += 1
-        if not block.block_number and self._full():
-            self._unavailable(request)
+        if not block.block_number and self._turned_away(request):
             return
         try:
             number, more, exponent = block
@@ -135,14 +135,14 @@ class CoapServer(Upper):
         self._counts["rejected"] += 1
         self._respond(request, code)
 
-    def _full(self) -> bool:
+    def _turned_away(self, request: Message) -> bool:
+        """Answer a request that there is no room for, and say so; a server without a limit takes all."""
+        del request
         return False
 
-    def _unavailable(self, request: Message) -> None:
-        raise NotImplementedError
-
+    @abstractmethod
     def _post(self, request: Message, path: tuple[str, ...], payload: bytes) -> None:
-        raise NotImplementedError
+        """Take a whole request; answer it now or later."""
 
     def _other(self, request: Message) -> None:
         self._reject(request, METHOD_NOT_ALLOWED)
@@ -181,8 +181,11 @@ class CoapIntake(CoapServer):
     def flush(self) -> None:
         """Every response has left already: one datagram each."""
 
-    def _full(self) -> bool:
-        return self._paused or len(self._unanswered) >= self._settings.receive_max
+    def _turned_away(self, request: Message) -> bool:
+        if not self._paused and len(self._unanswered) < self._settings.receive_max:
+            return False
+        self._unavailable(request)
+        return True
 
     def _unavailable(self, request: Message) -> None:
         """Ask the vehicle to come back after Max-Age (RFC 7252, 5.9.3.4)."""
@@ -191,8 +194,7 @@ class CoapIntake(CoapServer):
 
     def _post(self, request: Message, path: tuple[str, ...], payload: bytes) -> None:
         received_at_ns = time.time_ns()
-        if self._full():
-            self._unavailable(request)
+        if self._turned_away(request):
             return
         try:
             identity = self._vehicle(path)

@@ -12,13 +12,8 @@ from typing import Final
 from aiocoap import Message, Reliable, Unreliable
 from aiocoap.numbers.codes import CONTENT, GET
 
-from gateways.protocols.base import (
-    Backoff,
-    ConnectError,
-    Endpoint,
-    SubscriberEvents,
-    VehicleSettings,
-)
+from gateways.protocols.backoff import Backoff
+from gateways.protocols.base import ConnectError, Endpoint, SubscriberEvents, VehicleSettings
 from gateways.protocols.coap_layer import MessageLayer, Upper
 from gateways.protocols.coap_vehicle import MAX_AGE_DEFAULT_S
 from gateways.protocols.coap_wire import Remote, resolve

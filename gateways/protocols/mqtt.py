@@ -13,8 +13,8 @@ from paho.mqtt.enums import MessageState, MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from gateways.protocols.backoff import Backoff, keep_trying
 from gateways.protocols.base import (
-    Backoff,
     Endpoint,
     IntakeSettings,
     Mode,
@@ -23,7 +23,6 @@ from gateways.protocols.base import (
     SubscriberEvents,
     VehicleEvents,
     VehicleSettings,
-    keep_trying,
 )
 from gateways.protocols.mqtt_intake import MqttIntake
 from gateways.protocols.mqtt_loop import VERSIONS, LoopClient

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from gateways.protocols.base import Backoff, Endpoint, IntakeSettings, Mode, Receipt, Sink, keep_trying
+from gateways.protocols.backoff import Backoff, keep_trying
+from gateways.protocols.base import Endpoint, IntakeSettings, Mode, Receipt, Sink
 from gateways.protocols.mqtt_wire import WireClient
 from schemas.topics import vehicle_of_mqtt_topic
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from schemas.config import checked
 from schemas.errors import Refusal
 from schemas.topics import MAX_VEHICLES, vehicle_id
 
@@ -129,9 +130,9 @@ def _vehicle(word: str) -> str:
 
 
 def _config(**words: Any) -> ServiceConfig:
-    from twin.service.config import checked_config  # noqa: PLC0415
+    from twin.service.config import ServiceConfig  # noqa: PLC0415
 
-    return checked_config(words, "ivsim twin")
+    return checked(words, ServiceConfig, "ivsim twin")
 
 
 def _source(kafka: str | None, prefix: str, token_file: Path | None) -> ServiceConfig | None:

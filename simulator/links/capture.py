@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -16,8 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.config import read_config
 from schemas.control import emit, parse
 from schemas.errors import Refusal
 from simulator.links.packet_ring import PacketRing
@@ -54,22 +54,6 @@ class CaptureConfig(BaseModel):
     def attribution(self) -> AttributionOptions:
         """Return what the attribution is told."""
         return AttributionOptions(tuple(self.coap_ports), tuple(self.probe_ports), self.echo)
-
-
-def read_config(path: Path) -> CaptureConfig:
-    """Return the configuration in a JSON file; `Refusal` names the file and the key."""
-    try:
-        return CaptureConfig.model_validate(json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
-        raise Refusal(f"{path}: {_one_line(error)}") from error
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        allowed = ", ".join(CaptureConfig.model_fields)
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']} (keys: {allowed})"
-    return str(error).replace("\n", " ")
 
 
 class Owner:
@@ -203,7 +187,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m simulator.links.capture CONFIG.json\n")
         return 2
     try:
-        config = read_config(Path(arguments[0]))
+        config = read_config(arguments[0], CaptureConfig)
         with ExitStack() as stack:
             capture = Capture(config, stack)
             signal.signal(signal.SIGTERM, lambda *_: setattr(capture, "stopping", True))

@@ -132,8 +132,9 @@ def _ceiling(direction: str, rows: Sequence[Row]) -> Check:
         if row["qdisc_bytes"] is None or None in rates or not (_proper(row) and _proper(before)):
             continue
         judged += 1
-        # 100 ms for steps that are not of equal length, two frames for those in service at its ends.
-        over += row["qdisc_bytes"] > max(rates) / 8 * 1.1 * (1 + RATE_TOLERANCE) + 2 * FRAME_BYTES
+        # Two frames for those in service at the step's ends.
+        allowed = max(rates) / 8 * _length_s(before, row) * (1 + RATE_TOLERANCE) + 2 * FRAME_BYTES
+        over += row["qdisc_bytes"] > allowed
     return Check(
         "rate, never above",
         direction,
@@ -144,6 +145,18 @@ def _ceiling(direction: str, rows: Sequence[Row]) -> Check:
         0.0,
         float(over),
     )
+
+
+def _length_s(before: Row, row: Row) -> float:
+    """Return how many seconds' worth of bytes may leave in a step.
+
+    As long as the counters were apart, and what a delay that became shorter lets out early; 100 ms where
+    nobody noted when they were read.
+    """
+    began_ns, ended_ns = before.get("counted_at_ns"), row.get("counted_at_ns")
+    apart_s = 1.1 if began_ns is None or ended_ns is None else max(1.0, (ended_ns - began_ns) / 1e9 + 0.01)
+    earlier_s: float = max(0.0, before["asked_delay_ms"] - row["asked_delay_ms"]) / 1e3
+    return apart_s + earlier_s
 
 
 def _saturated(direction: str, rows: Sequence[Row]) -> Check:

@@ -29,7 +29,7 @@ FIRST_PHASE, LAST_PHASE = 0.2, 0.95
 
 @dataclass
 class Probe:
-    """One packet: None where it was never sent (no echo to a lost probe) or never came."""
+    """One packet: `received_at_ns` is None where it never came."""
 
     sent_at_ns: int
     received_at_ns: int | None = None
@@ -96,7 +96,9 @@ class Prober(threading.Thread):
                 if self._end.is_set():
                     last_s = last_s or time.monotonic() + SETTLE_S
                 elif time.time_ns() >= next_at_ns:
+                    # Each way by itself: an echo may leave in a later second, whose conditions are others.
                     self._send("uplink", vehicle, second)
+                    self._send("downlink", vehicle, second)
                     next_at_ns, vehicle, second = next(due)
 
     def _due(self) -> Any:
@@ -128,8 +130,6 @@ class Prober(threading.Thread):
             if probe is None or probe.received_at_ns is not None:
                 continue
             probe.received_at_ns = at_ns
-            if direction == "uplink" and not self._end.is_set():
-                self._send("downlink", vehicle, second)
 
     def add_to(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return rows of link.parquet with the probes' columns: sent, received, delay, bytes at the vehicle.

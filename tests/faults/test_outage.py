@@ -45,6 +45,20 @@ def test_mqtt_resumes_its_sessions_and_drops_the_oldest(runs: Runs) -> None:
     _one_burst(done)
 
 
+def test_amqp_comes_back_and_sends_again_what_was_not_confirmed(runs: Runs) -> None:
+    words = ("--protocol", "amqp", "--ack", "manual", "--confirms", "--outbox-policy", "drop_oldest")
+    done = runs.run("outage-amqp", *words, *COMMON)
+    assert done.code == 0, done.stderr
+    closed(done)
+    metrics = done.metrics
+    assert metrics["lost"] == 0
+    assert metrics["disconnections"] >= VEHICLES
+    assert metrics["connections"] >= 2 * VEHICLES
+    assert metrics["backlog_max"] == LIMIT
+    assert set(dropped(done)) == {"dropped_oldest"}
+    assert metrics["live"]["verdict"] == "agree"
+
+
 def _one_burst(done: Finished) -> None:
     """What was kept goes at once when the connection is back, in its order."""
     for vehicle in {row["vehicle_id"] for row in done.rows("ledger.parquet")}:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateways.__main__ import main
-from gateways.config import read_config
+from gateways.config import read_gateway_config
 from gateways.metrics import page
 from gateways.protocols import PROTOCOLS
 from schemas.errors import Refusal
@@ -32,12 +32,12 @@ def written(tmp_path: Path, **changes: object) -> Path:
 )
 def test_wrong_configurations_are_refused_by_name(tmp_path: Path, changes: dict, named: str) -> None:
     with pytest.raises(Refusal, match=named) as refusal:
-        read_config(written(tmp_path, **changes))
+        read_gateway_config(written(tmp_path, **changes))
     assert "\n" not in str(refusal.value)
 
 
 def test_passwords_are_not_printed(tmp_path: Path) -> None:
-    config = read_config(written(tmp_path, username="u", password="hidden-word"))
+    config = read_gateway_config(written(tmp_path, username="u", password="hidden-word"))
     assert "hidden-word" not in repr(config) + repr(config.endpoint())
 
 

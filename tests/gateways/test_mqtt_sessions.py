@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from gateways.protocols import PROTOCOLS
-from gateways.protocols.base import Backoff, Endpoint, IntakeSettings, VehicleSettings, keep_trying
+from gateways.protocols.backoff import Backoff, keep_trying
+from gateways.protocols.base import Endpoint, IntakeSettings, VehicleSettings
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import vehicle_id

@@ -143,6 +143,23 @@ def test_certificate_names_what_was_off(changed, parameter):
     assert f"{parameter} uplink" in found["statement"]
 
 
+@pytest.mark.parametrize(("bytes_", "verdict"), [(180_000, "pass"), (200_000, "off")])
+def test_a_delay_that_falls_lets_a_second_carry_what_was_on_its_way(bytes_, verdict):
+    made = [
+        row | ({"asked_delay_ms": 435.0, "probe_delay_ms": 435.6} if row["second"] < 20 else {})
+        for row in rows()
+    ]
+    made = [row | ({"qdisc_bytes": bytes_} if row["second"] == 20 else {}) for row in made]
+    checks = certificate("uml", made, REPLAY)["checks"]
+    assert {c["verdict"] for c in checks if c["parameter"] == "rate, never above"} == {verdict}
+
+
+def test_a_step_that_took_longer_may_carry_more():
+    made = [row | {"counted_at_ns": row["second"] * 1_200_000_000, "qdisc_bytes": 150_000} for row in rows()]
+    checks = certificate("uml", made, REPLAY)["checks"]
+    assert {c["verdict"] for c in checks if c["parameter"] == "rate, never above"} == {"pass"}
+
+
 def test_certificate_tells_a_late_replay():
     assert certificate("uml", rows(), REPLAY | {"applied_late_max_ms": 400.0})["verdict"] == "off"
 

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.protocols.base import Backoff
+from gateways.protocols.backoff import Backoff
+from schemas.config import read_config
 from schemas.errors import Refusal
 from simulator.emission_log import RECORD, EmissionLog, Kind, Reason
 from simulator.emission_table import EVENT, connections, largest_backlog, read_events, to_table
 from simulator.fleet import schedule
 from simulator.outbox import Outbox
-from simulator.pacer_config import read_config
+from simulator.pacer_config import PacerConfig
 from simulator.scenario import Scenario
 from simulator.wakeup import Wakeup
 
@@ -146,7 +147,7 @@ def test_wrong_configurations_are_refused_by_name(tmp_path: Path, text: str, nam
     path = tmp_path / "pacer.json"
     path.write_text(text)
     with pytest.raises(Refusal, match=named):
-        read_config(path)
+        read_config(path, PacerConfig)
 
 
 def test_connections_have_handshake_and_backlog(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateways.protocols.base import Backoff, ConnectError
+from gateways.protocols.backoff import Backoff
+from gateways.protocols.base import ConnectError
 from simulator.emission_log import EmissionLog, Kind, Reason
 from simulator.emission_table import read_events
 from simulator.fleet import Emission

@@ -13,7 +13,7 @@ from schemas.errors import Refusal
 from schemas.formats import FORMATS
 from twin import checkpoint, source
 from twin.applied import first_containing
-from twin.config import TwinConfig, read_config
+from twin.config import TwinConfig, read_twin_config
 from twin.metrics import HOPS, LATENCIES, METRICS
 from twin.window import read_window
 
@@ -71,7 +71,7 @@ def test_bad_configurations_are_refused_by_key(tmp_path: Path, content: str, wor
     path = tmp_path / "twin.json"
     path.write_text(content)
     with pytest.raises(Refusal) as refusal:
-        read_config(path)
+        read_twin_config(path)
     assert words in str(refusal.value)
     assert "\n" not in str(refusal.value)
 

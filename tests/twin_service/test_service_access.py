@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from schemas.config import checked, read_config
 from schemas.errors import Refusal
-from twin.service.config import ServiceConfig, checked_config, is_loopback, read_config, token_for
+from twin.service.config import ServiceConfig, is_loopback, token_for
 
 TOKEN = "correct-horse-battery"
 PATHS = (
@@ -115,8 +116,8 @@ async def test_the_page_may_load_from_itself_alone(stand: MakeStand) -> None:
 def test_a_bad_configuration_is_refused_by_key(words: dict[str, Any], tmp_path: Path) -> None:
     key = next((k for k in ("colour", "port", "stale_after_s") if k in words), "bootstrap")
     with pytest.raises(Refusal, match=key):
-        checked_config(words, "config.json")
+        checked(words, ServiceConfig, "config.json")
     broken = tmp_path / "broken.json"
     broken.write_text("{")
     with pytest.raises(Refusal, match=r"broken\.json"):
-        read_config(broken)
+        read_config(broken, ServiceConfig)

@@ -8,9 +8,10 @@ import signal
 import sys
 from typing import Final
 
+from schemas.config import read_config
 from schemas.control import Commands, emit
 from schemas.errors import Refusal
-from twin.service.config import ServiceConfig, read_config
+from twin.service.config import ServiceConfig
 from twin.service.server import TwinService
 
 PROGRESS_S: Final = 1.0
@@ -62,7 +63,7 @@ def main(arguments: list[str]) -> int:
         return 2
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
     try:
-        asyncio.run(serve(read_config(arguments[0])))
+        asyncio.run(serve(read_config(arguments[0], ServiceConfig)))
     except Refusal as error:
         emit("error", message=str(error))
         print(error, file=sys.stderr)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.errors import Refusal
 from schemas.topics import KafkaTopics
@@ -40,27 +39,6 @@ class ServiceConfig(BaseModel):
     @property
     def topics(self) -> KafkaTopics:
         return KafkaTopics(self.topics_prefix)
-
-
-def read_config(path: str | os.PathLike[str]) -> ServiceConfig:
-    """Return the configuration in a JSON file; Refusal names the file and the key."""
-    try:
-        words = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Refusal(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise Refusal(f"{path}: {error}") from error
-    return checked_config(words, str(path))
-
-
-def checked_config(words: object, where: str) -> ServiceConfig:
-    """Return the configuration; Refusal names `where` and the key."""
-    try:
-        return ServiceConfig.model_validate(words, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise Refusal(f"{where}: {key}: {first['msg']}") from error
 
 
 def is_loopback(host: str) -> bool:
