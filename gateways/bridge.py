@@ -1,33 +1,26 @@
-"""The bridge: takes from an intake, hands to Kafka, acknowledges after the report; holds a bounded amount."""
+"""The bridge: takes a message from an intake, names and counts it, and hands it over to Kafka."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
-from typing import Any
 
-from confluent_kafka import KafkaError
-
-from gateways.counters import Counters
-from gateways.producer import POISON, Header, RecordProducer
-from gateways.protocols.base import Intake, Receipt
+from gateways.handover import FORMAT, MODE, PROTOCOL, RECEIVED, SAMPLED, SEQUENCE, HandOver, Record
+from gateways.producer import Header, RecordProducer
+from gateways.protocols.base import Receipt
 from gateways.receive_log import ReceiveLog
-from gateways.tracks import Track
 from schemas.formats import Format
-from schemas.topics import HEADERS, KafkaTopics
+from schemas.topics import KafkaTopics
+from schemas.tracks import Track
 
 # While records are on their way to Kafka, how often delivery reports are fetched between two batches.
 _POLL_S = 0.001
 _TRACKS_MAX = 200_000
-_REASON_CHARACTERS = 200
 # What the receive log and the ledger can hold.
 _SEQUENCE_MAX = 2**63 - 2
 _EPOCH_MAX = 2**31 - 1
-
-_FORMAT, _PROTOCOL, _MODE, _EPOCH, _SEQUENCE, _SAMPLED, _RECEIVED = HEADERS
 
 
 def _resumed(key: bytes, epoch: int, highest: int) -> Track:
@@ -37,11 +30,8 @@ def _resumed(key: bytes, epoch: int, highest: int) -> Track:
     return track
 
 
-class Bridge:
-    """Implements gateways.protocols.base.Sink; everything runs on the event loop's thread.
-
-    `fatal` is called with a line when the producer can go no further; what is unacknowledged comes again.
-    """
+class Bridge(HandOver):
+    """Implements gateways.protocols.base.Sink: names each message, counts it, and hands it over."""
 
     def __init__(
         self,
@@ -60,33 +50,27 @@ class Bridge:
         progress: Mapping[bytes, tuple[int, int]] = MappingProxyType({}),
         fatal: Callable[[str], None],
     ) -> None:
-        self.counters = Counters()
-        self.intake: Intake
-        self._producer = producer
-        self._produce = producer.produce
-        self._topics = topics
-        self._topic = topics.status
+        origin = (
+            (FORMAT, payload_format.name.encode()),
+            (PROTOCOL, protocol.encode()),
+            (MODE, mode.encode()),
+        )
+        super().__init__(
+            producer=producer, topics=topics, origin=origin, held_max=held_max, held_bytes_max=held_bytes_max,
+            early_ack=early_ack, fatal=fatal,
+        )  # fmt: skip
+        self._format_header, self._protocol_header, self._mode_header = origin
         self._peek = payload_format.peek
         self._modulus = payload_format.sequence_modulus
-        self._format_header: Header = (_FORMAT, payload_format.name.encode())
-        self._protocol_header: Header = (_PROTOCOL, protocol.encode())
-        self._mode_header: Header = (_MODE, mode.encode())
-        self._held_max = held_max
-        self._held_bytes_max = held_bytes_max
-        self._early_ack = early_ack
         self._drop = drop
         self._mislabel = mislabel
         self._log = log
-        self._fatal = fatal
         self._tracks = {key.decode(): _resumed(key, *reached) for key, reached in progress.items()}
         self._batch_open = False
         self._timer: asyncio.TimerHandle | None = None
         self._stamp = 0
-        self._stamp_header: Header = (_RECEIVED, b"0")
-        self.held = 0
-        self.held_bytes = 0
-        self.paused = False
-        self._loop = asyncio.get_running_loop()
+        self._stamp_header: Header = (RECEIVED, b"0")
+        self._draining = False
 
     def take(  # noqa: C901, PLR0912 - one straight pass per message; calls would cost what the budget has not
         self, vehicle_id: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Receipt
@@ -127,19 +111,19 @@ class Bridge:
             return
         if received_at_ns != self._stamp:
             self._stamp = received_at_ns
-            self._stamp_header = (_RECEIVED, b"%d" % received_at_ns)
+            self._stamp_header = (RECEIVED, b"%d" % received_at_ns)
         headers: list[Header] = [
             self._format_header,
             self._protocol_header,
             self._mode_header,
             track.epoch_header,
-            (_SEQUENCE, b"%d" % sequence),
-            (_SAMPLED, b"" if sampled_at_ns is None else b"%d" % sampled_at_ns),
+            (SEQUENCE, b"%d" % sequence),
+            (SAMPLED, b"" if sampled_at_ns is None else b"%d" % sampled_at_ns),
             self._stamp_header,
         ]
         if self._mislabel and (vehicle_id, sequence) in self._mislabel:
-            headers[0] = (_FORMAT, b"mislabelled-on-purpose")
-        self._hand_over(self._topic, track.key, payload, headers, receipt)
+            headers[0] = (FORMAT, b"mislabelled-on-purpose")
+        self._hand_over(Record(self._topic, track.key, payload, headers, receipt))
 
     def misaddressed(
         self, address: str, payload: bytes, received_at_ns: int, receipt: Receipt, reason: str
@@ -160,6 +144,7 @@ class Bridge:
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait until Kafka has all that is held; False when time is over first."""
+        self._draining = True
         end = time.monotonic() + timeout_s
         while self.held and time.monotonic() < end:
             await asyncio.sleep(_POLL_S)
@@ -173,71 +158,6 @@ class Bridge:
             self._timer = None
         if self._log is not None:
             self._log.close()
-
-    def _hand_over(
-        self, topic: str, key: bytes, payload: bytes, headers: list[Header], receipt: Receipt
-    ) -> None:
-        self.held += 1
-        self.held_bytes += len(payload)
-        self._send(topic, key, payload, headers, partial(self._reported, receipt, headers))
-        if self._early_ack:
-            self.counters.acknowledged += 1
-            self.intake.acknowledge(receipt)
-        if (self.held > self._held_max or self.held_bytes > self._held_bytes_max) and not self.paused:
-            self.paused = True
-            self.counters.pauses += 1
-            self.intake.pause()
-
-    def _send(self, topic: str, key: bytes, payload: bytes, headers: list[Header], report: Any) -> None:
-        try:
-            self._produce(topic, payload, key, on_delivery=report, headers=headers)
-        except BufferError:
-            # librdkafka's queue is larger than all that may be held; only a burst of retries can fill it.
-            self._loop.call_later(0.05, self._send, topic, key, payload, headers, report)
-
-    def _reported(
-        self, receipt: Receipt, headers: list[Header], error: KafkaError | None, message: Any
-    ) -> None:
-        """Kafka's delivery report for one record."""
-        if error is not None:
-            self._not_delivered(receipt, headers, error, message)
-            return
-        self.held -= 1
-        self.held_bytes -= len(message)
-        self.counters.delivered += 1
-        if not self._early_ack:
-            self.counters.acknowledged += 1
-            self.intake.acknowledge(receipt)
-
-    def _not_delivered(
-        self, receipt: Receipt, headers: list[Header], error: KafkaError, message: Any
-    ) -> None:
-        """Poison goes to the dead letters, anything else is sent again; a fatal error ends the gateway."""
-        self.counters.produce_errors += 1
-        if error.fatal() or self._producer.fatal is not None:
-            self._fatal(f"the producer cannot go on: {error.str()}")
-            return
-        key, payload = message.key(), message.value()
-        if error.code() in POISON and message.topic() == self._topic:
-            self.held -= 1
-            self.held_bytes -= len(payload)
-            self._dead_letter(key.decode(), b"", int(headers[-1][1]), receipt, f"Kafka: {error.str()}")
-            return
-        report = partial(self._reported, receipt, headers)
-        self._loop.call_later(0.05, self._send, message.topic(), key, payload, headers, report)
-
-    def _dead_letter(
-        self, address: str, payload: bytes, received_at_ns: int, receipt: Receipt, reason: str
-    ) -> None:
-        self.counters.dead_letters += 1
-        headers: list[Header] = [
-            ("reason", reason[:_REASON_CHARACTERS].encode()),
-            self._format_header,
-            self._protocol_header,
-            self._mode_header,
-            (_RECEIVED, b"%d" % received_at_ns),
-        ]
-        self._hand_over(self._topics.dead_letter, address.encode(), payload, headers, receipt)
 
     def _track(self, vehicle_id: str, epoch: int) -> Track:
         """Return the vehicle's track in this epoch; a late message of an older epoch gets a passing one."""
@@ -264,7 +184,8 @@ class Bridge:
             self._log.flush()
         self._producer.poll(0)
         self.intake.flush()
-        if self.paused and self.held <= self._held_max // 2 and self.held_bytes <= self._held_bytes_max // 2:
+        low = self.held <= self._held_max // 2 and self.held_bytes <= self._held_bytes_max // 2
+        if self.paused and low and not self._draining:
             self.paused = False
             self.intake.resume()
         if self._producer.fatal is not None:

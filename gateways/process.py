@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from gateways import metrics, namespace
 from gateways.bridge import Bridge
@@ -83,6 +84,7 @@ class GatewayProcess:
 
     async def _serve(self, page_socket: socket.socket | None) -> int:
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._broken)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         intake = self._bridge.intake
@@ -132,6 +134,11 @@ class GatewayProcess:
         if self._failure is None:
             self._failure = reason
             self._stop.set()
+
+    def _broken(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End on an error that nobody was there to take: going on half-dead would hold messages for ever."""
+        loop.default_exception_handler(context)
+        self._fail(f"{context['message']}: {context.get('exception')!r}")
 
     def _numbers(self) -> dict[str, int]:
         bridge = self._bridge

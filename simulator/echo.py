@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schemas.errors import PayloadError
 from schemas.formats import Format
+from schemas.tracks import Track
 from simulator.emission_log import EmissionLog, Kind
 from simulator.lane import Totals
 
@@ -15,30 +16,22 @@ class Echo:
         self, vehicle: int, epoch: int, payload_format: Format, log: EmissionLog, totals: Totals
     ) -> None:
         self._vehicle = vehicle
-        self._epoch = epoch
         self._peek = payload_format.peek
         self._modulus = payload_format.sequence_modulus
         self._log = log
         self._totals = totals
-        self._highest = 0
+        self._track = Track(b"", epoch)
 
     def received(self, payload: bytes, at_ns: int, duplicate: bool) -> None:  # noqa: ARG002
+        """Note the first copy of a message; what comes again proves nothing new."""
         try:
             peek = self._peek(payload)
         except PayloadError:
             return
         sequence, epoch = peek.sequence, peek.epoch
         if self._modulus is not None:
-            sequence, epoch = self._unwrapped(sequence), self._epoch
+            sequence, epoch = self._track.unwrap(sequence, self._modulus), self._track.epoch
+        if epoch != self._track.epoch or self._track.seen_before(sequence):
+            return
         self._totals.received += 1
         self._log.note(Kind.RECEIVED, self._vehicle, at_ns, epoch=epoch, sequence=sequence, size=len(payload))
-
-    def _unwrapped(self, wrapped: int) -> int:
-        """Return the sequence without end nearest to the highest seen (RFC 1982)."""
-        assert self._modulus is not None
-        ahead = (wrapped - self._highest) % self._modulus
-        if ahead > self._modulus // 2 and self._highest + ahead > self._modulus:
-            ahead -= self._modulus
-        sequence = self._highest + ahead
-        self._highest = max(self._highest, sequence)
-        return sequence

@@ -48,6 +48,7 @@ class Disturber:
         self._fault = fault
         self._at_message = at_message
         self._restore_at_s: float | None = None
+        self.restored_at_ns: int | None = None
         self.done = False
 
     def __call__(self, run: Run, parts: Parts, feed: Feed) -> None:
@@ -59,6 +60,7 @@ class Disturber:
         elif time.monotonic() >= self._restore_at_s:
             self._fault.restore(parts)
             parts.down.clear()
+            self.restored_at_ns = time.time_ns()
             self.done = True
 
     def _inject(self, run: Run, parts: Parts) -> None:
@@ -91,7 +93,7 @@ def run_case(case: Case, output: Path, *, seed: int = 1) -> tuple[Outcome, Judge
     outcome = execute(options_of(case, seed), directory, quiet=True, disturb=disturber)
     ledger = directory / "ledger.parquet"
     rows = pq.read_table(ledger).to_pylist() if ledger.is_file() else []
-    judgement = judge(rows, case.promise(), outcome.twin_distinct)
+    judgement = judge(rows, case.promise(), outcome.twin_distinct, disturber.restored_at_ns)
     if outcome.error is not None:
         judgement.broken.append(outcome.error.partition("\n")[0])
     if not disturber.done:

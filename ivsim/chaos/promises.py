@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import Mode
 
 Row = Mapping[str, Any]
@@ -39,15 +40,24 @@ SAVED = Promise(
 )
 MAY_LOSE = Promise(
     "may lose",
-    "the mode may lose; the ledger names each loss with the hop where it was last seen",
-    ("vehicle", "link", "broker", "gateway"),
+    "the mode may lose; the ledger names each loss with the hop where it was last seen, and what the broker had"
+    " confirmed may be lost in it and behind it alone",
+    ("broker", "gateway"),
 )
+ANSWERED = Promise(
+    "answered",
+    "the mode may lose; what the gateway has answered (2.04) is in Kafka",
+)
+PROMISES = (KEEPS, SAVED, MAY_LOSE, ANSWERED)
 ALWAYS = (
     "due = delivered + late + lost + unsent",
     "every lost message has a hop",
     "no message counts twice in a twin",
     "what is in Kafka is in the twin",
+    "of what was due after the part was back, half at least is in the twin",
+    "where the mode keeps its messages, half of all at least is in the twin",
 )
+LEAST = 0.5
 
 
 @dataclass
@@ -65,17 +75,21 @@ class Judgement:
 def promise_of(protocol: str, mode: Mode, fault: str) -> Promise:
     """Return what the mode promises when this fault happens."""
     if mode.guarantee == "at_most_once":
-        return MAY_LOSE
+        # Without a broker the vehicle's only acknowledgement is the gateway's, which waits for Kafka in every mode.
+        return MAY_LOSE if PROTOCOLS[protocol].broker is not None else ANSWERED
     return SAVED if protocol == "mqtt" and fault in KILLS_OF_BROKER else KEEPS
 
 
-def judge(rows: Iterable[Row], promise: Promise, twin_distinct: int) -> Judgement:
+def judge(
+    rows: Iterable[Row], promise: Promise, twin_distinct: int, restored_at_ns: int | None = None
+) -> Judgement:
     """Return what became of a case's messages and which promises were broken.
 
     Args:
         rows: the ledger's rows, one per message due.
         promise: what the mode keeps after this fault.
         twin_distinct: distinct messages over all twins, by their own counters at the end.
+        restored_at_ns: when the part was back; None where it never came back, or nothing was to come back.
     """
     ledger = list(rows)
     judgement = Judgement(promise.word)
@@ -88,6 +102,7 @@ def judge(rows: Iterable[Row], promise: Promise, twin_distinct: int) -> Judgemen
         *_closed(judgement, lost),
         *_acknowledged(ledger, promise, judgement),
         *_twin(judgement, lost, twin_distinct),
+        *_recovered(ledger, promise, restored_at_ns),
     ]
     return judgement
 
@@ -125,6 +140,21 @@ def _twin(judgement: Judgement, lost: list[Row], twin_distinct: int) -> list[str
     if passed_over:
         broken.append(f"{_few(passed_over)} in Kafka and not in the twin")
     return broken
+
+
+def _recovered(ledger: list[Row], promise: Promise, restored_at_ns: int | None) -> list[str]:
+    """A system that takes nothing any more loses nothing either: it must have gone on."""
+    after = [row for row in ledger if restored_at_ns is not None and row["due_at_ns"] > restored_at_ns]
+    broken = []
+    if after and (arrived := _in_twin(after)) < LEAST * len(after):
+        broken.append(f"of {len(after)} messages due after the part was back {arrived} are in the twin")
+    if promise in {KEEPS, SAVED} and (arrived := _in_twin(ledger)) < LEAST * len(ledger):
+        broken.append(f"of {len(ledger)} messages due {arrived} are in the twin")
+    return broken
+
+
+def _in_twin(rows: list[Row]) -> int:
+    return sum(row["fate"] in IN_TWIN for row in rows)
 
 
 def _few(rows: list[Row]) -> str:

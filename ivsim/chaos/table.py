@@ -8,7 +8,7 @@ from rich.table import Table
 
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.case import Case
-from ivsim.chaos.promises import ALWAYS, KEEPS, MAY_LOSE, SAVED, Judgement
+from ivsim.chaos.promises import ALWAYS, PROMISES, Judgement
 
 Judged = dict[Case, Judgement]
 COLUMNS = ("fault", "in twin", "late", "lost", "unsent", "acked,\nlost", "promise", "verdict")
@@ -27,7 +27,7 @@ def print_tables(console: Console, judged: Judged) -> None:
         console.print(table)
         console.print()
     used = {judgement.promise for judgement in judged.values()}
-    for promise in (KEEPS, SAVED, MAY_LOSE):
+    for promise in PROMISES:
         if promise.word in used:
             _say(console, f"{promise.word}: {promise.meaning}.")
     _say(console, f"always: {'; '.join(ALWAYS)}.")

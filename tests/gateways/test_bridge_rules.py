@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from gateways.bridge import Bridge
 from schemas.errors import PayloadError
@@ -38,12 +38,15 @@ class Producer:
         self.fatal: str | None = None
         self.waiting: list[tuple[Message, Any, Any]] = []
         self.full = 0
+        self.most_bytes = 16_000_000
         self.produced = asyncio.Event()
 
     def produce(self, topic: str, value: bytes, key: bytes, *, on_delivery: Any, headers: Any) -> None:
         if self.full:
             self.full -= 1
             raise BufferError
+        if len(value) > self.most_bytes:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         self.produced.set()
         self.waiting.append((Message(topic, key, value), headers, on_delivery))
 
@@ -171,6 +174,45 @@ async def test_a_record_that_kafka_will_never_take_becomes_a_dead_letter(bridge:
     assert letter.topic() == "vehicle.dead-letter"
     assert b"Kafka" in dict(headers)["reason"]
     assert (bridge.intake.acknowledged, bridge.held, bridge.held_bytes) == (["a"], 0, 0)
+    bridge.close()
+
+
+async def test_a_message_that_the_producer_refuses_at_once_becomes_a_dead_letter(bridge: Bridge) -> None:
+    bridge._producer.most_bytes = 100
+    bridge.take(VEHICLE, payload(1) + b" " * 200, 7, False, "a")
+    letter, headers = bridge._producer.report()
+    assert (letter.topic(), letter.value()) == ("vehicle.dead-letter", b"")
+    assert b"Kafka" in dict(headers)["reason"]
+    assert (bridge.intake.acknowledged, bridge.held, bridge.held_bytes) == (["a"], 0, 0)
+    bridge.close()
+
+
+async def test_a_huge_broken_payload_leaves_its_beginning(bridge: Bridge) -> None:
+    bridge.take(VEHICLE, b"x" * 17_000_000, 7, False, "a")
+    letter, _ = bridge._producer.report()
+    assert 0 < len(letter.value()) < 1_000_000
+    assert (bridge.intake.acknowledged, bridge.held, bridge.held_bytes) == (["a"], 0, 0)
+    bridge.close()
+
+
+async def test_while_draining_nothing_is_taken_again(bridge: Bridge) -> None:
+    for sequence in range(1, 6):
+        bridge.take(VEHICLE, payload(sequence), 7, False, sequence)
+    assert bridge.intake.paused
+    asyncio.get_running_loop().call_later(0.02, lambda: [bridge._producer.report() for _ in range(5)])
+    assert await bridge.drain(5.0)
+    assert bridge.intake.paused
+    bridge.close()
+
+
+async def test_early_acknowledgement_is_given_once(bridge: Bridge) -> None:
+    bridge._early_ack = True
+    bridge.take(VEHICLE, payload(1), 7, False, "a")
+    bridge._producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    assert bridge.intake.acknowledged == ["a"]
+    bridge._producer.most_bytes = 10
+    bridge.take(VEHICLE, payload(2) + b" " * 200, 7, False, "b")
+    assert bridge.intake.acknowledged == ["a", "b"]
     bridge.close()
 
 

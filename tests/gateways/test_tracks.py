@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateways.tracks import Track
+from schemas.tracks import Track
 
 
 def passes(track: Track, sequence: int) -> bool:

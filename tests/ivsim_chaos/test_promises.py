@@ -13,9 +13,20 @@ from rich.console import Console
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.case import Case, options_of
 from ivsim.chaos.faults import FAULTS
-from ivsim.chaos.promises import FATES, KEEPS, MAY_LOSE, SAVED, Judgement, Promise, judge, promise_of
+from ivsim.chaos.promises import (
+    ANSWERED,
+    FATES,
+    KEEPS,
+    MAY_LOSE,
+    PROMISES,
+    SAVED,
+    Judgement,
+    Promise,
+    judge,
+    promise_of,
+)
 from ivsim.chaos.table import print_tables
-from ivsim.commands.chaos import MODES, cases_of
+from ivsim.commands.chaos import cases_of
 from schemas.errors import Refusal
 
 HOPS = ("vehicle", "link", "broker", "gateway")
@@ -32,6 +43,7 @@ def row(fate: str = "delivered", hop: str | None = None, **stamps: Any) -> dict[
         "acknowledged_at_ns": 2 if arrived else None,
         "appended_at_ns": 1 if arrived else None,
         "copies": 1 if arrived else None,
+        "due_at_ns": 1_000,
     } | stamps
 
 
@@ -46,7 +58,7 @@ def broken(ledger: Ledger, promise: Promise, twin_distinct: int | None = None) -
     return judge(ledger, promise, in_twin if twin_distinct is None else twin_distinct).broken
 
 
-@pytest.mark.parametrize("promise", [KEEPS, SAVED, MAY_LOSE])
+@pytest.mark.parametrize("promise", PROMISES)
 def test_a_ledger_without_loss_keeps_every_promise(promise: Promise) -> None:
     assert broken([row(), row("late", copies=3), row("unsent")], promise) == []
 
@@ -60,32 +72,50 @@ def test_an_acknowledged_message_that_is_lost_breaks_keeps() -> None:
 
 
 def test_a_message_that_was_never_acknowledged_may_go_where_acknowledged_ones_may_not() -> None:
-    assert broken([row(), *(lost(hop) for hop in HOPS)], KEEPS) == []
+    assert broken([*(row() for _ in HOPS), *(lost(hop) for hop in HOPS)], KEEPS) == []
 
 
 def test_a_killed_mosquitto_may_lose_at_the_broker_alone() -> None:
-    assert broken([lost("broker", acknowledged=True)], SAVED) == []
+    assert broken([row(), lost("broker", acknowledged=True)], SAVED) == []
     for hop in ("vehicle", "link", "gateway"):
-        assert len(broken([lost(hop, acknowledged=True)], SAVED)) == 1
+        assert len(broken([row(), lost(hop, acknowledged=True)], SAVED)) == 1
 
 
 def test_a_mode_that_may_lose_may_lose_what_was_acknowledged() -> None:
-    assert broken([lost(hop, acknowledged=True) for hop in HOPS], MAY_LOSE) == []
+    assert broken([lost(hop, acknowledged=True) for hop in ("broker", "gateway")], MAY_LOSE) == []
+    for hop in ("vehicle", "link"):
+        assert len(broken([lost(hop, acknowledged=True)], MAY_LOSE)) == 1
 
 
-@pytest.mark.parametrize("promise", [KEEPS, SAVED, MAY_LOSE])
+def test_what_a_gateway_answered_may_not_be_lost_even_where_the_mode_may_lose() -> None:
+    assert broken([lost("link"), row()], ANSWERED) == []
+    for hop in HOPS:
+        assert len(broken([row(), lost(hop, acknowledged=True)], ANSWERED)) == 1
+
+
+def test_a_system_that_never_comes_back_keeps_no_promise() -> None:
+    unsent = [row("unsent") for _ in range(180)]
+    assert "180 messages due 0" in broken(unsent, KEEPS)[0]
+    ledger = [row() for _ in range(20)] + [row("unsent", due_at_ns=5_000) for _ in range(9)]
+    for promise in PROMISES:
+        assert judge(ledger, promise, 20, restored_at_ns=6_000).broken == []
+        (line,) = judge(ledger, promise, 20, restored_at_ns=4_000).broken
+        assert "of 9 messages due after the part was back 0 are in the twin" in line
+
+
+@pytest.mark.parametrize("promise", PROMISES)
 def test_a_loss_without_a_hop_is_broken_in_every_mode(promise: Promise) -> None:
     (line,) = broken([row(), lost(None)], promise)
     assert "without a hop" in line
 
 
-@pytest.mark.parametrize("promise", [KEEPS, SAVED, MAY_LOSE])
+@pytest.mark.parametrize("promise", PROMISES)
 def test_what_kafka_has_and_the_twin_has_not_is_broken_in_every_mode(promise: Promise) -> None:
     (line,) = broken([row(), lost("kafka", in_kafka=True)], promise)
     assert "not in the twin" in line
 
 
-@pytest.mark.parametrize("promise", [KEEPS, SAVED, MAY_LOSE])
+@pytest.mark.parametrize("promise", PROMISES)
 @pytest.mark.parametrize("twin_distinct", [1, 3])
 def test_a_twin_that_counts_a_message_twice_or_not_is_broken(promise: Promise, twin_distinct: int) -> None:
     (line,) = broken([row(), row("late")], promise, twin_distinct)
@@ -106,7 +136,9 @@ def test_counts_add_up_and_only_acknowledged_losses_break_keeps(rows: list[tuple
     assert sum(judgement.lost_by_hop.values()) == judgement.counts["lost"]
     missing = sum(fate == "lost" and acknowledged for fate, _, acknowledged in rows)
     assert judgement.acknowledged_and_lost == missing
-    assert bool(judgement.broken) == bool(missing)
+    acknowledged_lines = [line for line in judgement.broken if "acknowledged" in line]
+    assert bool(acknowledged_lines) == bool(missing)
+    assert len(judgement.broken) == bool(missing) + (2 * in_twin < len(rows))
 
 
 def test_duplicates_in_kafka_are_counted_and_break_nothing() -> None:
@@ -123,7 +155,7 @@ def test_which_mode_promises_what_after_which_fault() -> None:
                 promise = promise_of(protocol.name, mode, fault)
                 name = mode.name.partition("-")[0] if protocol.name == "mqtt" else mode.name
                 if (protocol.name, name) not in kept:
-                    assert promise is MAY_LOSE
+                    assert promise is (ANSWERED if protocol.name == "coap" else MAY_LOSE)
                 elif protocol.name == "mqtt" and fault in {"broker-kill", "backlog-kill"}:
                     assert promise is SAVED
                 else:
@@ -132,8 +164,10 @@ def test_which_mode_promises_what_after_which_fault() -> None:
 
 def test_every_case_of_all_is_a_run_that_outlasts_its_fault() -> None:
     cases = cases_of(None, None, None)
-    assert len(cases) == 5 * 7 + 2 * 4
-    assert {(case.protocol, case.mode) for case in cases} == set(MODES)
+    assert len(cases) == (6 + 8) * 7 + 2 * 4
+    assert {(case.protocol, case.mode) for case in cases} == {
+        (protocol.name, mode) for protocol in PROTOCOLS.values() for mode in protocol.modes
+    }
     for case in cases:
         options = options_of(case, seed=1)
         assert options.duration_s > 5 + FAULTS[case.fault].down_s

@@ -296,3 +296,13 @@ def test_gnettrack_under_every_policy_is_a_trace_or_a_refusal(tmp_path_factory, 
             import_trace(path, "gnettrack", options)
         return
     assert import_trace(path, "gnettrack", options).uplink_kbps.max() <= 5
+
+
+def test_a_ping_of_more_probes_than_its_sequence_counts_has_no_loss(tmp_path):
+    lines = [REPLY % ((number + 1) % 65_536, "12.5", "") for number in range(70_000)]
+    lines[65_600], lines[65_500] = lines[65_500], lines[65_600]  # a late line across the wrap
+    text = PING_HEAD + "".join(lines) + PING_END % (70_000, 70_000, 200 * 69_999)
+    trace = import_trace(put(tmp_path, "x.out", text), "ping")
+    assert trace.loss_ratio is not None
+    assert trace.loss_ratio.max() == 0.0
+    assert len(trace.time_s) == 14_000

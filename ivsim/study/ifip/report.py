@@ -136,7 +136,7 @@ def _controls(evidence: Evidence, store: Store) -> str:
 
 
 def _fewer(evidence: Evidence) -> str:
-    """Compare side by side with a third of the vehicles at twice the interval, over the same roads."""
+    """Compare side by side with half of the vehicles at twice the interval, over the same roads."""
     found = []
     for mode in MODES:
         a, b = evidence.get("loss_large", mode, loss=0.0), evidence.get("fewer", mode, interval_s=20.0)
@@ -158,7 +158,7 @@ def _fewer(evidence: Evidence) -> str:
     count = sum(differs)
     words = (
         f"Means in ms of the same vehicles, on the same stretches of the road, when they run beside all the others and"
-        f" when a third of the vehicles runs alone at twice the interval. {count} of {len(rows)} modes differ by more"
+        f" when half of the vehicles run alone at twice the interval. {count} of {len(rows)} modes differ by more"
         " than noise (Welch, Holm): running side by side "
         + ("changes the result." if count else "is not seen to change the result.")
     )

@@ -16,6 +16,7 @@ _STAMP = r"(?:\[[^\]]*\] )?"
 _REPLY = re.compile(rf"{_STAMP}\d+ bytes from .*icmp_seq=(\d+) .*?time=(\S+) ms(.*)")
 _TOTAL = re.compile(rf"{_STAMP}(\d+) packets transmitted, (\d+) received,.* time (\d+)ms")
 _LAST_SEQUENCE = 65_535
+_MODULUS = _LAST_SEQUENCE + 1  # icmp_seq has 16 bits (RFC 792)
 
 
 def _recognises(lines: list[str]) -> bool:
@@ -25,7 +26,7 @@ def _recognises(lines: list[str]) -> bool:
 def _replies(source: Source, lines: list[str]) -> tuple[dict[int, tuple[float, int]], int]:
     """RTT (ms) and line by sequence number, and how many duplicates were left out."""
     replies: dict[int, tuple[float, int]] = {}
-    duplicates = 0
+    duplicates, highest = 0, 0
     for line, text in enumerate(lines, 1):
         found = _REPLY.match(text)
         if not found:
@@ -33,6 +34,10 @@ def _replies(source: Source, lines: list[str]) -> tuple[dict[int, tuple[float, i
         sequence, rtt_ms = int(found[1]), number(found[2], source.path, line, "time")
         if rtt_ms < 0 or sequence > _LAST_SEQUENCE:
             raise source.refusal(line, f"icmp_seq {sequence}, time {rtt_ms:g} ms: out of range")
+        # The candidate nearest to the highest seen: lines are late by seconds, a round of 65,536 probes lasts hours.
+        ahead = (sequence - highest + _MODULUS // 2) % _MODULUS - _MODULUS // 2
+        sequence = max(sequence, highest + ahead)
+        highest = max(highest, sequence)
         if sequence in replies or "DUP!" in found[3]:
             duplicates += 1
             continue
