@@ -14,7 +14,7 @@ class Counters:
         received: messages taken, duplicates and bad ones included.
         delivered: records with Kafka's delivery report, dead letters included.
         duplicates: messages whose (vehicle, epoch, sequence) had passed before.
-        flagged_duplicates: messages with the protocol's own mark (DUP, redelivered, same Message ID).
+        flagged_duplicates: messages with the protocol's own mark (DUP, redelivered).
         dead_letters: messages that went to the dead-letter topic.
         older_epoch: messages of an epoch before the vehicle's newest.
         produce_errors: delivery reports with an error; each is sent again or becomes a dead letter.

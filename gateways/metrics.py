@@ -7,7 +7,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Mapping
 
-_GAUGES = frozenset({"connected", "held", "held_bytes", "paused", "mqtt_held"})
+_GAUGES = frozenset({"connected", "held", "held_bytes", "paused", "mqtt_held", "message_ids_remembered"})
 _REQUEST_TIMEOUT_S = 5.0
 
 

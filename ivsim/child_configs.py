@@ -9,6 +9,7 @@ from ivsim.credentials import GATEWAY
 from ivsim.options import RunOptions
 from ivsim.testbed.paths import installed_jars
 from schemas.topics import CLOUD_ADDRESS
+from simulator.links.prober import PROBE_PORT
 from simulator.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def capture_config(parts: Parts, device: str) -> dict[str, Any]:
         "device": device,
         "run_dir": str(parts.directory.path),
         "echo": options.topology == "echo",
+        "probe_ports": [PROBE_PORT],
         # Attribution follows 40,000 frames/s; above that only the counts keep up with the ring.
         "messages": options.vehicles / options.interval_s <= MESSAGES_PER_S_ATTRIBUTED,
     }

@@ -20,7 +20,7 @@ class Kind(IntEnum):
     REFUSED = 4  # the client or the peer gave up a message that was emitted
     RECEIVED = 5  # echo topology
     CONNECTING = 6
-    CONNECTED = 7  # size: 1 when the peer still had the session; sequence: messages in the backlog
+    CONNECTED = 7  # size: 1 when the peer still had the session; sequence, here and with its kin: the backlog
     DISCONNECTED = 8
     BUFFERED = 9  # could not go at once
     CONNECT_FAILED = 10

@@ -80,7 +80,7 @@ def to_table(
             "emitted_at_ns": pa.array(emitted, mask=~was_emitted),
             "acknowledged_at_ns": pa.array(acknowledged, mask=~was_acknowledged),
             "received_at_ns": pa.array(received, mask=~was_received),
-            "payload_bytes": pa.array(size.astype(np.int32)),
+            "payload_bytes": pa.array(size.astype(np.int32), mask=~was_emitted),
             "unsent_reason": pa.array(
                 [
                     None if sent else Reason(int(r)).name.lower()

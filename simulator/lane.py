@@ -128,11 +128,11 @@ class Lane:
         while True:
             try:
                 async with self._gate:
-                    self._log.note(Kind.CONNECTING, self.vehicle, time.time_ns())
+                    self._log.note(Kind.CONNECTING, self.vehicle, time.time_ns(), sequence=len(self._outbox))
                     await self.client.connect()
             except ConnectError:
                 self._totals.connect_failures += 1
-                self._log.note(Kind.CONNECT_FAILED, self.vehicle, time.time_ns())
+                self._log.note(Kind.CONNECT_FAILED, self.vehicle, time.time_ns(), sequence=len(self._outbox))
                 await asyncio.sleep(self._backoff.next_s())
             else:
                 self._backoff.reset()

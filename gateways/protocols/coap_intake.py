@@ -66,7 +66,7 @@ class CoapServer(Upper, ABC):
             return dict(self._counts)
         return {
             **self._counts,
-            "duplicates": layer.duplicates,
+            "coap_same_message_id": layer.duplicates,
             "malformed": layer.malformed,
             "datagrams_unsent": layer.unsent,
             "message_ids_remembered": layer.remembered(),

@@ -106,7 +106,7 @@ def measured(emissions: pa.Table, first_vehicle: int, from_ns: int, to_ns: int) 
         emitted=np.isfinite(emitted),
         lag_ms=emitted,
         acknowledged_ms=_ns(table, "acknowledged_at_ns") - emitted,
-        payload_bytes=np.asarray(table.column("payload_bytes")).astype(np.int64),
+        payload_bytes=np.asarray(table.column("payload_bytes").fill_null(0)).astype(np.int64),
     )
 
 

@@ -22,6 +22,8 @@ MAGIC: Final = b"IVP1"
 IP_BYTES: Final = 28 + PAYLOAD.size
 FRAME_BYTES: Final = IP_BYTES + 14
 MOST_VEHICLES: Final = 32
+# The cloud's end, in a namespace of its own: by it the capture knows a probe from a message.
+PROBE_PORT: Final = 18_862
 SETTLE_S: Final = 1.0
 # Probes keep away from the first fifth of a second, in which the conditions change.
 FIRST_PHASE, LAST_PHASE = 0.2, 0.95
@@ -57,7 +59,7 @@ class Prober(threading.Thread):
 
     def __enter__(self) -> Self:
         try:
-            self._ends = probes.Ends(self._link, self.vehicles, self._stack)
+            self._ends = probes.Ends(self._link, self.vehicles, self._stack, PROBE_PORT)
         except BaseException:
             self._stack.close()
             raise

@@ -69,7 +69,7 @@ class Flow:
         return (len(times) - 1) * self.frame_bytes * 8e9 / (times[-1] - times[0])
 
 
-def _socket(namespace: str, address: str) -> socket.socket:
+def _socket(namespace: str, address: str, port: int = 0) -> socket.socket:
     with inside(namespace):
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for option in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
@@ -77,15 +77,17 @@ def _socket(namespace: str, address: str) -> socket.socket:
             s.setsockopt(socket.SOL_SOCKET, option, 8 << 20)
     s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     s.setblocking(False)
-    s.bind((address, 0))
+    s.bind((address, port))
     return s
 
 
 class Ends:
-    """Sockets of probes, closed with the stack: one per vehicle, one for the cloud."""
+    """Sockets of probes, closed with the stack: one per vehicle, one for the cloud at `port` (0: any)."""
 
-    def __init__(self, link: Link, vehicles: Iterable[int], stack: contextlib.ExitStack) -> None:
-        self.cloud = stack.enter_context(_socket(link.cloud_namespace, CLOUD_ADDRESS))
+    def __init__(
+        self, link: Link, vehicles: Iterable[int], stack: contextlib.ExitStack, port: int = 0
+    ) -> None:
+        self.cloud = stack.enter_context(_socket(link.cloud_namespace, CLOUD_ADDRESS, port))
         self.cloud_name = self.cloud.getsockname()
         self.vehicles = {
             vehicle: stack.enter_context(_socket(link.vehicles_namespace, vehicle_address(vehicle)))

@@ -135,7 +135,7 @@ async def test_the_same_message_id_is_taken_once_and_counted(raw, kind):
     assert all(a.mtype is (ACK if kind is CON else NON) for a in answers)
     client.send(post(78, b"end", kind=CON))
     await client.answer()
-    assert intake.counters()["duplicates"] == 2
+    assert intake.counters()["coap_same_message_id"] == 2
 
 
 async def test_a_lost_datagram_is_repaired_under_the_same_message_id(coap, quick):
@@ -165,7 +165,7 @@ async def test_a_lost_answer_makes_a_counted_duplicate_and_no_second_message(coa
     client.send(1, b"payload")
     await events.until(lambda: events.acked == [1])
     assert len(sink.taken) == 1
-    assert intake.counters()["duplicates"] >= 1
+    assert intake.counters()["coap_same_message_id"] >= 1
 
 
 async def test_a_con_that_nobody_acknowledges_is_refused_after_four_retransmissions(coap, quick):

@@ -12,8 +12,10 @@ from simulator.links.base import LinkCounter
 from simulator.links.certificate import certificate
 from simulator.links.privileges import missing_capabilities
 from simulator.links.prober import probed_vehicles
+from simulator.links.probes import Flow
 from simulator.links.replay import LinkReplay, Second
 from simulator.links.verify import Step, representative
+from simulator.links.verify_fleet import _fleet_checks
 
 
 @given(st.integers(1, 5000), st.floats(0, 1))
@@ -162,6 +164,27 @@ def test_a_step_that_took_longer_may_carry_more():
 
 def test_certificate_tells_a_late_replay():
     assert certificate("uml", rows(), REPLAY | {"applied_late_max_ms": 400.0})["verdict"] == "off"
+
+
+def test_nothing_played_and_nothing_sent_prove_nothing():
+    found = certificate("netem", [], REPLAY | {"steps": 0})
+    assert found["verdict"] == "unproven"
+    assert certificate("netem", [], REPLAY)["verdict"] == "unproven"
+    uplink_only = [row for row in rows() if row["direction"] == "uplink"]
+    assert certificate("netem", uplink_only, REPLAY)["verdict"] == "unproven"
+
+
+def test_a_silent_vehicle_is_off():
+    flows = [Flow(k, d, 100, 0.5, 5) for k in range(1, 1_001) for d in ("uplink", "downlink")]
+    for flow in flows:
+        if flow.vehicle > 3:
+            flow.sent_at_ns = [0] * 5
+            flow.received_at_ns = dict.fromkeys(range(5), 20000000)
+    checks = list(_fleet_checks(flows, dict.fromkeys(range(1, 1_001), (20.0, 20.0)), 0.02))
+    assert [c.verdict for c in checks if "delay" in c.parameter] == ["off", "off"]
+    silent = [Flow(1, d, 100, 0.5, 5) for d in ("uplink", "downlink")]
+    checks = list(_fleet_checks(silent, {1: (20.0, 20.0)}, 0.02))
+    assert [c.verdict for c in checks if "delay" in c.parameter] == ["off", "off"]
 
 
 def test_the_control_proves_nothing():
