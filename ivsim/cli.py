@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 from gateways.protocols import PROTOCOLS
 from ivsim.commands import mount
 from ivsim.interrupt import Interrupted
-from ivsim.options import RunOptions, mode_of, run_options
+from ivsim.options import RunOptions, faults_of, mode_of, outage_of, run_options
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
 from simulator.links import LINKS
@@ -77,9 +77,12 @@ def run(
         ),
     ] = _default("loss_timeout_s"),
     format: Annotated[str, typer.Option(help=f"Payload format: {', '.join(FORMATS)}.")] = _default("format"),  # noqa: A002
-    trace: Annotated[str, typer.Option(help="A bundled trace (ivsim trace list) or a file.")] = _default(
-        "trace"
-    ),
+    trace: Annotated[
+        str,
+        typer.Option(
+            help="A bundled trace (ivsim trace list) or a file; several, with commas between, are driven in turn."
+        ),
+    ] = _default("trace"),
     trace_offsets: Annotated[
         bool,
         typer.Option(
@@ -99,6 +102,27 @@ def run(
     rtt: Annotated[
         str | None,
         typer.Option(help="Round-trip time in ms, or a bundled trace with RTT; default: the trace's own."),
+    ] = None,
+    jitter: Annotated[
+        float, typer.Option(help="Spread of each packet's delay in ms, around the trace's.")
+    ] = _default("jitter_ms"),
+    jitter_distribution: Annotated[
+        str, typer.Option(help="Its shape: uniform, normal, pareto or paretonormal (netem's tables).")
+    ] = _default("jitter_distribution"),
+    loss_burst: Annotated[
+        float | None,
+        typer.Option(
+            help="Mean packets of a burst of losses (Gilbert-Elliott); default: independent losses."
+        ),
+    ] = None,
+    reorder: Annotated[float, typer.Option(help="Share of packets that overtake, 0 to 1.")] = _default(
+        "reorder_ratio"
+    ),
+    duplicate: Annotated[
+        float, typer.Option(help="Share of packets that come twice; for one vehicle.")
+    ] = _default("duplicate_ratio"),
+    queue_bytes: Annotated[
+        int | None, typer.Option(help="Bytes that may wait for the rate; default: from rate and delay.")
     ] = None,
     link: Annotated[str, typer.Option(help=f"Link back end: {LINK_NAMES}.")] = _default("link"),
     outage: Annotated[
@@ -179,8 +203,14 @@ def run(
         loss_ratio=loss,
         loss_direction=loss_direction,
         rtt=rtt,
+        jitter_ms=jitter,
+        jitter_distribution=jitter_distribution,
+        loss_burst=loss_burst,
+        reorder_ratio=reorder,
+        duplicate_ratio=duplicate,
+        queue_bytes=queue_bytes,
         link=link,
-        outage=tuple(_outage(text) for text in outage or ()),
+        outage=tuple(outage_of(text) for text in outage or ()),
         trigger=trigger,
         kafka=kafka,
         spark_master=spark_master,
@@ -192,28 +222,10 @@ def run(
         keepalive_s=keepalive,
         outbox_limit=outbox_limit,
         outbox_policy=outbox_policy,
-        faults={} if faults is None else _faults(faults),
+        faults={} if faults is None else faults_of(faults),
         seed=seed,
     )
     raise typer.Exit(_run(options, output, as_json=as_json, quiet=quiet))
-
-
-def _faults(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise Refusal(f"--faults: no JSON: {error}") from None
-
-
-def _outage(text: str) -> tuple[float, float]:
-    start, _, length = text.partition(":")
-    try:
-        pair = float(start), float(length)
-    except ValueError:
-        pair = (-1.0, -1.0)
-    if not (0 <= pair[0] < float("inf") and 0 < pair[1] < float("inf")):
-        raise Refusal(f"--outage {text!r}: write START:SECONDS, such as 20:10")
-    return pair
 
 
 def _run(options: RunOptions, output: Path | None, *, as_json: bool, quiet: bool) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from gateways.protocols import PROTOCOLS
@@ -52,6 +54,12 @@ class RunOptions(BaseModel):
     format: str = "protobuf"
     trace: str = DEFAULT
     trace_offsets: bool = True
+    jitter_ms: float = Field(default=0.0, ge=0, le=10_000)
+    jitter_distribution: Literal["uniform", "normal", "pareto", "paretonormal"] = "normal"
+    loss_burst: float | None = Field(default=None, ge=1, le=1_000)
+    reorder_ratio: float = Field(default=0.0, ge=0, lt=1)
+    duplicate_ratio: float = Field(default=0.0, ge=0, lt=1)
+    queue_bytes: int | None = Field(default=None, ge=1_514, lt=2**31)
     rate_factor: float = Field(default=1.0, gt=0, le=1_000)
     loss_ratio: float = Field(default=0.01, ge=0, le=1)
     loss_direction: Literal["both", "uplink", "downlink"] = "both"
@@ -122,6 +130,9 @@ OPTION_NAMES = {
     "duration_s": "duration",
     "loss_ratio": "loss",
     "warmup_s": "warmup",
+    "jitter_ms": "jitter",
+    "reorder_ratio": "reorder",
+    "duplicate_ratio": "duplicate",
 }
 
 
@@ -144,9 +155,42 @@ def run_options(**fields: Any) -> RunOptions:
         raise Refusal(
             f"--warmup {options.warmup_s:g}: must be shorter than --duration {options.duration_s:g}"
         )
-    load_trace(options)
     fixed_rtt_ms(options)
+    _check_road(options)
     return options
+
+
+def _check_road(options: RunOptions) -> None:
+    """Refuse what would have no effect: a missing column, a step shorter than a second, an outage that never is."""
+    traces = load_traces(options)
+    for name, trace in zip(options.trace.split(","), traces, strict=True):
+        if trace.duration_s > 1 and min(np.diff(trace.time_s)) < 1 - 1e-6:
+            raise Refusal(f"--trace {name}: its steps are shorter than 1 s, in which the road changes")
+        if options.rtt is None and trace.rtt_ms is None:
+            raise Refusal(
+                f"--trace {name}: has no rtt_ms: give --rtt, in milliseconds or as a bundled trace that has it"
+            )
+    if options.rtt in BUNDLED and bundled(str(options.rtt)).rtt_ms is None:
+        names = ", ".join(name for name in BUNDLED if bundled(name).rtt_ms is not None)
+        raise Refusal(f"--rtt {options.rtt!r}: has no rtt_ms; bundled traces that have it: {names}")
+    rates = (rate for trace in traces for rate in (trace.uplink_kbps, trace.downlink_kbps))
+    if options.rate_factor != 1 and all(rate is None for rate in rates):
+        raise Refusal(f"--rate-factor {options.rate_factor:g}: {options.trace} has no rate to multiply")
+    end_s = options.duration_s + options.loss_timeout_s
+    for start_s, length_s in options.outage:
+        if start_s % 1 or length_s % 1 or start_s >= end_s:
+            raise Refusal(
+                f"--outage {start_s:g}:{length_s:g}: whole seconds, starting before the run's end at {end_s:g} s"
+            )
+    if options.loss_burst is not None and options.loss_ratio > options.loss_burst * (1 - options.loss_ratio):
+        raise Refusal(
+            f"--loss-burst {options.loss_burst:g}: too short for --loss {options.loss_ratio:g}:"
+            " even with one packet between the bursts fewer are lost"
+        )
+    if options.duplicate_ratio and options.vehicles > 1:
+        raise Refusal(
+            "--duplicate: needs --vehicles 1; netem duplicates only where it is a device's one qdisc"
+        )
 
 
 def _check_combination(options: RunOptions) -> None:
@@ -187,15 +231,37 @@ def mode_of(protocol: str, words: dict[str, Any]) -> str:
     return PROTOCOLS[protocol].mode(given).name
 
 
-def load_trace(options: RunOptions) -> Trace:
-    """Return the trace of a run: a bundled one by name, else a file; Refusal names file and line."""
-    if options.trace in BUNDLED:
-        return bundled(options.trace)
-    path = Path(options.trace)
+def faults_of(text: str) -> Any:
+    """Return `--faults` as it is checked later; Refusal when it is no JSON."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Refusal(f"--faults: no JSON: {error}") from None
+
+
+def outage_of(text: str) -> tuple[float, float]:
+    """Return start and length of one `--outage`, in seconds."""
+    start, _, length = text.partition(":")
+    try:
+        pair = float(start), float(length)
+    except ValueError:
+        pair = (-1.0, -1.0)
+    if not (0 <= pair[0] < float("inf") and 0 < pair[1] < float("inf")):
+        raise Refusal(f"--outage {text!r}: write START:SECONDS, such as 20:10")
+    return pair
+
+
+def load_traces(options: RunOptions) -> list[Trace]:
+    """Return the traces of a run, bundled ones by name, others as files; Refusal names file and line."""
+    return [_load(name) for name in options.trace.split(",")]
+
+
+def _load(name: str) -> Trace:
+    if name in BUNDLED:
+        return bundled(name)
+    path = Path(name)
     if not path.is_file():
-        raise Refusal(
-            f"--trace {options.trace!r}: no such file, and no bundled trace; bundled: {', '.join(BUNDLED)}"
-        )
+        raise Refusal(f"--trace {name!r}: no such file, and no bundled trace; bundled: {', '.join(BUNDLED)}")
     return read_trace(path)
 
 

@@ -16,7 +16,7 @@ from ivsim.clock import ClockWatch
 from ivsim.display import Display
 from ivsim.feed import Feed
 from ivsim.interrupt import Interrupted, interruptible
-from ivsim.options import RunOptions, fixed_rtt_ms, load_trace
+from ivsim.options import RunOptions, fixed_rtt_ms, load_traces
 from ivsim.parts import Parts, note_environment, open_parts
 from ivsim.preflight import preflight
 from ivsim.run_directory import RunDirectory, make_run_directory, new_run_id
@@ -28,7 +28,7 @@ from simulator.links import LinkError
 from simulator.links.privileges import ensure_privileges
 from simulator.links.prober import Prober
 from simulator.links.replay import LinkReplay
-from simulator.road import Road
+from simulator.road import Road, Texture
 from simulator.traces import BUNDLED, bundled
 
 EXIT_FAILED = 1
@@ -66,8 +66,10 @@ def execute(
 def road_of(options: RunOptions) -> Road:
     """Return what the link is asked, second by second."""
     rtt = bundled(options.rtt) if options.rtt in BUNDLED else fixed_rtt_ms(options)
+    trace, *others = load_traces(options)
     return Road(
-        trace=load_trace(options),
+        trace=trace,
+        others=others,
         vehicles=options.vehicles,
         seed=options.seed,
         rtt=rtt,
@@ -79,6 +81,14 @@ def road_of(options: RunOptions) -> Road:
         rate_factor=options.rate_factor,
         egress_only=options.shaping == "cloud_egress",
         blackouts=options.faults.link,
+        texture=Texture(
+            options.jitter_ms,
+            options.jitter_distribution if options.jitter_ms else "uniform",
+            options.loss_burst,
+            options.reorder_ratio,
+            options.duplicate_ratio,
+            options.queue_bytes,
+        ),
     )
 
 

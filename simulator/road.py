@@ -6,8 +6,46 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from simulator.links.base import Condition
+from simulator.links.base import Condition, GilbertElliott
 from simulator.traces import Step, Trace
+
+
+@dataclass(frozen=True)
+class Texture:
+    """What a road is like within a second, the same all along it; traces say nothing of it.
+
+    Attributes:
+        jitter_ms, distribution: spread of each packet's delay and its shape, as netem's tables have it.
+        burst_packets: mean length of a burst of lost packets (Gilbert-Elliott); None loses independently.
+        reorder_ratio, duplicate_ratio: share of packets that overtake, or come twice.
+        queue_bytes: what may wait for the rate; None derives it from rate and delay.
+    """
+
+    jitter_ms: float = 0.0
+    distribution: str = "uniform"
+    burst_packets: float | None = None
+    reorder_ratio: float = 0.0
+    duplicate_ratio: float = 0.0
+    queue_bytes: int | None = None
+
+    def condition(self, rate_bps: float | None, delay_ms: float, loss_ratio: float) -> Condition:
+        """Return the condition of one direction on this road."""
+        if self == PLAIN:
+            return Condition(rate_bps, delay_ms, loss_ratio)
+        return Condition(
+            rate_bps, delay_ms, loss_ratio, self.jitter_ms, self.distribution, self._bursts(loss_ratio),
+            self.reorder_ratio if delay_ms else 0.0, self.duplicate_ratio, self.queue_bytes,
+        )  # fmt: skip
+
+    def _bursts(self, loss_ratio: float) -> GilbertElliott | None:
+        """The bad state loses everything and is left after so many packets in the mean (Gilbert 1960)."""
+        if self.burst_packets is None or not 0 < loss_ratio < 1:
+            return None
+        leave = 1 / self.burst_packets
+        return GilbertElliott(min(1.0, leave * loss_ratio / (1 - loss_ratio)), leave)
+
+
+PLAIN = Texture()
 
 
 @dataclass(frozen=True)
@@ -16,6 +54,7 @@ class Road:
 
     Attributes:
         trace: rates, RTT and loss where it has those columns; it starts again when a run is longer.
+        others: further traces; vehicles take turns, the first has `trace`.
         vehicles: numbers 1 to this.
         seed: of the vehicles' offsets into the trace.
         rtt: a trace whose RTT column replaces the first one's, a number of milliseconds, or None.
@@ -28,6 +67,7 @@ class Road:
         rate_factor: multiplies every rate of the trace.
         blackouts: (vehicle, second, seconds) in which each packet of the vehicle is lost, both ways.
         cuts: outages added while it is played.
+        texture: what happens within a second.
     """
 
     trace: Trace
@@ -43,16 +83,22 @@ class Road:
     egress_only: bool = False
     blackouts: Sequence[tuple[int, int, int]] = ()
     cuts: list[tuple[float, float]] = field(default_factory=list)
+    others: Sequence[Trace] = ()
+    texture: Texture = PLAIN
 
     def cut(self, second: int, length_s: float) -> None:
         """Add an outage while the road is being played (faults on purpose); nothing is forgotten."""
         self.cuts.append((second, length_s))
 
+    def trace_of(self, vehicle: int) -> Trace:
+        """Return the trace that the vehicle drives."""
+        return (self.trace, *self.others)[(vehicle - 1) % (1 + len(self.others))]
+
     def offset_s(self, vehicle: int) -> int:
         """Return the second of the trace at which the vehicle starts; one random stream per vehicle."""
         if not self.offsets:
             return 0
-        length_s = max(1, int(self.trace.duration_s))
+        length_s = max(1, int(self.trace_of(vehicle).duration_s))
         return random.Random(f"road/{self.seed}/{vehicle}").randrange(length_s)
 
     def offsets_s(self) -> dict[int, int]:
@@ -66,7 +112,7 @@ class Road:
 
     def _conditions(self, vehicle: int, second: int, out: bool) -> tuple[Condition, Condition]:
         when = self.offset_s(vehicle) + second
-        step = self.trace.step_at(when)
+        step = self.trace_of(vehicle).step_at(when)
         delay_ms = self._rtt_ms(step, when) / 2
         loss = self.loss_ratio if step.loss_ratio is None else step.loss_ratio
         if any(k == vehicle and first <= second < first + length for k, first, length in self.blackouts):
@@ -74,11 +120,12 @@ class Road:
         if self.egress_only:
             # `tc netem rate 0` sets no rate: where the series has a zero, one netem alone lets everything through.
             rate = 0.0 if out else self._rate(step.uplink_kbps, out) or None
-            shaped = Condition(rate, delay_ms * 2, loss if self.downlink_loss else 0.0)
+            shaped = self.texture.condition(rate, delay_ms * 2, loss if self.downlink_loss else 0.0)
             return (Condition(0.0 if out else None), shaped)
+        up, down = self._rate(step.uplink_kbps, out), self._rate(step.downlink_kbps, out)
         return (
-            Condition(self._rate(step.uplink_kbps, out), delay_ms, loss if self.uplink_loss else 0.0),
-            Condition(self._rate(step.downlink_kbps, out), delay_ms, loss if self.downlink_loss else 0.0),
+            self.texture.condition(up, delay_ms, loss if self.uplink_loss else 0.0),
+            self.texture.condition(down, delay_ms, loss if self.downlink_loss else 0.0),
         )
 
     def _rate(self, kbps: float | None, out: bool) -> float | None:

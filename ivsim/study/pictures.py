@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ivsim.options import load_trace
+from ivsim.options import load_traces
 from ivsim.report.style import mode_style
 from ivsim.study import charts
 from ivsim.study.ages import mean_age
@@ -90,7 +90,7 @@ def roads(done: Sequence[CellResult]) -> Pictures:
     names = dict.fromkeys(result.cell.options.trace for result in done)
     series = {}
     for name in names:
-        trace = load_trace(next(r.cell.options for r in done if r.cell.options.trace == name))
+        trace = load_traces(next(r.cell.options for r in done if r.cell.options.trace == name))[0]
         seconds = np.arange(min(600, int(trace.duration_s)))
         steps = [trace.step_at(int(s)) for s in seconds]
         if "uplink_kbps" in trace.columns():

@@ -74,6 +74,11 @@ class Condition:
         return self.loss_ratio if self.gilbert_elliott is None else self.gilbert_elliott.loss_ratio
 
     @property
+    def burst_packets(self) -> float:
+        """Return the mean length of a burst of losses: 1 for independent ones, about."""
+        return 1.0 if self.gilbert_elliott is None else 1 / self.gilbert_elliott.bad_to_good_ratio
+
+    @property
     def plain(self) -> bool:
         """Return whether there is nothing but rate, delay and independent loss."""
         return (

@@ -106,7 +106,13 @@ def _delay(direction: str, rows: Sequence[Row]) -> Check:
         rate = row["asked_rate_bps"]
         serialisation_ms = 0.0 if rate is None else prober.FRAME_BYTES * 8e3 / rate
         excess.append(row["probe_delay_ms"] - row["asked_delay_ms"] - serialisation_ms)
-    return judging.check_delay(direction, 0.0, excess, DELAY_TOLERANCE_MS, least=10)
+    if any(row.get("asked_reorder_ratio") for row in rows):
+        seen = f"{len(excess)} packets, some of which were asked to overtake"
+        return Check("delay", direction, "0.00 ms", seen, "", "unproven", 0.0)
+    # netem's tables end at four times the spread.
+    spread_ms = max((row.get("asked_jitter_ms", 0.0) for row in rows), default=0.0)
+    tolerance_ms = DELAY_TOLERANCE_MS + spread_ms
+    return judging.check_delay(direction, 0.0, excess, tolerance_ms, least=10, early_ms=0.1 + 4 * spread_ms)
 
 
 def _probe_loss(direction: str, rows: Sequence[Row]) -> Check:
@@ -114,7 +120,7 @@ def _probe_loss(direction: str, rows: Sequence[Row]) -> Check:
     sent = [row for row in rows if row["probe_sent"] and row["second"] <= last and row["asked_rate_bps"] != 0]
     asked = sum(row["asked_loss_ratio"] for row in sent) / len(sent) if sent else 0.0
     lost = sum(1 - row["probe_received"] for row in sent)
-    return judging.check_loss(direction, asked, lost, len(sent), "loss, probes")
+    return judging.check_loss(direction, asked, lost, len(sent), "loss, probes", bursts=_bursts(rows))
 
 
 def _kernel_loss(direction: str, rows: Sequence[Row]) -> Check:
@@ -124,7 +130,12 @@ def _kernel_loss(direction: str, rows: Sequence[Row]) -> Check:
     offered = [row["qdisc_packets"] + row["drops"] - row["queue_drops"] for row in counted]
     total = sum(offered)
     asked = sum(row["asked_loss_ratio"] * n for row, n in zip(counted, offered, strict=True))
-    return judging.check_loss(direction, asked / total if total else 0.0, lost, total, "loss, kernel")
+    mean = asked / total if total else 0.0
+    return judging.check_loss(direction, mean, lost, total, "loss, kernel", bursts=_bursts(rows))
+
+
+def _bursts(rows: Sequence[Row]) -> float:
+    return max((row.get("asked_burst_packets", 1.0) for row in rows), default=1.0)
 
 
 def _with_before(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
