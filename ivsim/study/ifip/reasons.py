@@ -77,8 +77,7 @@ REASONS: Final[dict[int, str]] = {
     16: (
         "Broker, publisher and subscriber are on one machine here, joined by a virtual wire on which a ping takes a few"
         " hundredths of a millisecond; nothing of a network card's or a second machine's time is in it. What is added is"
-        " the broker's and the clients' work, and, as the machine was shared, waiting for a core: the medians are about"
-        " 1 ms, the means hang on few slow messages."
+        " the broker's and the clients' work alone: below 1 ms on a machine with little else to do."
     ),
     17: "See studies/serialisation.",
     18: "See studies/serialisation: Python's libraries, not C++'s.",
