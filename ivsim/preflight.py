@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 
 from gateways.protocols import PROTOCOLS
@@ -11,6 +12,7 @@ from ivsim.testbed.kafka import java_command, probe
 from ivsim.testbed.paths import installed_jars
 from schemas.errors import Refusal
 
+SPARE_FILES = 512
 PROGRAMS = {"nsenter": "util-linux", "setpriv": "util-linux"}
 
 
@@ -24,10 +26,23 @@ def preflight(options: RunOptions) -> None:
         mosquitto.program()
     elif broker == "rabbitmq":
         rabbitmq.program("rabbitmq-server")
+    _descriptors(options)
     java_command()
     installed_jars("spark")
     if options.topology == "gateway":
         _kafka(options)
+
+
+def _descriptors(options: RunOptions) -> None:
+    """Each vehicle has a socket in the pacer, and each connection one in the broker."""
+    needed = options.vehicles + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise Refusal(
+            f"--vehicles {options.vehicles}: needs {needed} open files, {hard} are allowed: raise `ulimit -Hn`"
+        )
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # what this run starts inherits it
 
 
 def _kafka(options: RunOptions) -> None:

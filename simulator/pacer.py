@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import gc
 import logging
-import os
 import random
 import signal
 import sys
@@ -27,6 +25,7 @@ from simulator.emission_log import EmissionLog, Kind
 from simulator.fleet import Emission, emissions
 from simulator.lane import Lane, Totals
 from simulator.pacer_config import PacerConfig
+from simulator.priority import go_first
 from simulator.wakeup import Wakeup
 
 _MILLISECOND_NS = 1_000_000
@@ -38,7 +37,6 @@ _SLICE_NS = _MILLISECOND_NS
 _FLUSH_S = 0.05
 _PROGRESS_S = 0.5
 _CONNECTING_AT_ONCE = 200
-_NICE = -10
 
 
 class Pacer:
@@ -203,20 +201,6 @@ class Pacer:
         while True:
             await asyncio.sleep(_FLUSH_S)
             self._log.flush()
-
-
-def go_first() -> str:
-    """Ask the scheduler to prefer this process, since its lateness would be read as the network's.
-
-    Return what was granted. Real time first: a nice value counts only within the session where the kernel
-    groups processes by session (sched(7), autogroup).
-    """
-    with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-        return "SCHED_RR 1"
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    return f"nice {os.getpriority(os.PRIO_PROCESS, 0)}"
 
 
 async def run(config: PacerConfig) -> int:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pika.adapters.utils import nbio_interface
 
 from gateways.protocols.amqp_wire import FrameError
+from gateways.protocols.tcp import unacknowledged_bytes
 
 # Past this, waiting for the end of the loop's turn saves nothing.
 _COALESCE_BYTES: Final = 65_536
@@ -114,6 +115,13 @@ class Stream(asyncio.Protocol, nbio_interface.AbstractStreamTransport):  # type:
 
     def get_write_buffer_size(self) -> int:
         return self._pending_bytes + int(self._transport.get_write_buffer_size())
+
+    def unwritten(self) -> bool:
+        """Say whether bytes wait here or in the socket, not yet acknowledged by the peer's TCP."""
+        if self.get_write_buffer_size() > 0:
+            return True
+        sock = self._transport.get_extra_info("socket")
+        return not self._transport.is_closing() and sock is not None and unacknowledged_bytes(sock) > 0
 
     def set_reading(self, *, reading: bool) -> None:
         """Leave what comes in the socket, or read it again; either may be said twice."""

@@ -85,7 +85,7 @@ class AmqpVehicle:
     def in_flight(self) -> int:
         if self._confirms:
             return len(self._unconfirmed) + len(self._again)
-        return int(self._link.up and self._link.stream.get_write_buffer_size() > 0)
+        return int(self._link.up and self._link.stream.unwritten())
 
     def send(self, token: int, payload: bytes) -> None:
         self._publish(Unconfirmed(token, payload))

@@ -12,6 +12,8 @@ from gateways.protocols.coap_layer import EXCHANGE_LIFETIME_S
 
 MAX_PAYLOAD_BYTES: Final = 1 << 16
 MAX_HELD_BYTES: Final = 256 << 20
+# An assembly costs some hundred bytes beside its payload.
+MAX_ASSEMBLIES: Final = 200_000
 
 # Endpoint, path, and what keeps uploads at once from one endpoint apart (RFC 9175, 3.3).
 Key = tuple[tuple[str, int], str, tuple[bytes, ...]]
@@ -57,6 +59,8 @@ class Assemblies:
         assembly.touched_at_s = self._clock()
         self._held_bytes += len(payload)
         self._open.move_to_end(key)
+        while self._held_bytes > MAX_HELD_BYTES and len(self._open) > 1:
+            self._drop(next(iter(self._open)))
         if more:
             return None
         self._drop(key)
@@ -67,7 +71,8 @@ class Assemblies:
         self._drop(key)
         while self._open:
             oldest, assembly = next(iter(self._open.items()))
-            if assembly.touched_at_s + EXCHANGE_LIFETIME_S > now_s and self._held_bytes < MAX_HELD_BYTES:
+            room = self._held_bytes < MAX_HELD_BYTES and len(self._open) < MAX_ASSEMBLIES
+            if assembly.touched_at_s + EXCHANGE_LIFETIME_S > now_s and room:
                 break
             self._drop(oldest)
         self._open[key] = assembly = _Assembly(now_s)

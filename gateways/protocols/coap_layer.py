@@ -133,7 +133,10 @@ class MessageLayer(MessageManager, interfaces.MessageInterface):  # type: ignore
         self, host: str, port: int, *, reuse_port: bool = False, server: bool = False
     ) -> tuple[str, int]:
         """Bind to (host, port), port 0 for any; return what the system gave. Raises ConnectError."""
-        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        except OSError as error:
+            raise ConnectError(f"CoAP socket: {error}") from error
         try:
             if reuse_port:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

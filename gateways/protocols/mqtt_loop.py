@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import socket
 import ssl
-import struct
-import termios
 import typing
 from typing import Any
 
@@ -19,6 +16,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from gateways.protocols.base import ConnectError, Endpoint
+from gateways.protocols.tcp import unacknowledged_bytes
 from gateways.protocols.tls import shake_hands, tls_context
 
 VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
@@ -122,7 +120,7 @@ class LoopClient(mqtt.Client):
         sock = self.socket()
         if sock is None or self.want_write():
             return sock is not None
-        return bool(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0])
+        return unacknowledged_bytes(sock) > 0
 
     async def dial(self, timeout_s: float) -> None:
         """Connect, shake hands and wait for CONNACK; ConnectError names what failed."""

@@ -69,6 +69,10 @@ def _memory_directory(fallback: Path) -> str:
     return str(shared if os.access(shared, os.W_OK) else fallback)
 
 
+class GuestError(LinkError):
+    """The guest answered, and its answer is that it could not."""
+
+
 class Guest:
     """A running UML kernel whose three devices are raw sockets on veth ends of the router namespace."""
 
@@ -159,7 +163,15 @@ class Guest:
         for block, last in blocks:
             self._ask(b"N", block, last)
             count += 1
-        return [self._answer() for _ in range(count)]
+        answers, failed = [], None
+        for _ in range(count):
+            try:
+                answers.append(self._answer())
+            except GuestError as error:  # the next request must not read what is left of this one's answers
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return answers
 
     def _ask(self, kind: bytes, body: bytes, number: int) -> None:
         try:
@@ -174,7 +186,7 @@ class Guest:
         except OSError as error:
             raise LinkError(f"link uml: the guest does not answer: {error}") from error
         if status:
-            raise LinkError(f"link uml: {answer.decode(errors='replace')}")
+            raise GuestError(f"link uml: {answer.decode(errors='replace')}")
         return answer
 
     def _receive(self, count: int) -> bytes:

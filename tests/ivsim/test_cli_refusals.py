@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ivsim import cli
+from ivsim import cli, preflight
+from ivsim.options import run_options
+from schemas.errors import Refusal
 
 CASES = {
     "protocol": (["--protocol", "http"], ["--protocol", "mqtt"]),
@@ -99,3 +101,18 @@ def test_help_names_every_option_with_its_default(
     words = "protocol qos vehicles interval duration format trace loss rtt link trigger kafka seed output json quiet"
     for word in words.split():
         assert f"--{word} " in text, word
+
+
+def test_a_fleet_that_needs_more_open_files_than_allowed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight.resource, "getrlimit", lambda _which: (1_024, 4_096))
+    with pytest.raises(Refusal, match=r"--vehicles 5000: needs 5512 open files, 4096 are allowed"):
+        preflight.preflight(run_options(vehicles=5_000))
+
+
+def test_a_soft_limit_is_raised_for_what_a_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised = []
+    monkeypatch.setattr(preflight.resource, "getrlimit", lambda _which: (1_024, 4_096))
+    monkeypatch.setattr(preflight.resource, "setrlimit", lambda _which, limits: raised.append(limits))
+    preflight._descriptors(run_options(vehicles=2_000))
+    preflight._descriptors(run_options(vehicles=20))
+    assert raised == [(4_096, 4_096)]

@@ -1,0 +1,20 @@
+"""What the kernel says of a TCP connection; it sends nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+import termios
+from typing import Protocol
+
+
+class HasDescriptor(Protocol):
+    """A socket, or what asyncio and ssl show in its place."""
+
+    def fileno(self) -> int: ...
+
+
+def unacknowledged_bytes(sock: HasDescriptor) -> int:
+    """Return how many bytes the peer's TCP has not acknowledged yet (tcp(7), SIOCOUTQ)."""
+    count: int = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
+    return count
