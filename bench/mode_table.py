@@ -19,12 +19,7 @@ from gateways.protocols import PROTOCOLS
 from ivsim.options import run_options
 from ivsim.runner import execute
 
-# AMQP's eight modes are three words; these four show each word's price on top of the one before.
-MODES = (
-    ("mqtt", "qos0"), ("mqtt", "qos1"), ("mqtt", "qos2"),
-    ("amqp", "auto"), ("amqp", "manual"), ("amqp", "manual-confirms"), ("amqp", "manual-confirms-persistent"),
-    ("coap", "non"), ("coap", "con"),
-)  # fmt: skip
+MODES = tuple((protocol.name, mode) for protocol in PROTOCOLS.values() for mode in protocol.modes)
 LOSSES = (0.0, 0.25, 0.05)  # the extremes first
 FATES = ("delivered", "late", "lost", "unsent")
 HOPS = ("vehicle", "link", "broker", "gateway", "kafka")
