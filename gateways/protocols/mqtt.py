@@ -90,7 +90,7 @@ class MqttVehicle:
         self._limit = min(self._settings.receive_max, self._client.peer_receive_max)
         if not session_present and self._tokens:
             # MQTT-3.2.2-5: without the session at the broker its packet identifiers mean nothing any more.
-            self._orphans = self._client.drop_out_messages()
+            self._orphans += self._client.drop_out_messages()
 
     def lost(self, reason: str) -> None:
         self._events.disconnected(time.time_ns(), reason)
