@@ -1,8 +1,12 @@
 # Everything by two commands: `make run` and `make test`. Both install what is missing first (setup/install.sh).
 PYTHON := .venv/bin/python
 MARKED := broker or kafka or netns or spark or browser or slow
-# Two at a time, a file to each: most of the tests wait for servers, and two cores are what a small machine has.
-PYTEST := $(PYTHON) -m pytest -q -n 2 --dist loadfile
+# Whole runs mostly wait: two at a time, a file to each, on the two cores that a small machine has. Tests of brokers and
+# links judge what happens within milliseconds, and have the machine to themselves.
+PYTEST := $(PYTHON) -m pytest -q
+TWO := -n 2 --dist loadfile
+PARTS := (broker or kafka or netns or browser) and not (spark or slow)
+RUNS := spark or slow
 ARGS ?=
 
 .PHONY: run test check unit marked wheel bench setup format doctor
@@ -13,8 +17,7 @@ run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 
 test: # check, unit tests, tests of the real parts, the built wheel
 	@sh setup/install.sh test
-	@$(MAKE) --no-print-directory check wheel
-	@sh setup/with_rights.sh $(PYTEST)
+	@$(MAKE) --no-print-directory check wheel unit marked
 
 setup:
 	@sh setup/install.sh test
@@ -28,11 +31,12 @@ check:
 
 unit: # no root, no network, no Java
 	@sh setup/install.sh test
-	$(PYTEST) -m "not ($(MARKED))"
+	$(PYTEST) $(TWO) -m "not ($(MARKED))"
 
 marked:
 	@sh setup/install.sh test
-	@sh setup/with_rights.sh $(PYTEST) -m "$(MARKED)"
+	@sh setup/with_rights.sh $(PYTEST) -m "$(PARTS)"
+	@sh setup/with_rights.sh $(PYTEST) $(TWO) -m "$(RUNS)"
 
 wheel: # the wheel imports and answers in an environment of its own
 	@sh setup/install.sh test
