@@ -34,7 +34,6 @@ MODULES: Final = (
     "act_mirred",
 )
 BOOT_TIMEOUT_S: Final = 30.0
-CLOSE_TIMEOUT_S: Final = 5.0
 _AGENT: Final = Path(__file__).with_name("uml_agent.py")
 _LAUNCH: Final = Path(__file__).with_name("uml_launch.py")
 
@@ -212,15 +211,10 @@ class Guest:
         return f"nice {os.getpriority(os.PRIO_PROCESS, pid)}"
 
     def _kill(self) -> None:
-        """End the guest: TERM, then KILL, to the whole group (its helper processes outlive a lone KILL)."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(CLOSE_TIMEOUT_S)
-                break
+        """End the guest and its helpers at once: there is nothing in it to save, and TERM may make it spin."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def close(self) -> None:
         self._stack.close()

@@ -4,13 +4,15 @@ Run as a script by its path; it imports nothing of ours, so that it starts in mi
 """
 
 import ctypes
+import itertools
 import os
 import platform
+import select
 import signal
 import struct
 import sys
 
-PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 22, 38
 CLONE_NEWNET = 0x40000000
 AT_MINSIGSTKSZ = 51
 # UML 6.1 keeps 2,696 bytes of a guest's extended registers (AVX-512, no more). Linux takes the whole set or
@@ -76,16 +78,46 @@ def come_first() -> None:
             return
 
 
+def tie_to(owner: int) -> None:
+    """Leave a watcher behind that kills this process's group when the owner ends, however it ends.
+
+    The guest cannot be asked: its SIGTERM handler, met while it powers off, spins for ever (one in forty).
+    A lone SIGKILL (PR_SET_PDEATHSIG) would leave its traced helpers, which then run untraced on the host.
+    """
+    ends = [os.pidfd_open(owner), os.pidfd_open(os.getpid())]
+    child = os.fork()
+    if child:  # what becomes the kernel: the watcher, two forks away, is no child of its
+        os.waitpid(child, 0)
+        for end in ends:
+            os.close(end)
+        return
+    if os.fork():
+        os._exit(0)
+    watch(ends)
+
+
+def watch(ends: list[int]) -> None:
+    """Wait for the end of the owner or of the guest, holding nothing of either open; then kill the group."""
+    kept = [-1, *sorted(ends), os.sysconf("SC_OPEN_MAX")]
+    for low, high in itertools.pairwise(kept):
+        os.closerange(low + 1, high)
+    poll = select.poll()
+    for end in ends:
+        poll.register(end, select.POLLIN)
+    poll.poll()
+    os.killpg(0, signal.SIGKILL)
+
+
 def main() -> None:
     """Take: the owner's pid, the path of the namespace, then the command."""
     owner, namespace, *argv = sys.argv[1:]
     handle = os.open(namespace, os.O_RDONLY)
     check(LIBC.setns(handle, CLONE_NEWNET), "setns")
     os.close(handle)
-    check(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0), "pdeathsig")
+    come_first()
+    tie_to(int(owner))
     if os.getppid() != int(owner):
         return  # the owner died before the tie was made
-    come_first()
     if has_wide_registers():
         hide_extended_registers()
         argv.append(WITHOUT_AVX)

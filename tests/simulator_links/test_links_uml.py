@@ -1,5 +1,6 @@
 """The user-mode-Linux back end: what it does to real packets, and what it leaves behind."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -187,6 +188,14 @@ def test_closing_leaves_nothing(run_name):
         assert not Path(link._router.guest._log.name).exists()
     assert listed(f"ivsim-{run_name}") == []
     assert not Path(f"/proc/{guest}").exists()
+    wait_for(lambda: not group_alive(guest))
+
+
+def test_nothing_outlives_a_guest_that_ended_by_itself(run_name):
+    with LINKS["uml"](run_name, 2) as link:
+        guest = link._router.guest._process.pid
+        os.kill(guest, signal.SIGKILL)
+        wait_for(lambda: group_members(guest) == [guest])  # itself, until its owner has read its status
 
 
 OWNER = """
@@ -211,6 +220,17 @@ def test_the_guest_dies_with_a_killed_owner(run_name):
         for name in listed(f"ivsim-{run_name}"):
             subprocess.run(["ip", "netns", "delete", name], check=True)
     assert not (ROOT / f"ivsim-{run_name}-r").exists()
+
+
+def group_members(group):
+    """Every process of the group, a dead one that nobody has waited for too."""
+    members = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            pid, _, rest = stat.read_text().partition(" ")
+            if int(rest.rpartition(")")[2].split()[2]) == group:
+                members.append(int(pid))
+    return members
 
 
 def group_alive(group):
