@@ -66,14 +66,18 @@ def serve(
 
 
 async def _serve(config: ServiceConfig) -> None:
-    from twin.service.server import TwinService  # noqa: PLC0415
+    from twin.service.server import ReaderDiedError, TwinService  # noqa: PLC0415
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with TwinService(config) as service:
         print(f"twins of {config.bootstrap} at {service.url} (Ctrl-C ends)", flush=True)
-        await stop.wait()
+        try:
+            await service.until(stop)
+        except ReaderDiedError as error:
+            print(f"ivsim: {error}", file=sys.stderr)
+            raise typer.Exit(1) from error
 
 
 @app.command()

@@ -12,7 +12,7 @@ from schemas.config import read_config
 from schemas.control import Commands, emit
 from schemas.errors import Refusal
 from twin.service.config import ServiceConfig
-from twin.service.server import TwinService
+from twin.service.server import ReaderDiedError, TwinService
 
 PROGRESS_S: Final = 1.0
 
@@ -25,10 +25,12 @@ async def serve(config: ServiceConfig) -> None:
     async with TwinService(config) as service:
         emit("ready", url=service.url, host=config.host, port=service.port)
         tasks = [asyncio.create_task(_obey(service, stop)), asyncio.create_task(_report(service))]
-        await stop.wait()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await service.until(stop)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         progress = service.progress()
     emit("done", **progress)
 
@@ -57,7 +59,7 @@ async def _report(service: TwinService) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Return 0 after an ordered end, 2 for bad input."""
+    """Return 0 after an ordered end, 2 for bad input, 1 when the service could not go on."""
     if len(arguments) != 1:
         print("usage: python -m twin.service CONFIG.json", file=sys.stderr)
         return 2
@@ -68,6 +70,10 @@ def main(arguments: list[str]) -> int:
         emit("error", message=str(error))
         print(error, file=sys.stderr)
         return 2
+    except ReaderDiedError as error:
+        emit("error", message=str(error))
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

@@ -164,6 +164,8 @@ def _service_routes(app: FastAPI, ask: Ask, changed: Changed, reader: Reader | N
 def _status(reader: Reader | None) -> str:
     if reader is None:
         return "UP"
+    if reader.failure is not None:
+        return "READER_ENDED"
     if not reader.reachable:
         return "KAFKA_AWAY"
     return "UP" if reader.caught_up.is_set() else "REBUILDING"

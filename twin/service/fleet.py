@@ -20,9 +20,9 @@ class Twin:
 
     __slots__ = ("cached_row", "past", "serial", "state", "vehicle_id")
 
-    def __init__(self, vehicle_id: str) -> None:
+    def __init__(self, vehicle_id: str, state: State) -> None:
         self.vehicle_id = vehicle_id
-        self.state: State
+        self.state = state
         self.serial = 0
         self.past: deque[State] = deque()
         self.cached_row: tuple[State, list[Any]] | None = None
@@ -141,7 +141,7 @@ class Fleet:
         if twin is None:
             if len(self._twins) >= self._config.max_vehicles:
                 raise BadRecord("too_many_vehicles")
-            twin = self._twins[name] = Twin(name)
+            twin = self._twins[name] = Twin(name, state)
             self._names = None
             self._removed.pop(name, None)
         self.serial += 1

@@ -48,8 +48,9 @@ class Reader:
         self._closing = threading.Event()
         self.caught_up = threading.Event()
         self.reachable = False
+        self.failure: str | None = None
         self._consumer = Consumer(_settings(config))
-        self._thread = threading.Thread(target=self._follow, name="twin reader", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="twin reader", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -66,6 +67,15 @@ class Reader:
             self._closing.set()
             self._thread.join()
             self._consumer.close()
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:
+            # A service that goes on without its reader would show a fleet that stands still, as if it were so.
+            log.exception("the reader of Kafka ended by an error")
+            self.failure = f"the reader of Kafka ended by an error: {error!r}"
+            self._changed()
 
     def _follow(self) -> None:
         look_at_s = 0.0

@@ -21,6 +21,11 @@ from twin.service.reader import Reader
 from twin.service.stream import Changed
 
 STOP_S: Final = 3
+LOOK_S: Final = 1.0
+
+
+class ReaderDiedError(RuntimeError):
+    """The service no longer reads Kafka and cannot: its twins would stand still."""
 
 
 class _Server(uvicorn.Server):
@@ -71,6 +76,14 @@ class TwinService:
             await self._serving
         await asyncio.to_thread(self.reader.close)
         self._socket.close()
+
+    async def until(self, stop: asyncio.Event) -> None:
+        """Return once `stop` is set; ReaderDiedError when what reads Kafka ended before."""
+        while not stop.is_set():
+            if self.reader.failure is not None:
+                raise ReaderDiedError(self.reader.failure)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), LOOK_S)
 
     async def caught_up(self, timeout_s: float) -> bool:
         """Return once the fleet was rebuilt from the compacted topic; False after `timeout_s`."""
