@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import Endpoint, IntakeSettings, Mode, Protocol, Tls
+from gateways.protocols.tls import tls_context
 from schemas.config import read_config
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
@@ -99,6 +100,12 @@ def read_gateway_config(path: Path) -> GatewayConfig:
     config = read_config(path, GatewayConfig)
     if config.format not in FORMATS:
         raise Refusal(f"{path}: format {config.format!r}: allowed {', '.join(FORMATS)}")
+    tls = config.endpoint().tls
+    if tls is not None:
+        try:
+            tls_context(tls)
+        except Refusal as error:
+            raise Refusal(f"{path}: {error}") from error
     return config
 
 

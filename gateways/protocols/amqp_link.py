@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
 import typing
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import pika
@@ -17,7 +15,8 @@ from pika.exceptions import AMQPError
 
 from gateways.protocols.amqp_services import Services, Stream
 from gateways.protocols.amqp_wire import Deliver, DeliveryReader
-from gateways.protocols.base import ConnectError, Endpoint, Tls
+from gateways.protocols.base import ConnectError, Endpoint
+from gateways.protocols.tls import tls_context
 
 EXCHANGE: Final = "amq.topic"  # exists in every virtual host (AMQP 0-9-1, 3.1.3.3): nobody has to declare it
 _LEAVE_TIMEOUT_S: Final = 5.0
@@ -158,7 +157,7 @@ class AmqpLink:
             stack_timeout=self._timeout_s,
             blocked_connection_timeout=None,
             connection_attempts=1,
-            ssl_options=None if tls is None else pika.SSLOptions(ssl_context(tls), endpoint.host),
+            ssl_options=None if tls is None else pika.SSLOptions(tls_context(tls), endpoint.host),
         )
         self._connection = AsyncioConnection(
             parameters,
@@ -224,16 +223,6 @@ class AmqpLink:
     @property
     def _where(self) -> str:
         return f"{self._endpoint.host}:{self._endpoint.port}"
-
-
-@lru_cache(maxsize=16)
-def ssl_context(tls: Tls) -> ssl.SSLContext:
-    """Return one context for all vehicles: reading the authority's file takes longer than a handshake."""
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if tls.certificate_file is not None:
-        context.load_cert_chain(tls.certificate_file, tls.key_file)
-    return context
 
 
 def one_line(error: BaseException) -> str:

@@ -67,7 +67,7 @@ class LoopClient(mqtt.Client):
         self._owner = owner
         self._endpoint = endpoint
         self._source_address = source_address
-        self._context = tls_context(endpoint)
+        self._context = None if endpoint.tls is None else tls_context(endpoint.tls)
         self._fresh: socket.socket | ssl.SSLSocket | None = None
         self._accepted: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import trustme
 
 from gateways.__main__ import main
 from gateways.config import read_gateway_config
@@ -33,6 +34,25 @@ def written(tmp_path: Path, **changes: object) -> Path:
 def test_wrong_configurations_are_refused_by_name(tmp_path: Path, changes: dict, named: str) -> None:
     with pytest.raises(Refusal, match=named) as refusal:
         read_gateway_config(written(tmp_path, **changes))
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("tls", "named"),
+    [
+        ({"ca_file": "missing.pem"}, "tls.ca_file missing.pem: No such file"),
+        ({"ca_file": __file__}, "tls.ca_file .*: no certificates"),
+        ({"ca_file": "{ca}", "certificate_file": "gone.pem"}, "tls.certificate_file gone.pem: No such file"),
+        ({"ca_file": "{ca}", "certificate_file": __file__}, "tls.certificate_file .*: no certificate and its key"),
+    ],
+)  # fmt: skip
+def test_tls_files_are_tried_before_anything_is_opened(tmp_path: Path, tls: dict, named: str) -> None:
+    authority = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(authority)
+    files = {name: path.replace("{ca}", str(authority)) for name, path in tls.items()}
+    with pytest.raises(Refusal, match=named) as refusal:
+        read_gateway_config(written(tmp_path, tls=files))
+    assert "gateway.json" in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
