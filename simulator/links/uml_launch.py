@@ -84,6 +84,8 @@ def tie_to(owner: int) -> None:
     The guest cannot be asked: its SIGTERM handler, met while it powers off, spins for ever (one in forty).
     A lone SIGKILL (PR_SET_PDEATHSIG) would leave its traced helpers, which then run untraced on the host.
     """
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)  # a group of the guest's own: the caller's is not ours to kill
     ends = [os.pidfd_open(owner), os.pidfd_open(os.getpid())]
     child = os.fork()
     if child:  # what becomes the kernel: the watcher, two forks away, is no child of its
