@@ -33,6 +33,9 @@ class TwinConfig(BaseModel):
     )
     loss_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     realtime_duration_s: float = Field(default=300.0, ge=5, le=86_400)
+    rehearse: bool = Field(
+        default=True, description="cross batch boundaries before `ready` (real time, on this machine)"
+    )
     microbatch_interval_s: float = Field(default=0.0, ge=0, le=3_600)
     live: bool = Field(default=True, description="write live figures to run.metrics")
     live_interval_s: float = Field(default=2.0, gt=0, le=60)

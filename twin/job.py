@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from schemas.topics import HEADERS
 from twin import source
@@ -80,15 +80,18 @@ def trigger(config: TwinConfig) -> dict[str, Any]:
 def start(session: SparkSession, config: TwinConfig) -> StreamingQuery:
     """Start the twin query; a record without a vehicle's name, or a bad one, never reaches the fold."""
     records = source.read_stream(session, config, config.topics.status, source.warm_topic(config))
-    writer = (
-        state_records(records, config)
-        .writeStream.queryName("twin")
+    return writer(state_records(records, config), config, "twin").trigger(**trigger(config)).start()
+
+
+def writer(states: DataFrame, config: TwinConfig, name: str) -> DataStreamWriter:
+    """Return how updates of twins are written, by a query of that name with a checkpoint of its own."""
+    return (
+        states.writeStream.queryName(name)
         .format("kafka")
         .option("kafka.bootstrap.servers", config.bootstrap)
         .option("kafka.acks", "all")
         .option("kafka.linger.ms", "1")
         .option("kafka.max.request.size", str(max(1_048_576, config.max_payload_bytes + 65_536)))
-        .option("checkpointLocation", str(config.checkpoint / "twin"))
+        .option("checkpointLocation", str(config.checkpoint / name))
         .outputMode("update")
     )
-    return writer.trigger(**trigger(config)).start()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from schemas.control import emit
-from twin import checkpoint, drain, history, job, kafka_topics, ledger, live, warm
+from twin import checkpoint, drain, history, job, kafka_topics, ledger, live, rehearsal, warm
 from twin.config import TwinConfig
 from twin.session import close_session, open_session
 
@@ -36,13 +36,15 @@ class TwinProcess:
             checkpoint.claim(config)
         self._session = open_session(config)
         opened_s = time.monotonic() - self._started
-        warm_s = 0.0
+        warm_s, batches = 0.0, 0
         if config.topology != "echo":
             self._queries.append(job.start(self._session, config))
+            rehearsed = rehearsal.start(self._session, config)
             if config.live:
                 self._queries += live.start(self._session, config)
             warm_s = warm.warm_up(config, self.check)
             live.await_first_batch(self._queries[1:], self.check)
+            batches = rehearsal.finish(rehearsed, config, self.check)
             if config.history:
                 self._queries += history.start(self._session, config)
         return {
@@ -50,6 +52,7 @@ class TwinProcess:
             "topics_prefix": config.topics_prefix,
             "session_s": round(opened_s, 1),
             "warm_s": round(warm_s, 1),
+            "rehearsed_batches": batches,
             "ready_s": round(time.monotonic() - self._started, 1),
         }
 

@@ -122,16 +122,22 @@ def await_state(config: TwinConfig, count: int, timeout_s: float = 60.0) -> None
 
 @pytest.mark.parametrize("trigger", ["realtime", "microbatch"])
 def test_kill_9_in_a_batch_loses_and_repeats_nothing(run: MadeUpRun, trigger: str) -> None:
-    config = run.config.model_copy(update={"trigger": trigger, "realtime_duration_s": 5.0, "live": False})
+    more = {"trigger": trigger, "realtime_duration_s": 5.0, "live": False, "rehearse": True}
+    config = run.config.model_copy(update=more)
     sent: Sent = defaultdict(list)
+    left_by_a_kill = config.checkpoint / "rehearsal" / "offsets"
     with twin_child(config) as first:
-        first.event("ready")
+        batches = first.event("ready")["rehearsed_batches"]
+        assert batches >= 3 if trigger == "realtime" else batches == 0
+        assert not left_by_a_kill.parent.exists()
         send(run, sent, 1, 60)
         await_state(config, 4)
         first.command("status")
         first.event("progress")
         send(run, sent, 61, 100)
         first.kill()
+    left_by_a_kill.mkdir(parents=True)
+    (left_by_a_kill / "0").write_text("nonsense")
     send(run, sent, 101, 120)
     run.write()
     with twin_child(config) as second:
