@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
-from twin import checkpoint, source
+from twin import checkpoint, rehearsal, source
 from twin.applied import first_containing
 from twin.config import TwinConfig, read_twin_config
 from twin.metrics import HOPS, LATENCIES, METRICS
@@ -79,6 +80,22 @@ def test_bad_configurations_are_refused_by_key(tmp_path: Path, content: str, wor
 def test_an_empty_jar_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="holds no jar"):
         TwinConfig(run_dir=".", topology="echo", jars_dir=str(tmp_path)).jars()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"trigger": "microbatch"},
+        {"rehearse": False},
+        {"spark_master": "spark://host:7077"},
+        {"spark_master": "local[11]"},
+        {"topic_partitions": 6},
+    ],
+)
+def test_no_rehearsal_where_it_would_take_slots_or_no_boundary_comes(changes: dict[str, Any]) -> None:
+    config = TwinConfig(run_dir=".", bootstrap="h:1", **changes)
+    assert rehearsal.start(None, config) is None  # type: ignore[arg-type] - no session is asked for anything
+    assert rehearsal.finish(None, config, lambda: None) == 0
 
 
 def test_window_ends_with_the_schedule_or_a_timeout_before_the_stop(tmp_path: Path) -> None:
