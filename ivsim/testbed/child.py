@@ -82,8 +82,11 @@ class Child(OwnedProcess):
 
     def check(self) -> None:
         """Raise ProcessDied when the child has ended without a "done", or has reported an error."""
+        gone = not self.running()
         with self._changed:
-            if "error" in self.latest or (not self.running() and "done" not in self.latest):
+            if gone:  # its last words may still be on their way from the pipe
+                self._changed.wait_for(lambda: self._ended, READER_TIMEOUT_S)
+            if "error" in self.latest or (gone and "done" not in self.latest):
                 raise self._death()
 
     def forget_error(self) -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +30,15 @@ emit("done", reason="owner gone")
 """
 
 
-@pytest.fixture
-def child(run_record: RunRecord, tmp_path: Path):
+def made(run_record: RunRecord, tmp_path: Path, **more: Any) -> Child:
     (tmp_path / "echo_child.py").write_text(ECHO)
     environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])}
-    with Child("echo", ["echo_child"], run_record, environment=environment) as started:
+    return Child("echo", ["echo_child"], run_record, environment=environment, **more)
+
+
+@pytest.fixture
+def child(run_record: RunRecord, tmp_path: Path):
+    with made(run_record, tmp_path) as started:
         started.wait_for("ready", 10)
         yield started
 
@@ -53,6 +59,18 @@ def test_stop_is_orderly(child: Child) -> None:
     assert child.stop() == 0
     assert child.latest["done"]["reason"] == "asked"
     child.check()
+
+
+def test_last_words_still_in_the_pipe_are_waited_for(run_record: RunRecord, tmp_path: Path) -> None:
+    """The end of a process is known before the last line that it wrote is read."""
+    with made(run_record, tmp_path, on_event=lambda _: time.sleep(0.3)) as child:
+        child.wait_for("ready", 10)
+        child.send("say", value=1)
+        child.send("stop")
+        child.popen.wait(10)
+        assert "done" not in child.latest
+        child.check()
+        assert child.latest["done"]["reason"] == "asked"
 
 
 def test_a_lost_owner_ends_the_child(child: Child) -> None:
