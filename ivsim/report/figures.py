@@ -102,7 +102,13 @@ def latency_over_time(ledger: Columns, start_at_ns: int) -> str:
             # They have no latency: along the lower edge, whatever the scale of the axis is.
             base, along = np.zeros(int(lost.sum())), axes.get_xaxis_transform()
             axes.plot(
-                due_s[lost], base, "x", color=VERMILION, label="lost or unsent", clip_on=False, transform=along
+                due_s[lost],
+                base,
+                "x",
+                color=VERMILION,
+                label="lost or unsent",
+                clip_on=False,
+                transform=along,
             )
         axes.set(yscale="log", xlabel="due, s after the start", ylabel="ms")
         _plain_log(axes.yaxis)
