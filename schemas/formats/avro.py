@@ -82,7 +82,14 @@ class Avro:
         if payload[:12] != self._beginning:
             return self._peek_slowly(payload)
         try:
-            at, sequence = _uvarint(payload, 30 if payload[29] < 128 else 31)
+            at = 30 if payload[29] < 128 else 31
+            low, high = payload[at], payload[at + 1]
+            if low < 128:
+                sequence, at = low, at + 1
+            elif high < 128:
+                sequence, at = low & 127 | high << 7, at + 2
+            else:
+                at, sequence = _uvarint(payload, at)
             word = int.from_bytes(payload[at : at + 6], "little")
             if (
                 word & 0x8080_8080_8080 != 0x80_8080_8080 or payload[at + 6] > 127
