@@ -28,8 +28,11 @@ if namespace:
     record.namespace(namespace)
     subprocess.run(["ip", "netns", "add", namespace], check=True)
     subprocess.run(["ip", "netns", "add", f"ivsim-{run_id}-r"], check=True)  # a link's own, noted by nobody
-noted = OwnedProcess("stubborn", ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], record,
-                     namespace=namespace)
+trapped = directory / "trapped"
+script = f"trap '' TERM; : > '{trapped}'; while :; do sleep 0.1; done"
+noted = OwnedProcess("stubborn", ["sh", "-c", script], record, namespace=namespace)
+while not trapped.exists():  # until then it would die with its owner as any other does
+    time.sleep(0.01)
 # Started by a part that keeps no notes: only the environment tells whose it is.
 marked = subprocess.Popen(["sleep", "300"], start_new_session=True)
 print(noted.pid, marked.pid, flush=True)
