@@ -40,6 +40,17 @@ def test_ten_megabytes_go_in_and_come_out_with_the_brokers_stamp(kafka: str) -> 
 
 
 @pytest.mark.kafka
+def test_topics_are_there_for_everyone_once_they_are_made(kafka: str) -> None:
+    reader = Producer({"bootstrap.servers": kafka})
+    reader.list_topics(timeout=10)  # connected: its question comes at once
+    for _ in range(5):
+        topics = KafkaTopics(f"made-{uuid.uuid4().hex[:8]}.")
+        create_topics(kafka, topics)
+        assert set(topics.all()) <= set(reader.list_topics(timeout=10).topics)
+        delete_topics(kafka, topics.all())
+
+
+@pytest.mark.kafka
 def test_a_topic_that_exists_is_refused_by_name(kafka: str) -> None:
     topics = KafkaTopics(f"twice-{uuid.uuid4().hex[:8]}.")
     create_topics(kafka, topics)
