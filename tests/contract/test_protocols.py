@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -14,7 +15,6 @@ import pytest
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, Mode, Protocol, VehicleSettings
 from gateways.protocols.coap_echo import CoapEcho
-from ivsim.testbed.process import free_port
 from schemas.topics import vehicle_id
 
 pytestmark = pytest.mark.broker
@@ -336,12 +336,15 @@ async def test_the_echo_comes_back(bench, stack: AsyncExitStack, name: str, mode
 @pytest.mark.parametrize(("name", "mode"), [d for d in DEFAULTS if PROTOCOLS[d[0]].broker])
 async def test_nobody_listening_is_a_connect_error(bench, name: str, mode: str) -> None:
     b = bench(name, mode)
-    b.endpoint = Endpoint("127.0.0.1", free_port())
-    with pytest.raises(ConnectError, match=str(b.endpoint.port)) as error:
-        await b.vehicle(connect_timeout_s=3.0)
-    assert "\n" not in str(error.value)
-    with pytest.raises(ConnectError):
-        await b.intake()
+    # Bound and not listening: nobody else's server can get the port meanwhile.
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        b.endpoint = Endpoint(*silent.getsockname())
+        with pytest.raises(ConnectError, match=str(b.endpoint.port)) as error:
+            await b.vehicle(connect_timeout_s=3.0)
+        assert "\n" not in str(error.value)
+        with pytest.raises(ConnectError):
+            await b.intake()
 
 
 @pytest.mark.parametrize(("name", "mode"), DEFAULTS)
