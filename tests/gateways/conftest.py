@@ -11,7 +11,7 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka import create_topics
@@ -53,10 +53,18 @@ def start_gateway(tmp_path: Path, run_record: RunRecord) -> Iterator[Callable[..
 
 @pytest.fixture
 def read_records() -> Callable[..., list[Any]]:
-    """Read `count` records of a topic from its beginning; fewer only after `timeout_s`."""
+    """Read a topic from its beginning to the end it has once `count` records are there, and they are `enough`.
+
+    Where a message may come twice a number says nothing: `enough` then names what must be there. What there is
+    after `timeout_s` is returned in any case.
+    """
 
     def read(
-        bootstrap: str, topic: str, count: int, timeout_s: float = 20.0, settle_s: float = 0.0
+        bootstrap: str,
+        topic: str,
+        count: int,
+        enough: Callable[[list[Any]], bool] = bool,
+        timeout_s: float = 20.0,
     ) -> list[Any]:
         consumer = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
@@ -65,16 +73,26 @@ def read_records() -> Callable[..., list[Any]]:
         try:
             consumer.subscribe([topic])
             end_s = time.monotonic() + timeout_s
-            while len(found) < count and time.monotonic() < end_s:
+            while not (len(found) >= count and enough(found)) and time.monotonic() < end_s:
                 found += [m for m in consumer.consume(1000, 0.2) if m.error() is None]
-            end_s = time.monotonic() + settle_s
-            while time.monotonic() < end_s:
-                found += [m for m in consumer.consume(1000, 0.1) if m.error() is None]
+            ends = _ends(consumer, topic)
+            while not _at(ends, found) and time.monotonic() < end_s:
+                found += [m for m in consumer.consume(1000, 0.2) if m.error() is None]
         finally:
             consumer.close()
         return found
 
     return read
+
+
+def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
+    partitions = consumer.list_topics(topic, 10.0).topics[topic].partitions
+    return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), 10.0)[1] for p in partitions}
+
+
+def _at(ends: dict[int, int], found: list[Any]) -> bool:
+    read = {(m.partition(), m.offset() + 1) for m in found}
+    return all(end == 0 or (partition, end) in read for partition, end in ends.items())
 
 
 @pytest.fixture

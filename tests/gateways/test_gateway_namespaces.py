@@ -39,6 +39,10 @@ def link(run_record: RunRecord) -> Iterator[DirectLink]:
         yield made
 
 
+def named(records: list[Any]) -> set[tuple[bytes, int]]:
+    return {(record.key(), int(dict(record.headers())["sequence"])) for record in records}
+
+
 def test_vehicles_to_kafka_across_two_namespaces_and_a_broker_restart(
     link: DirectLink,
     credentials: Credentials,
@@ -91,9 +95,9 @@ def test_vehicles_to_kafka_across_two_namespaces_and_a_broker_restart(
             broker.restart()
             done = pacer.wait_for("done", 60)
         assert (done["unsent"], done["acknowledged"]) == (0, 60)
-        until(gateway, lambda e: e["delivered"] >= 60)
-        assert gateway.latest["progress"]["connections_lost"] == 1
-    rows = to_table(events_path, Scenario(**SCENARIO), start_at_ns).to_pylist()
-    keys = {(row["vehicle_id"].encode(), row["sequence"]) for row in rows}
-    records = read_records(kafka, topics.status, 60)
-    assert {(r.key(), int(dict(r.headers())["sequence"])) for r in records} == keys
+        rows = to_table(events_path, Scenario(**SCENARIO), start_at_ns).to_pylist()
+        keys = {(row["vehicle_id"].encode(), row["sequence"]) for row in rows}
+        # A message that was between gateway and Kafka when the broker stopped comes again: 60 records may lack one.
+        records = read_records(kafka, topics.status, 60, lambda found: named(found) == keys)
+        assert named(records) == keys
+        assert until(gateway, lambda e: e["connections_lost"] > 0)["connections_lost"] == 1
