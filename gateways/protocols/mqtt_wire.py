@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 import ssl
 import time
 import typing
@@ -12,6 +15,7 @@ from gateways.protocols.base import Endpoint
 from gateways.protocols.mqtt_loop import LoopClient, Owner
 
 _RECEIVE_BYTES = 262_144
+_CLOSE_TIMEOUT_S = 2.0
 _PUBLISH, _PUBREL_HEAD, _PUBACK_HEAD = 0x30, 0x62, 0x40
 
 
@@ -85,6 +89,22 @@ class WireClient(LoopClient):
                 if isinstance(sock, ssl.SSLSocket):
                     loop.call_soon(self.readable)
 
+    async def leave(self, *, end_session: bool) -> None:
+        """Take leave, and keep the connection until the broker has read everything and closes it.
+
+        The broker answers each PUBREC. Its first answer to a closed socket would bring a reset, and the
+        acknowledgements behind it would be lost: their messages would come again to the next gateway.
+        """
+        sock = self.socket()
+        if sock is None:
+            await super().leave(end_session=end_session)
+            return
+        with socket.socket(fileno=os.dup(sock.fileno())) as kept:
+            kept.setblocking(False)
+            await super().leave(end_session=end_session)
+            with contextlib.suppress(OSError, TimeoutError):
+                await asyncio.wait_for(_read_to_end(kept), _CLOSE_TIMEOUT_S)
+
     def keep_alive(self) -> None:
         """While nothing is read no answer can be seen: ping for the broker's sake, do not judge it."""
         if self.paused and self.socket() is not None:
@@ -148,6 +168,12 @@ class WireClient(LoopClient):
                 self.loop_read()
             start = after
         self._rest = data[start:]
+
+
+async def _read_to_end(sock: socket.socket) -> None:
+    """Read and forget whatever comes until the peer closes."""
+    while await asyncio.get_running_loop().sock_recv(sock, _RECEIVE_BYTES):
+        pass
 
 
 def variable_integer(data: bytes, at: int) -> tuple[int, int] | None:
