@@ -208,7 +208,8 @@ async def test_payloads_arrive_unchanged_and_in_order(bench, name: str, mode: st
     assert not any(b.sink.flags)
     if b.mode.acknowledged:
         await events.until(lambda: len(events.tokens) == len(payloads))
-        assert events.tokens == [1, 2, 3, 4, 5]
+        # RabbitMQ confirms a persistent message once it is on disk or consumed: a later one may be so before it.
+        assert (sorted(events.tokens) if name == "amqp" else events.tokens) == [1, 2, 3, 4, 5]
     await at_rest(client)
     assert (events.refusals, events.losses) == ([], [])
 
