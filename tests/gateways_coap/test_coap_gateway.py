@@ -190,8 +190,8 @@ async def test_a_closed_port_does_not_end_a_con(coap, quick):
     """The gateway is being started again: an ICMP error must not lose what retransmission will deliver."""
     intake, _ = await coap.gateway()
     port = intake.endpoint()[1]
+    client, events = await coap.vehicle(port)  # before the port is free, which its own socket might be given
     await intake.close()
-    client, events = await coap.vehicle(port)
     client.send(1, b"patience")
     _, sink = await coap.gateway(port=port)
     await events.until(lambda: events.acked == [1])
