@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ivsim.testbed.mosquitto import MosquittoServer
-from ivsim.testbed.process import ProcessDied, free_port
+from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
 from simulator.emission_log import Kind
 from simulator.emission_table import read_events
@@ -26,6 +27,13 @@ pytestmark = pytest.mark.broker
 def broker(run_record: RunRecord) -> Iterator[MosquittoServer]:
     with MosquittoServer(run_record) as server:
         yield server
+
+
+def lose(broker: MosquittoServer, run) -> None:
+    """Stop the broker before anything is due: then all that is due meanwhile has to wait, however long it takes."""
+    broker.process.stop()
+    while run.child.wait_for("progress", 10)["connected"] > 0:
+        pass
 
 
 @pytest.mark.parametrize("mode", ["qos0", "qos1", "qos2", "qos1-v311"])
@@ -67,7 +75,8 @@ def test_a_lost_broker_buffers_reconnects_and_sends_the_backlog(broker, start_pa
         broker.host, broker.port, {"vehicles": 4, "interval_s": 0.1, "duration_s": 4.0}, mode=mode
     )
     run.start(0.2)
-    while run.child.wait_for("progress", 10)["emitted"] < 40:
+    # No sooner than every vehicle has sent, and no later: messages must still fall due once the broker is gone.
+    while run.child.wait_for("progress", 10)["emitted"] < 4:
         pass
     broker.process.stop()
     while run.child.wait_for("progress", 10)["connected"] > 0:
@@ -100,9 +109,8 @@ def test_a_full_outbox_drops_by_its_policy(broker, start_pacer, policy, reason) 
         outbox_limit=5,
         outbox_policy=policy,
     )
+    lose(broker, run)
     run.start(0.2)
-    run.child.wait_for("progress", 10)
-    broker.process.stop()
     while run.child.wait_for("progress", 10)["unsent"] < 10:
         pass
     broker.restart()
@@ -124,9 +132,8 @@ def test_block_drops_nothing(broker, start_pacer) -> None:
         outbox_limit=2,
         outbox_policy="block",
     )
+    lose(broker, run)
     run.start(0.2)
-    run.child.wait_for("progress", 10)
-    broker.process.stop()
     while run.child.wait_for("progress", 10)["buffered"] < 10:
         pass
     broker.restart()
@@ -167,16 +174,18 @@ def test_the_owners_death_ends_the_pacer(broker, start_pacer) -> None:
 
 def test_no_broker_is_a_refusal(tmp_path: Path) -> None:
     path = tmp_path / "pacer.json"
-    port = free_port()
-    values = {
-        "scenario": {"vehicles": 2}, "protocol": "mqtt", "mode": "qos1", "host": "127.0.0.1", "port": port,
-        "events_path": str(tmp_path / "e.events"), "connect_wait_s": 1.0,
-    }  # fmt: skip
-    path.write_text(json.dumps(values))
-    done = subprocess.run(
-        [sys.executable, "-m", "simulator.pacer", str(path)],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=os.environ, check=False,
-    )  # fmt: skip
+    with socket.socket() as bound:  # held, so that nobody else begins to listen there
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        values = {
+            "scenario": {"vehicles": 2}, "protocol": "mqtt", "mode": "qos1", "host": "127.0.0.1", "port": port,
+            "events_path": str(tmp_path / "e.events"), "connect_wait_s": 1.0,
+        }  # fmt: skip
+        path.write_text(json.dumps(values))
+        done = subprocess.run(
+            [sys.executable, "-m", "simulator.pacer", str(path)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=os.environ, check=False,
+        )  # fmt: skip
     assert done.returncode == 2
     event = json.loads(done.stdout)
     assert str(port) in event["message"]
