@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+import socket
 import subprocess
 import time
 import uuid
@@ -15,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ivsim.testbed.paths import compose_dir, installed_jars
-from ivsim.testbed.process import POLL_S, OwnedProcess, free_port
+from ivsim.testbed.process import POLL_S, OwnedProcess, hold_port
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
 from schemas.topics import KafkaTopics
@@ -39,6 +40,7 @@ class KafkaServer:
         self._name = name
         self._data_dir = record.directory / name
         self._process: OwnedProcess | None = None
+        self._holders: list[socket.socket] = []
         self._argv: list[str] = []
         self.bootstrap = ""
 
@@ -46,10 +48,10 @@ class KafkaServer:
         java = java_command()
         class_path = f"{installed_jars('kafka')}/*"
         self._record.scratch(self._data_dir)
-        properties = self._configure()
-        self._format(java, class_path, properties)
-        self._argv = [java, f"-Xmx{self._heap_mb}m", "-cp", class_path, "kafka.Kafka", str(properties)]
         try:
+            properties = self._configure()
+            self._format(java, class_path, properties)
+            self._argv = [java, f"-Xmx{self._heap_mb}m", "-cp", class_path, "kafka.Kafka", str(properties)]
             self._start()
         except BaseException:
             self.__exit__()
@@ -68,6 +70,8 @@ class KafkaServer:
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.stop()
+        for holder in self._holders:
+            holder.close()
         shutil.rmtree(self._data_dir, ignore_errors=True)
 
     @property
@@ -77,7 +81,8 @@ class KafkaServer:
         return self._process
 
     def _configure(self) -> Path:
-        port, controller_port = free_port(), free_port()
+        self._holders = [hold_port(), hold_port()]
+        port, controller_port = (holder.getsockname()[1] for holder in self._holders)
         self.bootstrap = f"127.0.0.1:{port}"
         self._data_dir.mkdir(parents=True)
         properties = self._data_dir / "server.properties"

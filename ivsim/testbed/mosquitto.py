@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Self
 
 from ivsim.testbed.paths import compose_dir
-from ivsim.testbed.process import OwnedProcess, free_port, has_listener
+from ivsim.testbed.process import OwnedProcess, has_listener, hold_port
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import OPEN, Security
 from schemas.errors import Refusal
@@ -47,19 +48,26 @@ class MosquittoServer:
         self._name = name
         self._dir = record.directory / name
         self._process: OwnedProcess | None = None
+        self._holder: socket.socket | None = None
         self.host = host
         self.port = port or self._own_port()
 
     def __enter__(self) -> Self:
-        self._record.scratch(self._dir)
-        self._dir.mkdir(parents=True)
-        self._configure()
-        self._start()
+        try:
+            self._record.scratch(self._dir)
+            self._dir.mkdir(parents=True)
+            self._configure()
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.stop()
+        if self._holder is not None:
+            self._holder.close()
         shutil.rmtree(self._dir, ignore_errors=True)
 
     @property
@@ -85,7 +93,8 @@ class MosquittoServer:
 
     def _own_port(self) -> int:
         if self._namespace is None:
-            return free_port(self.host)
+            self._holder = hold_port(self.host)
+            return int(self._holder.getsockname()[1])
         return DEFAULT_PORT if self._security.tls is None else DEFAULT_TLS_PORT
 
     def _configure(self) -> None:

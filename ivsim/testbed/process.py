@@ -158,6 +158,17 @@ def free_port(host: str = "127.0.0.1", kind: socket.SocketKind = socket.SOCK_STR
         return port
 
 
+def hold_port(host: str = "127.0.0.1") -> socket.socket:
+    """Return a socket bound to a free TCP port, which is nobody else's until it is closed.
+
+    It never listens: a server that sets SO_REUSEADDR can bind beside it, and finds the port free after a restart too.
+    """
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((host, 0))
+    return holder
+
+
 def has_listener(pid: int, host: str, port: int) -> bool:
     """Return whether TCP port `port` of IPv4 address `host` is listened on in the network namespace of `pid`.
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from ivsim.testbed.mosquitto import SEARCH_PATH, write_secret
 from ivsim.testbed.paths import compose_dir
-from ivsim.testbed.process import OwnedProcess, free_port, has_listener
+from ivsim.testbed.process import OwnedProcess, free_port, has_listener, hold_port
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import OPEN, Account, Security
 from schemas.errors import Refusal
@@ -51,17 +51,19 @@ class RabbitmqServer:
         self._exchange = exchange
         self._name = name
         self._dir = record.directory / name
-        self._epmd_port = free_port()
+        # Erlang takes seconds until it listens: others must not be given the ports meanwhile.
+        self._holders = [hold_port()]
+        self._epmd_port = int(self._holders[0].getsockname()[1])
         self._epmd: OwnedProcess | None = None
         self._process: OwnedProcess | None = None
         self.host = host
         self.port = port or self._own_port()
 
     def __enter__(self) -> Self:
-        self._record.scratch(self._dir)
-        self._dir.mkdir(parents=True)
-        self._configure()
         try:
+            self._record.scratch(self._dir)
+            self._dir.mkdir(parents=True)
+            self._configure()
             self._start_epmd()
             self._start()
         except BaseException:
@@ -73,6 +75,8 @@ class RabbitmqServer:
         for process in (self._process, self._epmd):
             if process is not None:
                 process.stop()
+        for holder in self._holders:
+            holder.close()
         shutil.rmtree(self._dir, ignore_errors=True)
 
     @property
@@ -131,7 +135,8 @@ class RabbitmqServer:
 
     def _own_port(self) -> int:
         if self._namespace is None:
-            return free_port(self.host)
+            self._holders.append(hold_port(self.host))
+            return int(self._holders[-1].getsockname()[1])
         return DEFAULT_PORT if self._security.tls is None else DEFAULT_TLS_PORT
 
     def _configure(self) -> None:
