@@ -118,8 +118,7 @@ class Capture:
         for command in commands:
             match command:
                 case {"command": "start", "at_ns": int(at_ns)}:
-                    # Frames already in the ring belong to the phase before; those of the future to the run.
-                    self._drain()
+                    # Stamps decide the phase of frames still in the ring: this command may be read late.
                     self._counter.start_at_ns = at_ns
                     if self._attributor is not None:
                         self._attributor.start_at_ns = at_ns

@@ -1,0 +1,48 @@
+"""The capture process when the machine is slow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from capture_child import CaptureChild
+from lossy_wire import LossyWire
+
+from schemas.topics import CLOUD_ADDRESS, vehicle_address
+from simulator.links import namespaces
+
+pytestmark = pytest.mark.netns
+SENT = 1000  # of 1,442 bytes: more than a block of the ring holds, so that one is ready at once
+
+
+@pytest.fixture
+def wire(run_record):
+    with LossyWire(run_record.run_id) as link:
+        yield link
+
+
+def send(wire):
+    with namespaces.inside(wire.vehicles_namespace):
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with client:
+        client.bind((vehicle_address(1), 0))
+        for _ in range(SENT):
+            client.sendto(bytes(1400), (CLOUD_ADDRESS, 9))
+
+
+def test_a_start_that_is_read_late_moves_no_frame(wire, tmp_path):
+    """What waits in the ring when the command is read came after the start that it names."""
+    with CaptureChild(wire, tmp_path) as capture:
+        os.kill(capture.process.pid, signal.SIGSTOP)
+        os.waitpid(capture.process.pid, os.WUNTRACED)
+        capture.command(command="start", at_ns=time.time_ns())
+        send(wire)
+        os.kill(capture.process.pid, signal.SIGCONT)
+        done = capture.stop()
+    assert pc.min(pq.read_table(done["wire"])["second"]).as_py() >= 0
+    assert set(pq.read_table(done["categories"])["phase"].to_pylist()) == {"run"}
