@@ -21,11 +21,11 @@ class LossyWire:
 
     vehicles_device = addressing.VEHICLES_SIDE.device
 
-    def __init__(self, run, *, loss_ratio=0.0, delay_s=0.0, seed=1):
+    def __init__(self, run, *, loss_ratio=0.0, delay_s=0.0, seed=5):
         self.vehicles_namespace, self.cloud_namespace = f"ivsim-{run}-v", f"ivsim-{run}-c"
         self._middle = f"ivsim-{run}-m"
         self.loss_ratio, self._delay_s = loss_ratio, delay_s
-        self._random = random.Random(seed)
+        self._seed, self._randoms = seed, {}
         self._stack = contextlib.ExitStack()
         self._stop = threading.Event()
         self.dropped = 0
@@ -71,7 +71,7 @@ class LossyWire:
                     frame, address = key.fileobj.recvfrom(65_536)
                     if address[2] == PACKET_OUTGOING:
                         continue
-                    if self._random.random() < self.loss_ratio:
+                    if self._draw(frame) < self.loss_ratio:
                         self.dropped += 1
                         continue
                     count += 1
@@ -79,6 +79,16 @@ class LossyWire:
                 while waiting and waiting[0][0] <= time.monotonic():
                     _, _, frame, there = heapq.heappop(waiting)
                     there.send(frame)
+
+    def _draw(self, frame):
+        """Each way of each vehicle has draws of its own: which of its frames are lost is the same in every run.
+
+        Of one sequence for all, a vehicle would get what the others leave, and sometimes lose nothing.
+        """
+        way = frame[26:34].hex()  # the addresses of source and destination
+        if way not in self._randoms:
+            self._randoms[way] = random.Random(f"{self._seed} {way}")
+        return self._randoms[way].random()
 
 
 def _packet_socket(device):

@@ -27,10 +27,11 @@ from simulator.wire.accounts import SHARES
 
 pytestmark = [pytest.mark.netns, pytest.mark.broker]
 VEHICLES = (1, 2, 300)
+DEADLINE_S = 60
 ALL = (*SHARES[:7], "unattributed_bytes")
 
 
-def publish_mqtt(namespace, payloads, qos, keepalive=60):
+def publish_mqtt(namespace, payloads, qos, *, ping=False):
     """Publish all payloads from every vehicle and return when the broker has acknowledged all.
 
     At QoS 0 there is only TCP's acknowledgement: what still waits in a socket would be sent when the
@@ -42,7 +43,8 @@ def publish_mqtt(namespace, payloads, qos, keepalive=60):
             client = paho.Client(
                 paho.CallbackAPIVersion.VERSION2, client_id=f"v{number}", protocol=paho.MQTTv5
             )
-            client.connect(CLOUD_ADDRESS, 1883, keepalive, bind_address=vehicle_address(number))
+            client.connect_timeout = DEADLINE_S  # a lost SYN comes again after 1, 3 and 7 s
+            client.connect(CLOUD_ADDRESS, 1883, bind_address=vehicle_address(number))
             stack.callback(client.disconnect)
             clients.append(client)
         loop_until(clients, lambda: all(client.is_connected() for client in clients))
@@ -53,9 +55,19 @@ def publish_mqtt(namespace, payloads, qos, keepalive=60):
                 client.loop(0.005)
         loop_until(clients, lambda: all(info.is_published() for info in sent))
         loop_until(clients, lambda: not any(unacknowledged_bytes(client.socket()) for client in clients))
-        if keepalive < 5:
-            until = time.monotonic() + 2 * keepalive
-            loop_until(clients, lambda: time.monotonic() > until)
+        if ping:
+            exchange_pings(clients)
+
+
+def exchange_pings(clients):
+    """Return when every client has sent a PINGREQ and has the answer."""
+    answered = set()
+    for client in clients:
+        client.on_log = lambda c, _u, _level, text: answered.add(c) if text == "Received PINGRESP" else None
+        client._keepalive = (
+            1  # known to the client alone: the broker would end one that is half a second late
+        )
+    loop_until(clients, lambda: len(answered) == len(clients))
 
 
 def unacknowledged_bytes(sock):
@@ -64,7 +76,7 @@ def unacknowledged_bytes(sock):
 
 
 def loop_until(clients, condition):
-    until = time.monotonic() + 60
+    until = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < until
         for client in clients:
@@ -273,7 +285,7 @@ def test_keep_alives_and_the_phase_before_the_start(run_record, lossy, tmp_path)
         MosquittoServer(run_record, host=CLOUD_ADDRESS, namespace=lossy.cloud_namespace),
         CaptureChild(lossy, directory) as capture,
     ):
-        publish_mqtt(lossy.vehicles_namespace, [b"x"], 1, keepalive=1)
+        publish_mqtt(lossy.vehicles_namespace, [b"x"], 1, ping=True)
         done = capture.stop()
     wire, _ = check_sums(done, directory)
     assert set(wire["second"].to_pylist()) == {-1}
