@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,14 @@ def test_stop_is_orderly(child: Child) -> None:
 
 def test_last_words_still_in_the_pipe_are_waited_for(run_record: RunRecord, tmp_path: Path) -> None:
     """The end of a process is known before the last line that it wrote is read."""
-    with made(run_record, tmp_path, on_event=lambda _: time.sleep(0.3)) as child:
+    read_on = threading.Event()
+    with made(run_record, tmp_path, on_event=lambda _: read_on.wait()) as child:
         child.wait_for("ready", 10)
         child.send("say", value=1)
         child.send("stop")
         child.popen.wait(10)
         assert "done" not in child.latest
+        threading.Timer(0.3, read_on.set).start()
         child.check()
         assert child.latest["done"]["reason"] == "asked"
 
