@@ -82,6 +82,7 @@ def outage(link):
 
     def end():
         time.sleep(1.0)
+        ended.append(time.time_ns())
         link.update({7: (Condition(10e6, 5.0), Condition(None, 5.0))})
         ended.append(time.time_ns())
 
@@ -89,8 +90,10 @@ def outage(link):
     thread.start()
     run(link, [flow], settle_s=1.5)
     thread.join()
-    late = [(at - ended[0]) / 1e6 for at in flow.received_at_ns.values()]
-    return {"received": len(late), "first_ms": min(late), "last_ms": max(late)}
+    asked_at_ns, ended_at_ns = ended
+    came = flow.received_at_ns.values()
+    first_ms, last_ms = (min(came) - asked_at_ns) / 1e6, (max(came) - ended_at_ns) / 1e6
+    return {"received": len(came), "first_ms": first_ms, "last_ms": last_ms}
 
 
 try:
