@@ -21,6 +21,7 @@ SO_TIMESTAMPNS: Final = 35
 SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
 _STAMP = struct.Struct("=IIq")
 _TIME = struct.Struct("=qq")
+_BYTES_RECEIVED: Final = 128  # tcpi_bytes_received in tcp_info (linux/tcp.h)
 
 
 @dataclass
@@ -198,12 +199,18 @@ def _pour(source: socket.socket, seconds: float) -> None:
 
 
 def _swallow(sink: socket.socket, seconds: float) -> float:
-    began = time.monotonic()
-    start = began + seconds / 4
-    total, first = 0, None
-    while (now := time.monotonic()) < began + seconds:
-        size = len(sink.recv(1 << 20))
-        if now >= start:
-            first = first or now
-            total += size
-    return 0.0 if first is None else total * 8 / (time.monotonic() - first)
+    began = now = time.monotonic()
+    first = None
+    while now < began + seconds:
+        if first is None and now >= began + seconds / 4:
+            first = _arrived(sink)
+        sink.recv(1 << 20)
+        now = time.monotonic()
+    last = _arrived(sink)
+    return 0.0 if first is None else (last[1] - first[1]) * 8 / (last[0] - first[0])
+
+
+def _arrived(sink: socket.socket) -> tuple[float, int]:
+    """Return the time and the kernel's count: what has been read tells how late the reader is."""
+    info = sink.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED + 8)
+    return time.monotonic(), struct.unpack_from("=Q", info, _BYTES_RECEIVED)[0]
