@@ -103,6 +103,18 @@ def test_a_process_id_used_again_is_not_ours() -> None:
     assert not ProcessMark(os.getpid(), ticks, boot="another boot").alive()
 
 
+def test_notes_without_a_line_yet_are_those_of_a_run_that_begins(state: Path) -> None:
+    state.mkdir()
+    (state / "begins.jsonl").touch()
+    assert leftovers.find() == []
+
+
+def test_notes_that_go_during_the_search_are_passed_over(state: Path) -> None:
+    state.mkdir()
+    (state / "ends.jsonl").symlink_to(state / "gone")  # listed, and no longer there when it is read
+    assert leftovers.find() == []
+
+
 def test_a_note_cut_off_by_the_kill_is_passed_over(state: Path, tmp_path: Path) -> None:
     state.mkdir()
     dead = ProcessMark(2**22 + 1, 1)
