@@ -64,9 +64,8 @@ def exchange_pings(clients):
     answered = set()
     for client in clients:
         client.on_log = lambda c, _u, _level, text: answered.add(c) if text == "Received PINGRESP" else None
-        client._keepalive = (
-            1  # known to the client alone: the broker would end one that is half a second late
-        )
+        # Known to the client alone: the broker would end one that is half a second late.
+        client._keepalive = 1
     loop_until(clients, lambda: len(answered) == len(clients))
 
 
