@@ -6,10 +6,23 @@ import asyncio
 
 import httpx
 import pytest
+from confluent_kafka import KafkaError
 
 from twin.service.config import ServiceConfig
+from twin.service.figures import Figures
+from twin.service.fleet import Fleet
 from twin.service.reader import Reader
 from twin.service.server import ReaderDiedError, TwinService
+
+
+class Message:
+    """A record of `twin.state`, or with an error what librdkafka says in its place."""
+
+    def __init__(self, error: KafkaError | None = None) -> None:
+        self.error = lambda: error
+        self.topic, self.partition = (lambda: "twin.state"), (lambda: 0)
+        self.key, self.value, self.headers = (lambda: b"v"), (lambda: b"x"), list
+        self.timestamp = lambda: (2, 1)
 
 
 def broken(_: Reader) -> None:
@@ -32,3 +45,17 @@ async def test_an_owner_that_stops_is_not_told_of_anything() -> None:
         stop.set()
         await asyncio.wait_for(service.until(stop), 10)
         assert service.reader.failure is None
+
+
+def test_a_fleet_is_rebuilt_once_it_holds_what_came_with_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ServiceConfig(bootstrap="127.0.0.1:1")
+    fleet = Fleet(config)
+    reader = Reader(config, fleet, Figures(1), lambda: None)
+    reader._assigned = {("twin.state", 0): None}  # type: ignore[dict-item]
+    before: list[tuple[int, bool]] = []
+    monkeypatch.setattr(
+        fleet, "take", lambda records: before.append((len(records), reader.caught_up.is_set()))
+    )
+    reader._take([Message(), Message(KafkaError(KafkaError._PARTITION_EOF))])  # type: ignore[list-item]
+    assert before == [(1, False)]
+    assert reader.caught_up.is_set()

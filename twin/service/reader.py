@@ -127,6 +127,9 @@ class Reader:
                 self._take_figure(message)
         if states:
             self._fleet.take(states)
+        # The end comes in one batch with the records before it: it is reached once the fleet has those.
+        if not self.caught_up.is_set() and self._at_end():
+            self.caught_up.set()
         if messages:
             self._changed()
 
@@ -141,9 +144,10 @@ class Reader:
             log.warning("Kafka: %s", error)
             return
         self._ends.add((message.topic(), message.partition()))
+
+    def _at_end(self) -> bool:
         state = {place for place in self._assigned if place[0] == self._state_topic}
-        if state and state <= self._ends:
-            self.caught_up.set()
+        return bool(state) and state <= self._ends
 
 
 def _settings(config: ServiceConfig) -> dict[str, Any]:
