@@ -8,7 +8,7 @@ from collections import defaultdict
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from schemas.topics import KafkaTopics
 
@@ -77,7 +77,10 @@ class Watch:
 
     def _read_to_end(self) -> bool:
         here = [part for part in self._consumer.assignment() if part.topic == self._topics.metrics]
-        ends = [self._consumer.get_watermark_offsets(part, timeout=END_S)[1] for part in here]
+        try:
+            ends = [self._consumer.get_watermark_offsets(part, timeout=END_S)[1] for part in here]
+        except KafkaException:
+            return False  # a broker that is busy has not said where the end is: asked again as long as it is wanted
         return all(
             end == 0 or at.offset >= end for at, end in zip(self._consumer.position(here), ends, strict=True)
         )
