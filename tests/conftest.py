@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
+
+# Hypothesis' own profile for shared machines: no deadline for an example (200 ms otherwise, which any pause breaks), and
+# the same examples in every run, so that a failure belongs to the change that it meets.
+settings.load_profile("ci")
 
 # Cheapest first: a broken pure part shows before anything is started, and shared servers start late.
 ORDER = ("broker", "kafka", "netns", "browser", "spark", "slow")
