@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from gateways.protocols import PROTOCOLS
 from ivsim import child_configs as configs
 from ivsim.parts import READY_S, Parts, start_child
+from ivsim.testbed.mosquitto import MosquittoServer
+from ivsim.testbed.process import POLL_S
 from simulator.road import Road
 
 OUTAGE_S = 20.0
 DOWN_S = 3.0
 BACKLOG_S = 4.0
+UNSAVED_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ def _kill_broker_with_backlog(parts: Parts, road: Road, second: int) -> set[str]
     # With its gateway away the broker holds every message that it acknowledges: the most it can lose.
     down = _kill_gateway(parts, road, second)
     time.sleep(BACKLOG_S)
+    # What mosquitto has just saved it does not lose: wait until it has acknowledged more.
+    while isinstance(parts.broker, MosquittoServer) and time.time() - parts.broker.last_save_s() < UNSAVED_S:
+        time.sleep(POLL_S)
     return down | _kill_broker(parts, road, second)
 
 

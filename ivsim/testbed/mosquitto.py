@@ -76,6 +76,13 @@ class MosquittoServer:
         assert self._process is not None, "the broker is not started"
         return self._process
 
+    def last_save_s(self) -> float:
+        """Return when it last wrote its queues to disk, in s since 1970; 0.0 when it has not yet."""
+        try:
+            return (self._dir / "mosquitto.db").stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
     def restart(self) -> None:
         """Start again after a stop or a kill, with the same address and what the last save had kept."""
         self.process.stop()
