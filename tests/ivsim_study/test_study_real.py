@@ -28,7 +28,7 @@ vehicles = 3
 interval_s = 0.5
 warmup_s = 0.5
 duration_s = 2.5
-loss_timeout_s = 1.0
+loss_timeout_s = 5.0
 [axes]
 mode = ["mqtt qos0", "mqtt qos2", "coap non", "coap con"]
 format = ["small", "protobuf"]
