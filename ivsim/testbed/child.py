@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -103,10 +102,7 @@ class Child(OwnedProcess):
                 self.send("stop")
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.popen.wait(limit_s)
-        if self.running():
-            self.popen.terminate()
+            self.wait_end(limit_s)
         return super().stop(READER_TIMEOUT_S)
 
     def _drained(self) -> None:
@@ -115,9 +111,9 @@ class Child(OwnedProcess):
 
     def _death(self) -> ProcessDied:
         message = str(self.latest.get("error", {}).get("message", ""))
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.popen.wait(1.0)  # end of file comes a moment before the exit code
-        return ProcessDied(self.name, self.popen.poll(), message or last_lines(self.log_path))
+        # End of file comes a moment before the end.
+        code = self._end() if self.wait_end(1.0) else None
+        return ProcessDied(self.name, code, message or last_lines(self.log_path))
 
     def _read(self) -> None:
         assert self.popen.stdout is not None

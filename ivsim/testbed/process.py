@@ -84,12 +84,27 @@ class OwnedProcess:
         return self.popen.pid
 
     def running(self) -> bool:
-        return self.popen.poll() is None
+        """Look without reaping: until `_end` has, the ids of process and group are nobody else's."""
+        if self.popen.returncode is not None:
+            return False
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:  # another thread is reaping it
+            return False
+
+    def wait_end(self, timeout_s: float) -> bool:
+        """Return whether the process has ended, after `timeout_s` at the latest."""
+        deadline_s = time.monotonic() + timeout_s
+        while self.running():
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(POLL_S)
+        return True
 
     def check(self) -> None:
         """Raise ProcessDied when the process has ended."""
         if not self.running():
-            raise ProcessDied(self.name, self.popen.returncode, last_lines(self.log_path))
+            raise ProcessDied(self.name, self._end(), last_lines(self.log_path))
 
     def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
         """Return once `ready()`; ProcessDied when the process ends first, NotReady after `timeout_s`."""
@@ -107,12 +122,9 @@ class OwnedProcess:
 
         SIGTERM goes to the process alone: it closes what it has started itself in its own order.
         """
-        if self.running():
-            self.popen.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.popen.wait(self.stop_timeout_s if timeout_s is None else timeout_s)
-        self._kill_group()
-        code = self.popen.wait()
+        self._terminate()
+        self.wait_end(self.stop_timeout_s if timeout_s is None else timeout_s)
+        code = self._end()
         self._drained()
         for pipe in (self.popen.stdin, self.popen.stdout):
             _close(pipe)
@@ -120,15 +132,22 @@ class OwnedProcess:
 
     def kill(self) -> None:
         """End the process group at once, as a fault would."""
-        self._kill_group()
-        self.popen.wait()
+        self._end()
 
     def _drained(self) -> None:
         """Return once nobody reads the pipes any more."""
 
-    def _kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.popen.pid, signal.SIGKILL)
+    def _terminate(self) -> None:
+        if self.running():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def _end(self) -> int:
+        """Kill what is left of the group, then reap its leader, in this order; return the exit code."""
+        if self.popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        return self.popen.wait()
 
 
 def command(argv: Sequence[str], namespace: str | None) -> list[str]:
@@ -148,14 +167,6 @@ def last_lines(path: Path, count: int = LAST_LINES) -> str:
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-count:])
-
-
-def free_port(host: str = "127.0.0.1", kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    """Return a port that was free on `host` a moment ago."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def hold_port(host: str = "127.0.0.1") -> socket.socket:

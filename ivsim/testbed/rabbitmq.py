@@ -11,7 +11,7 @@ from typing import Self
 
 from ivsim.testbed.mosquitto import SEARCH_PATH, write_secret
 from ivsim.testbed.paths import compose_dir
-from ivsim.testbed.process import OwnedProcess, free_port, has_listener, hold_port
+from ivsim.testbed.process import OwnedProcess, has_listener, hold_port
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import OPEN, Account, Security
 from schemas.errors import Refusal
@@ -52,8 +52,8 @@ class RabbitmqServer:
         self._name = name
         self._dir = record.directory / name
         # Erlang takes seconds until it listens: others must not be given the ports meanwhile.
-        self._holders = [hold_port()]
-        self._epmd_port = int(self._holders[0].getsockname()[1])
+        self._holders = [hold_port(), hold_port()]
+        self._epmd_port, self._nodes_port = (int(holder.getsockname()[1]) for holder in self._holders)
         self._epmd: OwnedProcess | None = None
         self._process: OwnedProcess | None = None
         self.host = host
@@ -121,7 +121,7 @@ class RabbitmqServer:
             "ERL_CRASH_DUMP": os.devnull,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_NODE_IP_ADDRESS": self.host,
-            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_DIST_PORT": str(self._nodes_port),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
             "RABBITMQ_MNESIA_BASE": str(self._dir / "data"),
             "RABBITMQ_LOG_BASE": str(self._dir / "log"),

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Producer
 
 from ivsim.testbed.kafka import KafkaServer, cluster_id, create_topics, delete_topics, probe
-from ivsim.testbed.process import ProcessDied, free_port
+from ivsim.testbed.process import ProcessDied, hold_port
 from ivsim.testbed.registry import RunRecord, started_at_ticks
 from schemas.errors import Refusal
 from schemas.topics import KafkaTopics
@@ -77,8 +77,8 @@ def test_a_malformed_address_is_refused(address: str) -> None:
 
 
 def test_an_address_without_a_broker_is_refused() -> None:
-    with pytest.raises(Refusal, match="no Kafka broker answered"):
-        probe(f"127.0.0.1:{free_port()}", timeout_s=0.3)
+    with hold_port() as silent, pytest.raises(Refusal, match="no Kafka broker answered"):
+        probe(f"127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.3)
 
 
 def test_a_cluster_id_is_never_taken_for_an_option() -> None:
