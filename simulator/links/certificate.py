@@ -32,7 +32,7 @@ def certificate(link_name: str, rows: Sequence[Row], replay: dict[str, Any]) -> 
     if link_name == "direct":
         statement = "The direct link emulates nothing: whatever was asked had no effect."
         return {"verdict": "unproven", "statement": statement, "checks": [], **cost}
-    groups = [[_punctual(replay)]]
+    groups = [[check_punctual(replay)]]
     for direction in DIRECTIONS:
         own = [row for row in rows if row["direction"] == direction]
         groups.append(
@@ -74,7 +74,8 @@ def _statement(verdict: Verdict, checks: Sequence[Check], cost: dict[str, int]) 
     )
 
 
-def _punctual(replay: dict[str, Any]) -> Check:
+def check_punctual(replay: dict[str, Any]) -> Check:
+    """Judge how late the latest change of a replay was, from `LinkReplay.properties()`."""
     late = replay["applied_late_max_ms"]
     broken = replay.get("failure")
     if replay.get("steps") == 0 and broken is None:
