@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Final
+
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -9,6 +12,7 @@ from schemas.errors import Refusal
 from twin.config import TwinConfig
 from twin.source import warm_output_topic, warm_topic
 
+LISTED_S: Final = 15.0
 _APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 
@@ -47,7 +51,10 @@ def require(config: TwinConfig, timeout_s: float = 5.0) -> None:
 
 
 def ensure_topics(config: TwinConfig) -> None:
-    """Create the topics that are missing; Refusal when Kafka does not answer within ten seconds."""
+    """Create the topics that are missing; Refusal when Kafka does not answer within ten seconds.
+
+    All are there for everyone when it returns.
+    """
     admin = AdminClient({"bootstrap.servers": config.bootstrap, "socket.timeout.ms": 10_000, "log_level": 0})
     try:
         present = admin.list_topics(timeout=10).topics
@@ -62,3 +69,13 @@ def ensure_topics(config: TwinConfig) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise Refusal(f"bootstrap {config.bootstrap}: {error.args[0].str()}") from error
+    _wait_listed(admin, config.bootstrap, {topic.topic for topic in missing})
+
+
+def _wait_listed(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
+    """Return once the broker lists `names`: a KRaft controller answers some time before the broker's view has them."""
+    deadline_s = time.monotonic() + LISTED_S
+    while not names <= set(admin.list_topics(timeout=10).topics):
+        if time.monotonic() > deadline_s:
+            raise Refusal(f"bootstrap {bootstrap}: new topics are not listed after {LISTED_S:g} s")
+        time.sleep(0.02)
