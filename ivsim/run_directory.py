@@ -94,10 +94,10 @@ def make_run_directory(output: Path | None, run: str) -> RunDirectory:
     return directory
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
+def write_json(path: Path, value: dict[str, Any], *, sort_keys: bool = True) -> None:
     """Write a JSON file whole or not at all: readers never see half of it."""
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")
+    part.write_text(json.dumps(value, indent=2, sort_keys=sort_keys, default=str) + "\n")
     part.replace(path)
 
 

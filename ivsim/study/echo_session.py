@@ -181,8 +181,7 @@ class EchoSession:
         figures = echo_figures(cell, options.loss_timeout_s)
         messages = self._messages(numbers)
         pq.write_table(messages, directory / MESSAGES_NAME, compression="zstd")
-        returned = int(cell.payload_bytes[cell.received].sum())
-        wire = wire_of(messages, place.vehicles, (from_ns, to_ns), int(cell.received.sum()), returned)
+        wire = wire_of(messages, place.vehicles, (from_ns, to_ns), cell)
         window_s = options.duration_s - options.warmup_s
         figures |= _wire_figures(wire.overhead_bytes, wire.wire_bytes, figures, options.vehicles, window_s)
         sent = len(group.numbers) * self._seconds() / options.interval_s

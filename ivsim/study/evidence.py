@@ -124,15 +124,9 @@ def _read(cell: Cell, directory: Path) -> tuple[EchoCell, WireCell]:
     options, first = cell.options, run["first_vehicle"]
     from_ns = run["start_at_ns"] + round(run["warmup_s"] * 1e9)
     messages = measured(pq.read_table(directory / "emissions.parquet"), first, from_ns, run["end_at_ns"])
-    received = messages.received
-    wire = wire_of(
-        pq.read_table(directory / "wire_messages.parquet"),
-        range(first, first + options.vehicles),
-        (from_ns, run["end_at_ns"]),
-        int(received.sum()),
-        int(messages.payload_bytes[received].sum()),
-    )
-    return messages, wire
+    table = pq.read_table(directory / "wire_messages.parquet")
+    vehicles = range(first, first + options.vehicles)
+    return messages, wire_of(table, vehicles, (from_ns, run["end_at_ns"]), messages)
 
 
 def measured_cells(kept: Sequence[Kept]) -> list[Measured]:

@@ -151,21 +151,18 @@ class WireCell(NamedTuple):
     pure_bytes: Floats
 
 
-def wire_of(
-    messages: pa.Table, vehicles: range, window: tuple[int, int], arrived: int, returned: int
-) -> WireCell:
+def wire_of(messages: pa.Table, vehicles: range, window: tuple[int, int], cell: EchoCell) -> WireCell:
     """Return each message's overhead on the link, both crossings together; the mean is per received message.
 
-    What messages that never arrived have cost beside their payload is spread evenly over those that did. A
-    payload that came back in blocks (CoAP) is no payload to the capture: what of `returned` it has not seen
-    as such is taken off its unattributed bytes.
+    What messages that never arrived have cost beside their payload is spread evenly over those that did: the mean
+    of the messages that the link had in the window, times those published of the window over those received.
+    A slow link has others in the window than were due in it, so their number says nothing about either.
 
     Args:
         messages: wire_messages.parquet of the capture.
         vehicles: the numbers of the cell.
         window: begin and end in ns, against the stamp of the first byte sent.
-        arrived: how many messages of the window came back.
-        returned: their payload bytes.
+        cell: the messages due in the window.
     """
     numbers = np.array([int(name[-6:]) for name in messages.column("vehicle_id").to_pylist()], np.int64)
     sent = np.asarray(messages.column("first_sent_at_ns").fill_null(0)).astype(np.int64)
@@ -173,18 +170,28 @@ def wire_of(
         (numbers >= vehicles.start) & (numbers < vehicles.stop) & (sent >= window[0]) & (sent < window[1])
     )
     table = messages.filter(pa.array(inside))
-
-    def total(part: str, ways: tuple[str, ...] = _WAYS) -> Floats:
-        return np.asarray(sum(table.column(f"{part}_bytes_{way}").to_numpy() for way in ways), np.float64)
-
+    published, arrived = int((cell.emitted | cell.received).sum()), int(cell.received.sum())
     if not table.num_rows or not arrived:
         return WireCell(np.empty(0), np.empty(0), np.empty(0))
-    overhead = np.sum([total(part) for part in _PARTS], axis=0)
-    repeats = total("retransmitted")
-    wire = overhead + repeats + total("payload")
+    overhead = np.sum([_total(table, part) for part in _PARTS], axis=0)
+    repeats = _total(table, "retransmitted")
+    wire = overhead + repeats + _total(table, "payload")
     if table.column("protocol")[0].as_py() == "coap":
         overhead = overhead + repeats
-    unseen = max(0.0, returned - total("payload", ("downlink",)).sum())
-    scale = table.num_rows / arrived
-    pure = total("tcp_acknowledgement")
-    return WireCell((overhead - unseen / table.num_rows) * scale, wire * scale, pure * scale)
+    unseen = _unseen(table, float(cell.payload_bytes[cell.received].sum()) / published)
+    scale = published / arrived
+    pure = _total(table, "tcp_acknowledgement")
+    return WireCell((overhead - unseen) * scale, wire * scale, pure * scale)
+
+
+def _total(table: pa.Table, part: str, ways: tuple[str, ...] = _WAYS) -> Floats:
+    return np.asarray(sum(table.column(f"{part}_bytes_{way}").to_numpy() for way in ways), np.float64)
+
+
+def _unseen(table: pa.Table, returned: float) -> float:
+    """Return the payload bytes, a message, that came back in blocks (CoAP): the capture knows them as unattributed.
+
+    `returned`: the payload bytes, a message, that came back at all.
+    """
+    seen = float(_total(table, "payload", ("downlink",)).mean())
+    return min(max(0.0, returned - seen), float(_total(table, "unattributed").mean()))

@@ -33,6 +33,11 @@ class Kept(NamedTuple):
     directory: Path
 
 
+def _write_head(path: Path, head: dict[str, Any]) -> None:
+    # The order of the axes is the study's: of its cells, their names and the columns of the report.
+    write_json(path / "study.json", head, sort_keys=False)
+
+
 class Store:
     """The directory of one study's results.
 
@@ -63,7 +68,7 @@ class Store:
                 "machine": machine(),
                 "began_at_ns": time.time_ns(),
             }
-            write_json(path / "study.json", head)
+            _write_head(path, head)
         return cls(path, head)
 
     @classmethod
@@ -105,7 +110,7 @@ class Store:
     def spend(self, seconds: float) -> None:
         """Add to the time that running took, over all calls."""
         self.head["spent_s"] = float(self.head.get("spent_s", 0.0)) + seconds
-        write_json(self.path / "study.json", self.head)
+        _write_head(self.path, self.head)
 
     def directory(self, task: Task) -> Path:
         return self.path / "cells" / task.cell.name / str(task.repetition)

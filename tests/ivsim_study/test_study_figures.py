@@ -35,31 +35,50 @@ def test_only_what_is_due_in_the_window_counts():
     assert cell.vehicle.tolist() == [0, 1, 0, 1]
 
 
+def wire_cell(table, rows, vehicles=range(1, 2), window=ALL):
+    return wire_of(rows, vehicles, window, measured(table, vehicles.start, *ALL))
+
+
 def test_overhead_leaves_payloads_and_repeats_of_tcp_out_but_not_those_of_coap():
     table = emissions(1, 4, np.full(4, 50.0))
-    tcp = wire_of(wire(table, retransmitted=500), range(1, 2), ALL, 4, 4_000)
-    coap = wire_of(wire(table, "coap", retransmitted=500), range(1, 2), ALL, 4, 4_000)
+    tcp = wire_cell(table, wire(table, retransmitted=500))
+    coap = wire_cell(table, wire(table, "coap", retransmitted=500))
     assert tcp.overhead_bytes.tolist() == [148.0] * 4
     assert coap.overhead_bytes.tolist() == [1_148.0] * 4
     assert tcp.wire_bytes.tolist() == [3_148.0] * 4
 
 
 def test_what_the_lost_cost_is_spread_over_those_that_arrived():
-    table = emissions(1, 4, np.full(4, 50.0))
-    found = wire_of(wire(table), range(1, 2), ALL, 2, 2_000)
-    assert found.overhead_bytes.mean() == pytest.approx(296.0)
+    table = emissions(1, 4, np.full(4, 50.0), lost={1, 2})
+    assert wire_cell(table, wire(table)).overhead_bytes.mean() == pytest.approx(296.0)
+
+
+def test_messages_that_a_slow_link_had_after_the_window_change_nothing():
+    table = emissions(1, 4, np.full(4, 50.0), lost={1, 2})
+    rows = wire(table)
+    first = rows.column("first_sent_at_ns").to_numpy()
+    window = (START_NS, int(np.sort(first)[2]))
+    some = wire_cell(table, rows, window=window)
+    assert some.overhead_bytes.size == 2
+    assert some.overhead_bytes.mean() == pytest.approx(wire_cell(table, rows).overhead_bytes.mean())
 
 
 def test_a_payload_that_came_back_in_blocks_is_taken_off_what_is_unattributed():
     table = emissions(1, 4, np.full(4, 50.0))
-    found = wire_of(wire(table, "coap", returned=0, unattributed=600), range(1, 2), ALL, 4, 4_000)
+    found = wire_cell(table, wire(table, "coap", returned=0, unattributed=600))
     assert found.overhead_bytes.tolist() == [148.0 + 1_200.0 - 1_000.0] * 4
+
+
+def test_no_more_is_taken_off_than_is_unattributed():
+    table = emissions(1, 4, np.full(4, 50.0))
+    found = wire_cell(table, wire(table, "coap", returned=0, unattributed=100))
+    assert found.overhead_bytes.tolist() == [148.0] * 4
 
 
 def test_messages_of_other_vehicles_are_not_this_cells():
     table = emissions(3, 2, np.full(6, 50.0))
-    assert wire_of(wire(table), range(2, 3), ALL, 2, 2_000).overhead_bytes.size == 2
-    assert wire_of(wire(table), range(9, 10), ALL, 2, 2_000).overhead_bytes.size == 0
+    assert wire_cell(table, wire(table), range(2, 3)).overhead_bytes.size == 2
+    assert wire_cell(table, wire(table), range(9, 10)).overhead_bytes.size == 0
 
 
 def test_cells_are_compared_message_by_message(made_store):

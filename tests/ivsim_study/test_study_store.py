@@ -61,6 +61,16 @@ def test_a_study_survives_the_way_to_disk_and_back(store: Store):
     assert states(again) == [OPEN] * 6
 
 
+def test_the_order_of_the_axes_survives(tmp_path: Path):
+    axes = {"trace": ["car-2024", "paper-lte-car"], "mode": ["mqtt qos0"], "format": ["protobuf", "json"]}
+    study = Study.model_validate({**STUDY, "axes": axes})
+    made = Store.create(tmp_path / "ordered", "t", study, quick=False)
+    made.spend(1.0)
+    again = Store.open(made.path).study
+    assert list(again.axes) == list(axes)
+    assert [c.name for c in cells_of(again, "here")] == [c.name for c in cells_of(study, "here")]
+
+
 def test_each_repetition_is_a_round_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch):
     ran = run(store, monkeypatch, fine)
     assert {word[-1] for word in ran[:3]} == {"1"}
