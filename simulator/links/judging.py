@@ -110,20 +110,6 @@ def check_delay(
     )
 
 
-def check_rate(direction: str, asked_bps: float, achieved_bps: float, tolerance: float, what: str) -> Check:
-    """Judge a rate relative to what was asked."""
-    good = abs(achieved_bps - asked_bps) <= tolerance * asked_bps
-    return Check(
-        what,
-        direction,
-        _rate(asked_bps),
-        f"{_rate(achieved_bps)} ({(achieved_bps / asked_bps - 1) * 100:+.2f} %)",
-        f"within {tolerance * 100:.1f} %",
-        "pass" if good else "off",
-        asked_bps,
-        achieved_bps,
-    )
-
-
-def _rate(bps: float) -> str:
+def rate_text(bps: float) -> str:
+    """Return a rate with its unit."""
     return f"{bps / 1e6:.3f} Mbit/s" if bps >= 1e6 else f"{bps / 1e3:.2f} kbit/s"

@@ -62,6 +62,15 @@ class Flow:
         took_ns = self.sent_at_ns[-1] - self.sent_at_ns[0]
         return (len(self.sent_at_ns) - 1) * self.frame_bytes * 8e9 / took_ns if took_ns else 0.0
 
+    def idle_s(self, rate_bps: float) -> float:
+        """Return for how long a link of this rate had nothing to serve between the first frame and the last."""
+        frame_s, idle_s, free_at_s = self.frame_bytes * 8 / rate_bps, 0.0, None
+        for at_ns in self.sent_at_ns:
+            at_s = (at_ns - self.sent_at_ns[0]) / 1e9
+            idle_s += 0.0 if free_at_s is None else max(0.0, at_s - free_at_s)
+            free_at_s = max(at_s, free_at_s or 0.0) + frame_s
+        return idle_s
+
     def rate_bps(self) -> float:
         """Return the rate of frames received: those after the first, over the time since the first."""
         times = sorted(self.received_at_ns.values())

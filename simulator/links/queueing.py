@@ -22,8 +22,10 @@ FRAME_BYTES: Final = 1514
 # A packet that has begun at a low rate ends at it, so the next waits for at most one frame at FLOOR_BYTES,
 # 2 s. Below that rate whole frames are let through as the rate earns them.
 FLOOR_BYTES: Final = FRAME_BYTES // 2
-# Credit of the meter, 50 ms, covers a timer that comes late. What it lets through at once, netem spaces.
-BURST_TICKS: Final = 50_000_000 // TICK_NS
+# Credit of the meter covers a timer that comes late. What it lets through at once, netem spaces; but what netem loses
+# takes no time in it, so that on a lossy link the first frames after a rest come by up to this much sooner.
+CREDIT_NS: Final = 50_000_000
+BURST_TICKS: Final = CREDIT_NS // TICK_NS
 QUEUE_MIN_BYTES: Final = 100 * FRAME_BYTES
 QUEUE_UNLIMITED_BYTES: Final = 16 << 20
 SMALLEST_FRAME_BYTES: Final = 60

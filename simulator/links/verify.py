@@ -14,14 +14,13 @@ from simulator.links.base import DIRECTIONS, Condition, Conditions, Direction, L
 from simulator.links.judging import Check, Verdict
 from simulator.links.probes import Flow
 from simulator.links.queueing import FLOOR_BYTES, FRAME_BYTES, rate_bytes
+from simulator.links.verify_rate import judge_rate
 
 LIGHT_FRAME_BYTES: Final = 114
 LIGHT_LOAD: Final = 0.1  # share of the rate that delay and loss probes may take
 LIGHT_INTERVAL_S: Final = 0.01
 SATURATION: Final = 1.15
-LEAST_OFFERED: Final = 1.05  # below that it is the sender that is measured
 TOTAL_BPS: Final = 60e6  # of all saturating probes at once: what a router in user-mode Linux carries easily
-RATE_TOLERANCE: Final = 0.015
 TCP_SHORTFALL: Final = 0.15
 TCP_LEAST_BPS: Final = 200e3
 DELAY_TOLERANCE_MS: Final = 1.0
@@ -225,23 +224,7 @@ def _prove_rate(link: Link, proofs: Sequence[Proof], seconds: float) -> None:
         link, [flow for _proof, flow in flows], settle_s=0.5 + seconds * SATURATION - seconds + longest_s
     )
     for proof, flow in flows:
-        condition = proof.step.condition(flow.direction)
-        assert condition.rate_bps
-        asked = condition.rate_bps * (1 - condition.loss_ratio)
-        # One frame more or less at the ends, and the chance in how many were lost.
-        lost = condition.loss_ratio
-        chance = 3.3 * math.sqrt(lost * (1 - lost) / flow.count) if lost else 0.0
-        tolerance = RATE_TOLERANCE + 1 / flow.count + chance
-        if flow.offered_bps() < condition.rate_bps * LEAST_OFFERED:
-            seen = f"the sender offered {flow.offered_bps() / 1e6:.3f} Mbit/s"
-            wanted = f"{condition.rate_bps / 1e6:.3f} Mbit/s"
-            proof.checks.append(
-                Check("rate, UDP", flow.direction, wanted, seen, "needs 5 % more", "unproven", asked)
-            )
-            continue
-        proof.checks.append(
-            judging.check_rate(flow.direction, asked, flow.rate_bps(), tolerance, "rate, UDP")
-        )
+        proof.checks.append(judge_rate(flow, proof.step.condition(flow.direction)))
 
 
 def _heavy(vehicle: int, direction: Direction, rate_bps: float, seconds: float) -> Flow:
