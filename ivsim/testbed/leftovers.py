@@ -92,8 +92,8 @@ def _from_notes(path: Path) -> Leftover | None:
         return None  # its run has ended meanwhile
     first = next((line for line in lines if line), {})
     owner = ProcessMark.parse(first.get("owner", ""), first.get("boot"))
-    if owner is None or owner.alive():
-        return None  # no owner yet: a run is about to write its first line
+    if owner is not None and owner.alive():
+        return None
     leftover = Leftover(path.stem, notes=path, prefixes={f"ivsim-{path.stem}-"})
     for line in lines:
         _add(leftover, line)

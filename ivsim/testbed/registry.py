@@ -80,8 +80,17 @@ class RunRecord:
         self.owner = ProcessMark.own()
         self._path = state_dir() / f"{run_id}.jsonl"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._path.open("x", buffering=1)
+        # Under its name only with its owner in it: a search for leftovers must not take it for a dead run's.
+        begun = self._path.with_suffix(".begun")
+        self._file = begun.open("x", buffering=1)
         self._note("run", directory=str(directory), started_at_ns=time.time_ns())
+        try:
+            os.link(begun, self._path)
+        except OSError:
+            self._file.close()
+            raise
+        finally:
+            begun.unlink()
         self._outer: dict[str, str | None] = {}
 
     def __enter__(self) -> Self:

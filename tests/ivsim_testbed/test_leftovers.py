@@ -103,10 +103,26 @@ def test_a_process_id_used_again_is_not_ours() -> None:
     assert not ProcessMark(os.getpid(), ticks, boot="another boot").alive()
 
 
-def test_notes_without_a_line_yet_are_those_of_a_run_that_begins(state: Path) -> None:
-    state.mkdir()
-    (state / "begins.jsonl").touch()
-    assert leftovers.find() == []
+def test_a_run_that_begins_has_no_notes_without_its_owner(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[leftovers.Leftover]] = []
+    note = RunRecord._note
+
+    def searched_meanwhile(self: RunRecord, kind: str, **values: object) -> None:
+        found.append(leftovers.find())
+        note(self, kind, **values)
+        found.append(leftovers.find())
+
+    monkeypatch.setattr(RunRecord, "_note", searched_meanwhile)
+    with RunRecord("begins", tmp_path):
+        assert [path.name for path in state.iterdir()] == ["begins.jsonl"]
+    assert found == [[], []]
+
+
+def test_a_run_id_in_use_is_not_taken_over(state: Path, tmp_path: Path) -> None:
+    with RunRecord("same", tmp_path), pytest.raises(FileExistsError):
+        RunRecord("same", tmp_path)
 
 
 def test_notes_that_go_during_the_search_are_passed_over(state: Path) -> None:
