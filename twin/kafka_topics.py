@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from typing import Final
-
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from schemas.errors import Refusal
 from twin.config import TwinConfig
+from twin.listed_topics import await_listed
 from twin.source import warm_output_topic, warm_topic
 
-LISTED_S: Final = 15.0
 _APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 
@@ -69,13 +66,4 @@ def ensure_topics(config: TwinConfig) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise Refusal(f"bootstrap {config.bootstrap}: {error.args[0].str()}") from error
-    _wait_listed(admin, config.bootstrap, {topic.topic for topic in missing})
-
-
-def _wait_listed(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
-    """Return once the broker lists `names`: a KRaft controller answers some time before the broker's view has them."""
-    deadline_s = time.monotonic() + LISTED_S
-    while not names <= set(admin.list_topics(timeout=10).topics):
-        if time.monotonic() > deadline_s:
-            raise Refusal(f"bootstrap {bootstrap}: new topics are not listed after {LISTED_S:g} s")
-        time.sleep(0.02)
+    await_listed(admin, config.bootstrap, {topic.topic for topic in missing})

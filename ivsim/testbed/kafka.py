@@ -6,7 +6,6 @@ import base64
 import shutil
 import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,10 +15,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ivsim.testbed.paths import compose_dir, installed_jars
-from ivsim.testbed.process import POLL_S, OwnedProcess, hold_port
+from ivsim.testbed.process import OwnedProcess, hold_port
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
 from schemas.topics import KafkaTopics
+from twin.listed_topics import await_listed
 
 START_TIMEOUT_S = 60.0
 TOPIC_TIMEOUT_S = 30.0
@@ -176,32 +176,7 @@ def _create(bootstrap: str, topics: list[NewTopic]) -> None:
             future.result(TOPIC_TIMEOUT_S)
         except KafkaException as error:
             raise Refusal(f"Kafka topic {name} on {bootstrap}: {error.args[0].str()}") from error
-    _wait_listed(admin, bootstrap, {topic.topic for topic in topics})
-
-
-def _wait_listed(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
-    """Return once the broker lists `names` with their leaders.
-
-    A KRaft controller answers for a topic some time before the broker's own view has it (up to a second on a busy
-    machine), and whoever asks in between is told that there is none.
-    """
-    deadline_s = time.monotonic() + TOPIC_TIMEOUT_S
-    while not names <= _led_topics(admin):
-        if time.monotonic() > deadline_s:
-            raise Refusal(f"Kafka on {bootstrap} does not list its new topics after {TOPIC_TIMEOUT_S:g} s")
-        time.sleep(POLL_S)
-
-
-def _led_topics(admin: AdminClient) -> set[str]:
-    try:
-        topics = admin.list_topics(timeout=TOPIC_TIMEOUT_S).topics
-    except KafkaException:
-        return set()
-    return {
-        name
-        for name, topic in topics.items()
-        if topic.partitions and all(part.leader >= 0 for part in topic.partitions.values())
-    }
+    await_listed(admin, bootstrap, {topic.topic for topic in topics})
 
 
 def _admin(bootstrap: str) -> AdminClient:
