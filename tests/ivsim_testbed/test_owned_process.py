@@ -40,6 +40,14 @@ def test_a_leader_that_ended_leaves_nothing_of_its_group(run_record: RunRecord, 
             assert select.select([end], [], [], 10)[0]
 
 
+def test_waiting_for_the_end_has_an_end_itself(run_record: RunRecord) -> None:
+    with OwnedProcess("long", ["sleep", "600"], run_record) as process:
+        assert not process.wait_end(0.1)
+        assert process.running()
+        process.kill()
+        assert process.wait_end(0.0)
+
+
 def test_the_id_of_an_ended_process_is_kept_until_its_group_is_ended(run_record: RunRecord) -> None:
     with OwnedProcess("short", ["true"], run_record) as process:
         assert process.wait_end(10)
