@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.errors import Refusal
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors and values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def read_config(path: str | os.PathLike[str], model: type[Model]) -> Model:
@@ -27,12 +35,26 @@ def read_config(path: str | os.PathLike[str], model: type[Model]) -> Model:
     return checked(words, model, str(path))
 
 
-def checked(words: object, model: type[Model], where: str) -> Model:
-    """Return `words` as the model; Refusal names `where`, the key, and the keys there are where one is unknown."""
+def checked(
+    words: object, model: type[Model], where: str, typed: Mapping[str, str] = MappingProxyType({})
+) -> Model:
+    """Return `words` as the model; Refusal names `where`, the key, and the keys there are where one is unknown.
+
+    Args:
+        words: key to value.
+        model: what they are checked by.
+        where: the file, or the command.
+        typed: key to the option of the command line that gave it, which then stands in place of both.
+    """
     try:
         return model.model_validate(words)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         keys = f" (keys: {', '.join(model.model_fields)})" if first["type"] == "extra_forbidden" else ""
-        raise Refusal(f"{where}: {key}: {first['msg']}{keys}") from None
+        message = first["msg"]
+        if first["type"] == "string_pattern_mismatch":  # a pattern explains nothing to who has mistyped
+            message = f"expected {model.model_fields[key].description}"
+        if key in typed:
+            raise Refusal(f"{typed[key]} {first['input']}: {message[:1].lower()}{message[1:]}") from None
+        raise Refusal(f"{where}: {key}: {message}{keys}") from None

@@ -19,7 +19,7 @@ def runs(layout: Layout) -> str:
         "from struct import Struct",
         "from typing import Any",
         "",
-        "from schemas.formats.scalars import TEXT, avro_string, json_number, json_string, varint, zigzag",
+        "from schemas.formats.scalars import TEXT, Names, Numbers, avro_string, json_number, json_string, varint, zigzag",
         "from schemas.generated import records as r",
         "",
         'F32 = Struct("<f").pack',
@@ -27,8 +27,8 @@ def runs(layout: Layout) -> str:
         "ZIGZAG = tuple(zigzag(k) for k in range(128))",
     ]
     for name, values in layout.enums.items():
-        lines.append(f"NAMES_{name}: tuple[Any, ...] = {values!r}")
-        lines.append(f"NUMBER_{name} = {{name: k for k, name in enumerate(NAMES_{name})}}")
+        lines.append(f"NAMES_{name} = Names(enumerate({values!r}))")
+        lines.append(f"NUMBER_{name} = Numbers((name, k) for k, name in NAMES_{name}.items())")
         lines.append(f"AVRO_{name} = {{name: zigzag(k) for name, k in NUMBER_{name}.items()}}")
     for name, fields in messages.items():
         scalars = tuple(f for f in fields if f.is_scalar)

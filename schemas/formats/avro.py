@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,9 @@ import msgspec
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from schemas.errors import PayloadError
+from schemas.formats.avro_blocks import AvroLayout
 from schemas.formats.base import Peek, peeked
+from schemas.formats.blocks import Blocks
 from schemas.formats.chunks import Chunks
 from schemas.formats.scalars import zigzag
 from schemas.generated.records import Document
@@ -38,11 +41,13 @@ class Avro:
     name = "avro"
     content_type = "application/avro"
     sequence_modulus: int | None = None
+    header_only = False
 
     def __init__(self) -> None:
         text = (Path(__file__).parent.parent / "current_status.avsc").read_text()
         self.schema = parse_schema(json.loads(text))
         self.prefix = _MARKER + _fingerprint(json.loads(text))
+        self.blocks: Blocks | None = partial(AvroLayout, prefix=self.prefix)
         self._beginning = self.prefix + b"\x02\x22"  # a header, and a vehicle id of 17 characters
         self._writers = {self.prefix: self.schema}
 

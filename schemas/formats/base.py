@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from schemas.errors import PayloadError
+from schemas.formats.blocks import Blocks
 from schemas.messages import CurrentStatus
 
 
@@ -22,6 +23,10 @@ class Format(Protocol):
 
     name: str
     content_type: str
+    blocks: (
+        Blocks | None
+    )  # makes payloads in blocks, the bytes that `encode` gives; None: `encode` alone makes them
+    header_only: bool  # whether a payload says no more of a vehicle than its header does
     sequence_modulus: int | None  # None: sequences never wrap; 100 for `small`: they run 1..100, 1..100
 
     def encode(self, status: CurrentStatus) -> bytes:

@@ -89,8 +89,8 @@ class _Template:
     def __init__(self, status: CurrentStatus) -> None:
         self.built = build(status)
         names = [type(unit).__name__ for unit in units(status)]
-        tables = list(_tables(self.built, ROOT, U32(self.built, 0)[0]))
-        pairs = zip(names, tables, strict=True)
+        tables_ = list(tables(self.built))
+        pairs = zip(names, tables_, strict=True)
         self.places = [_place(self.built, name, at) for name, at in pairs]
 
 
@@ -167,11 +167,16 @@ def _shape_of(name: str, message: Any) -> Iterator[Any]:
             yield getattr(message, field.name) is None
 
 
+def tables(built: bytes) -> Iterator[int]:
+    """Yield where the tables of a built payload that have numbers or strings lie, in the order of `units`."""
+    yield from _tables(built, ROOT, U32(built, 0)[0])
+
+
 def _tables(built: bytes, name: str, at: int) -> Iterator[int]:
     """Yield the tables of a built payload in the order of `units`."""
     scalars_done = False
     for field in LAYOUT.messages[name]:
-        place = _field(built, at, field.number)
+        place = field_place(built, at, field.number)
         if field.is_scalar:
             if not scalars_done:
                 yield at
@@ -187,7 +192,7 @@ def _tables(built: bytes, name: str, at: int) -> Iterator[int]:
             yield from _tables(built, field.type_name, place + U32(built, place)[0])
 
 
-def _field(built: bytes, at: int, number: int) -> int:
+def field_place(built: bytes, at: int, number: int) -> int:
     """Return where a field's inline part lies, 0 when it is absent."""
     vtable = at - I32(built, at)[0]
     if 2 + 2 * number >= U16(built, vtable)[0]:
@@ -199,7 +204,7 @@ def _field(built: bytes, at: int, number: int) -> int:
 def _place(built: bytes, name: str, at: int) -> tuple[Pack, int, tuple[tuple[str, int, int], ...]]:
     """Return (pack_into, first byte, strings' places) for the unit whose table is at `at`."""
     order = flat_order(LAYOUT.messages[name])
-    starts = [_field(built, at, f.number) for f in order]
+    starts = [field_place(built, at, f.number) for f in order]
     base = min(starts)
     form, reached = "<", base
     for field, start in zip(order, starts, strict=True):
@@ -209,7 +214,7 @@ def _place(built: bytes, name: str, at: int) -> tuple[Pack, int, tuple[tuple[str
     texts = []
     for text in _STRINGS[name]:
         number = next(f.number for f in LAYOUT.messages[name] if f.name == text)
-        start = _field(built, at, number)
+        start = field_place(built, at, number)
         start += U32(built, start)[0]
         texts.append((text, start + 4, U32(built, start)[0]))
     return Struct(form).pack_into, base, tuple(texts)

@@ -77,22 +77,13 @@ def _value_reader(field: Field) -> Callable[[_Work, int], Any]:
             return lambda work, at: [read(work, work.follow(place)) for place in work.vector(at)]
         return lambda work, at: read(work, work.follow(at))
     if field.kind == "enum":
-        return _enum_reader(field.name, NAMES[field.type_name])
+        names = NAMES[field.type_name]
+        return lambda work, at: names[work.payload[at]]
     number = Struct(_NUMBER[field.kind])
     unpack = number.unpack_from
     if field.kind == "uint64":
         return lambda work, at: _below_63_bits(work, at, unpack(work.payload, at)[0])
     return lambda work, at: unpack(work.payload, at)[0]
-
-
-def _enum_reader(name: str, names: tuple[str, ...]) -> Callable[[_Work, int], Any]:
-    def read(work: _Work, at: int) -> str:
-        number = work.payload[at]
-        if number >= len(names):
-            raise work.broken(at, f"{name}: {number} is not one of its {len(names)} values")
-        return names[number]
-
-    return read
 
 
 def _below_63_bits(work: _Work, at: int, number: int) -> int:

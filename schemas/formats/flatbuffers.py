@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
+from schemas.formats.blocks import Blocks
+from schemas.formats.flat_blocks import FlatLayout
 from schemas.formats.flat_prepared import Prepared
 from schemas.formats.flat_read import I32, U32, U64, VTABLE_3, VTABLE_10, read_fields, read_root
 from schemas.layout import LAYOUT
@@ -25,6 +27,8 @@ class FlatBuffers:
     name = "flatbuffers"
     content_type = "application/x-flatbuffers"
     sequence_modulus: int | None = None
+    header_only = False
+    blocks: Blocks | None = FlatLayout
 
     def encode(self, status: CurrentStatus) -> bytes:
         state, pending = status.changes_for("flatbuffers")

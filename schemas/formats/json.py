@@ -9,6 +9,7 @@ import msgspec
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
+from schemas.formats.blocks import Blocks
 from schemas.formats.chunks import Chunks
 from schemas.formats.faults import refusal
 from schemas.generated.records import Document
@@ -49,6 +50,8 @@ class Json:
     name = "json"
     content_type = "application/json"
     sequence_modulus: int | None = None
+    header_only = False
+    blocks: Blocks | None = None
 
     def encode(self, status: CurrentStatus) -> bytes:
         if status.encoders is None:

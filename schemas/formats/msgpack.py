@@ -9,6 +9,7 @@ import msgspec
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
+from schemas.formats.blocks import Blocks
 from schemas.formats.faults import refusal
 from schemas.generated.records import Document
 from schemas.messages import CurrentStatus
@@ -49,6 +50,8 @@ class MessagePack:
     name = "msgpack"
     content_type = "application/vnd.msgpack"
     sequence_modulus: int | None = None
+    header_only = False
+    blocks: Blocks | None = None
 
     def encode(self, status: CurrentStatus) -> bytes:
         return _ENCODER.encode(status.document())

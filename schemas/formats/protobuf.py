@@ -9,6 +9,8 @@ from google.protobuf.message import DecodeError
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
+from schemas.formats.blocks import Blocks
+from schemas.formats.protobuf_blocks import ProtobufLayout
 from schemas.formats.wire import fault_offset
 from schemas.generated import current_status_pb2 as pb
 from schemas.generated.runs import FROM_PROTOBUF, TO_PROTOBUF, fill_current_status
@@ -24,12 +26,14 @@ class Protobuf:
     """proto3 wire format of schemas/current_status.proto, by the official library (upb).
 
     `decode` checks the whole wire form (tags, lengths, UTF-8) at once; sections become records when they
-    are first read. An enum number of a newer schema raises PayloadError when its section is read.
+    are first read. An enum number of a newer schema is kept, as proto3 wants it ("open enums"): its name is the number.
     """
 
     name = "protobuf"
     content_type = "application/x-protobuf"
     sequence_modulus: int | None = None
+    header_only = False
+    blocks: Blocks | None = ProtobufLayout
 
     def encode(self, status: CurrentStatus) -> bytes:
         if status.encoders is None:
@@ -130,11 +134,6 @@ class _Sections:
     def __call__(self, name: str) -> Any:
         field = _FIELDS[name]
         make = FROM_PROTOBUF[field.type_name]
-        try:
-            if field.repeated:
-                return [make(item) for item in getattr(self.message, name)]
-            return make(getattr(self.message, name)) if self.message.HasField(name) else None
-        except IndexError:
-            raise PayloadError(
-                "protobuf", None, f"{name}: an enum number that schema 1 does not know"
-            ) from None
+        if field.repeated:
+            return [make(item) for item in getattr(self.message, name)]
+        return make(getattr(self.message, name)) if self.message.HasField(name) else None

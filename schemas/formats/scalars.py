@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Final
+from typing import Any, Final
 
 
 def varint(number: int) -> bytes:
@@ -34,6 +34,23 @@ def json_string(text: str) -> str:
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return json.dumps(text, ensure_ascii=False)
+
+
+class Names(dict[int, Any]):
+    """An enum's names by number. A number that a newer schema has given out keeps its place: it is its own name."""
+
+    def __missing__(self, number: int) -> str:
+        return str(number)
+
+
+class Numbers(dict[str, int]):
+    """An enum's numbers by name, and of a name that is a number, as `Names` makes it."""
+
+    def __missing__(self, name: str) -> int:
+        try:
+            return int(name)
+        except ValueError:
+            raise KeyError(name) from None
 
 
 class _Texts(dict[float, str]):

@@ -7,6 +7,7 @@ from typing import Final
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek
+from schemas.formats.blocks import Blocks
 from schemas.messages import CurrentStatus, Document, Header
 
 _FORM: Final = re.compile(rb"message(0[0-9][1-9]|0[1-9]0|100)")
@@ -21,6 +22,8 @@ class Small:
     name = "small"
     content_type = "text/plain"
     sequence_modulus: int | None = 100
+    header_only = True
+    blocks: Blocks | None = None
 
     def encode(self, status: CurrentStatus) -> bytes:
         sequence = status.header.sequence_number if status.header else 0

@@ -5,29 +5,29 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from schemas.formats.scalars import TEXT, avro_string, json_number, json_string, varint, zigzag
+from schemas.formats.scalars import TEXT, Names, Numbers, avro_string, json_number, json_string, varint, zigzag
 from schemas.generated import records as r
 
 F32 = Struct("<f").pack
 F64 = Struct("<d").pack
 ZIGZAG = tuple(zigzag(k) for k in range(128))
-NAMES_Quality: tuple[Any, ...] = ('VALID', 'STALE', 'ESTIMATED', 'OUT_OF_RANGE', 'SENSOR_FAULT')
-NUMBER_Quality = {name: k for k, name in enumerate(NAMES_Quality)}
+NAMES_Quality = Names(enumerate(('VALID', 'STALE', 'ESTIMATED', 'OUT_OF_RANGE', 'SENSOR_FAULT')))
+NUMBER_Quality = Numbers((name, k) for k, name in NAMES_Quality.items())
 AVRO_Quality = {name: zigzag(k) for name, k in NUMBER_Quality.items()}
-NAMES_Trend: tuple[Any, ...] = ('STEADY', 'RISING', 'FALLING')
-NUMBER_Trend = {name: k for k, name in enumerate(NAMES_Trend)}
+NAMES_Trend = Names(enumerate(('STEADY', 'RISING', 'FALLING')))
+NUMBER_Trend = Numbers((name, k) for k, name in NAMES_Trend.items())
 AVRO_Trend = {name: zigzag(k) for name, k in NUMBER_Trend.items()}
-NAMES_Origin: tuple[Any, ...] = ('POWERTRAIN_BUS', 'CHASSIS_BUS', 'BODY_BUS', 'TELEMATICS_UNIT', 'TRAILER_BUS')
-NUMBER_Origin = {name: k for k, name in enumerate(NAMES_Origin)}
+NAMES_Origin = Names(enumerate(('POWERTRAIN_BUS', 'CHASSIS_BUS', 'BODY_BUS', 'TELEMATICS_UNIT', 'TRAILER_BUS')))
+NUMBER_Origin = Numbers((name, k) for k, name in NAMES_Origin.items())
 AVRO_Origin = {name: zigzag(k) for name, k in NUMBER_Origin.items()}
-NAMES_Cause: tuple[Any, ...] = ('PERIODIC', 'IGNITION_ON', 'IGNITION_OFF', 'LAMP_CHANGE', 'RECONNECTED')
-NUMBER_Cause = {name: k for k, name in enumerate(NAMES_Cause)}
+NAMES_Cause = Names(enumerate(('PERIODIC', 'IGNITION_ON', 'IGNITION_OFF', 'LAMP_CHANGE', 'RECONNECTED')))
+NUMBER_Cause = Numbers((name, k) for k, name in NAMES_Cause.items())
 AVRO_Cause = {name: zigzag(k) for name, k in NUMBER_Cause.items()}
-NAMES_LampKind: tuple[Any, ...] = ('LAMP_UNKNOWN', 'ENGINE_FAULT', 'ENGINE_COOLANT_HOT', 'ENGINE_COOLANT_LOW', 'ENGINE_OIL_PRESSURE_LOW', 'ENGINE_OIL_LEVEL_LOW', 'ENGINE_EMISSION_FAULT', 'ENGINE_DERATED', 'PARTICULATE_FILTER_FULL', 'REDUCTANT_LOW', 'REDUCTANT_QUALITY_BAD', 'FUEL_LOW', 'FUEL_FILTER_CLOGGED', 'AIR_FILTER_CLOGGED', 'WATER_IN_FUEL', 'PREHEATING_ACTIVE', 'SUPPLY_CHARGING_FAULT', 'SUPPLY_VOLTAGE_LOW', 'HIGH_VOLTAGE_FAULT', 'HIGH_VOLTAGE_HOT', 'HIGH_VOLTAGE_ISOLATION_FAULT', 'TRACTION_POWER_LIMITED', 'CHARGE_LOW', 'CHARGING_FAULT', 'SERVICE_BRAKE_FAULT', 'BRAKE_PRESSURE_LOW', 'BRAKE_LINING_WORN', 'ANTI_LOCK_FAULT', 'TRAILER_ANTI_LOCK_FAULT', 'STABILITY_CONTROL_FAULT', 'TRACTION_CONTROL_FAULT', 'PARKING_BRAKE_SET', 'RETARDER_HOT', 'STEERING_FAULT', 'STEERING_FLUID_LOW', 'TRANSMISSION_HOT', 'TRANSMISSION_FAULT', 'CLUTCH_WORN', 'CLUTCH_HOT', 'AXLE_LOCK_ENGAGED', 'AIR_SUSPENSION_FAULT', 'SUSPENSION_NOT_LEVEL', 'TYRE_PRESSURE_LOW', 'AIRBAG_FAULT', 'SEAT_BELT_OPEN', 'HEAD_LAMP_FAULT', 'BRAKE_LAMP_FAULT', 'INDICATOR_FAULT', 'TRAILER_LAMP_FAULT', 'WASHER_FLUID_LOW', 'SERVICE_DUE', 'LANE_KEEPING_FAULT', 'EMERGENCY_BRAKING_FAULT', 'ADAPTIVE_CRUISE_FAULT', 'BLIND_SPOT_FAULT', 'TACHOGRAPH_FAULT', 'DOOR_OPEN', 'CAB_UNLOCKED', 'TAIL_LIFT_OUT', 'POWER_TAKEOFF_ON', 'HAZARD_LIGHTS_ON')
-NUMBER_LampKind = {name: k for k, name in enumerate(NAMES_LampKind)}
+NAMES_LampKind = Names(enumerate(('LAMP_UNKNOWN', 'ENGINE_FAULT', 'ENGINE_COOLANT_HOT', 'ENGINE_COOLANT_LOW', 'ENGINE_OIL_PRESSURE_LOW', 'ENGINE_OIL_LEVEL_LOW', 'ENGINE_EMISSION_FAULT', 'ENGINE_DERATED', 'PARTICULATE_FILTER_FULL', 'REDUCTANT_LOW', 'REDUCTANT_QUALITY_BAD', 'FUEL_LOW', 'FUEL_FILTER_CLOGGED', 'AIR_FILTER_CLOGGED', 'WATER_IN_FUEL', 'PREHEATING_ACTIVE', 'SUPPLY_CHARGING_FAULT', 'SUPPLY_VOLTAGE_LOW', 'HIGH_VOLTAGE_FAULT', 'HIGH_VOLTAGE_HOT', 'HIGH_VOLTAGE_ISOLATION_FAULT', 'TRACTION_POWER_LIMITED', 'CHARGE_LOW', 'CHARGING_FAULT', 'SERVICE_BRAKE_FAULT', 'BRAKE_PRESSURE_LOW', 'BRAKE_LINING_WORN', 'ANTI_LOCK_FAULT', 'TRAILER_ANTI_LOCK_FAULT', 'STABILITY_CONTROL_FAULT', 'TRACTION_CONTROL_FAULT', 'PARKING_BRAKE_SET', 'RETARDER_HOT', 'STEERING_FAULT', 'STEERING_FLUID_LOW', 'TRANSMISSION_HOT', 'TRANSMISSION_FAULT', 'CLUTCH_WORN', 'CLUTCH_HOT', 'AXLE_LOCK_ENGAGED', 'AIR_SUSPENSION_FAULT', 'SUSPENSION_NOT_LEVEL', 'TYRE_PRESSURE_LOW', 'AIRBAG_FAULT', 'SEAT_BELT_OPEN', 'HEAD_LAMP_FAULT', 'BRAKE_LAMP_FAULT', 'INDICATOR_FAULT', 'TRAILER_LAMP_FAULT', 'WASHER_FLUID_LOW', 'SERVICE_DUE', 'LANE_KEEPING_FAULT', 'EMERGENCY_BRAKING_FAULT', 'ADAPTIVE_CRUISE_FAULT', 'BLIND_SPOT_FAULT', 'TACHOGRAPH_FAULT', 'DOOR_OPEN', 'CAB_UNLOCKED', 'TAIL_LIFT_OUT', 'POWER_TAKEOFF_ON', 'HAZARD_LIGHTS_ON')))
+NUMBER_LampKind = Numbers((name, k) for k, name in NAMES_LampKind.items())
 AVRO_LampKind = {name: zigzag(k) for name, k in NUMBER_LampKind.items()}
-NAMES_LampState: tuple[Any, ...] = ('LAMP_OFF', 'LAMP_WHITE', 'LAMP_YELLOW', 'LAMP_RED', 'LAMP_UNAVAILABLE')
-NUMBER_LampState = {name: k for k, name in enumerate(NAMES_LampState)}
+NAMES_LampState = Names(enumerate(('LAMP_OFF', 'LAMP_WHITE', 'LAMP_YELLOW', 'LAMP_RED', 'LAMP_UNAVAILABLE')))
+NUMBER_LampState = Numbers((name, k) for k, name in NAMES_LampState.items())
 AVRO_LampState = {name: zigzag(k) for name, k in NUMBER_LampState.items()}
 
 

@@ -1,0 +1,16 @@
+"""The one definition of a quantile: the nearest rank (type 1 of Hyndman and Fan 1996), so a value that was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def rank_index(count: int, share: float) -> int:
+    """Return where, among `count` sorted values, the smallest stands with at least `share` of all at or below it."""
+    return max(0, math.ceil(share * count) - 1)
+
+
+def nearest_rank_ms(ordered_ns: Sequence[int], share: float) -> float | None:
+    """Return that value of a sorted sequence of ns, in ms; None without values."""
+    return ordered_ns[rank_index(len(ordered_ns), share)] / 1e6 if ordered_ns else None
