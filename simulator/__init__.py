@@ -1,1 +1,1 @@
-"""What vehicles do, and the road their packets take."""
+"""What vehicles do, and the link that their packets take."""

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from gateways.protocols.backoff import Backoff
+from gateways.protocols.base import Subscriber
+from gateways.protocols.connection_state import KeptConnection
 from schemas.errors import PayloadError
 from schemas.formats import Format
 from schemas.tracks import Track
 from simulator.emission_log import EmissionLog, Kind
-from simulator.lane import Totals
+from simulator.vehicle_sender import Totals
 
 
 class Echo:
-    """Implements SubscriberEvents for one vehicle."""
+    """Implements SubscriberEvents and ConnectionEvents for the receiver beside one vehicle.
+
+    Args:
+        gate: the vehicles' own: a receiver's handshake is one more of the same process.
+    """
+
+    subscriber: Subscriber
 
     def __init__(
-        self, vehicle: int, epoch: int, payload_format: Format, log: EmissionLog, totals: Totals
+        self,
+        vehicle: int,
+        epoch: int,
+        payload_format: Format,
+        log: EmissionLog,
+        totals: Totals,
+        *,
+        backoff: Backoff | None = None,
+        gate: asyncio.Semaphore | None = None,
     ) -> None:
         self._vehicle = vehicle
         self._peek = payload_format.peek
@@ -21,6 +40,42 @@ class Echo:
         self._log = log
         self._totals = totals
         self._track = Track(b"", epoch)
+        self._connection = KeptConnection(
+            f"the receiver of vehicle {vehicle}",
+            self._dial,
+            self,
+            backoff=Backoff() if backoff is None else backoff,
+            gate=gate,
+        )
+        # Why the newest attempt failed or the last connection was lost.
+        self.trouble = ""
+
+    def open(self) -> asyncio.Future[None]:
+        """Start to subscribe, and keep the subscription; the future ends with the first success."""
+        return self._connection.start()
+
+    async def close(self) -> None:
+        """Take leave; idempotent."""
+        await self._connection.close()
+        await self.subscriber.close()
+
+    def disconnected(self, at_ns: int, reason: str) -> None:  # noqa: ARG002
+        self._connection.lost(reason)
+
+    def dialling(self) -> None:
+        """Nothing to note: the emission log tells of the vehicle's own connection alone."""
+
+    def dial_failed(self, reason: str) -> None:
+        self.trouble = reason
+
+    def connection_lost(self, reason: str) -> None:
+        self.trouble = reason
+        self._totals.subscribed -= 1
+
+    async def _dial(self, generation: int) -> None:
+        await self.subscriber.open()
+        if self._connection.state.accepted(generation):
+            self._totals.subscribed += 1
 
     def received(self, payload: bytes, at_ns: int, duplicate: bool) -> None:  # noqa: ARG002
         """Note the first copy of a message; what comes again proves nothing new."""

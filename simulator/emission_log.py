@@ -7,8 +7,14 @@ import struct
 from enum import IntEnum
 from pathlib import Path
 
-# kind, reason, not used, vehicle, epoch, size, sequence, at_ns; a record cut short by a kill is the last one.
+# kind, reason, words, vehicle, epoch, size, sequence, at_ns; a record cut short by a kill is the last one.
 RECORD = struct.Struct("<BBHIIIqq")
+# kind, nothing, number of the words, where this part of them begins, the part in UTF-8, filled up with zeros.
+WORDS_RECORD = struct.Struct("<BBHI24s")
+_PART_BYTES = 24
+_WORDS_BYTES_MAX = 4 * _PART_BYTES
+# A peer that never says the same twice must not fill the log: what comes after these shares the last number.
+_DIFFERENT_WORDS_MAX = 1_000
 
 
 class Kind(IntEnum):
@@ -17,7 +23,7 @@ class Kind(IntEnum):
     EMITTED = 1
     ACKNOWLEDGED = 2
     UNSENT = 3
-    REFUSED = 4  # the client or the peer gave up a message that was emitted
+    REFUSED = 4  # the peer said that it will not keep a message that was emitted; `words`: what it said
     RECEIVED = 5  # echo topology
     CONNECTING = 6
     CONNECTED = 7  # size: 1 when the peer still had the session; sequence, here and with its kin: the backlog
@@ -25,17 +31,23 @@ class Kind(IntEnum):
     BUFFERED = 9  # could not go at once
     CONNECT_FAILED = 10
     STARTED = 11  # at_ns: start_at_ns of the run
+    UNANSWERED = 12  # the client gave up a message that was emitted: it may have arrived
+    POSTPONED = (
+        13  # the peer would not keep it now, and the client will send it again; `words` as with REFUSED
+    )
+    WORDS = 14  # a part of what a number in `words` stands for, see WORDS_RECORD; before its first use
 
 
 class Reason(IntEnum):
-    """Why a message was not sent, in `unsent_reason` by its lower-case name."""
+    """Why a message was not sent, in `unsent_reason` by its lower-case name; with REFUSED and UNANSWERED, who ended it."""
 
     NONE = 0
     DROPPED_OLDEST = 1
     DROPPED_NEWEST = 2
     LEFT_AT_END = 3
-    PACER_ENDED = 4
+    SENDER_ENDED = 4
     REFUSED_BY_PEER = 5
+    NO_ANSWER = 6
 
 
 class EmissionLog:
@@ -44,6 +56,7 @@ class EmissionLog:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         self._pending = bytearray()
+        self._words: dict[str, int] = {}
         self._pack = RECORD.pack
 
     def note(
@@ -56,9 +69,23 @@ class EmissionLog:
         sequence: int = 0,
         size: int = 0,
         reason: int = 0,
+        words: str = "",
     ) -> None:
         """Note one event; nothing is written before `flush`."""
-        self._pending += self._pack(kind, reason, 0, vehicle, epoch, size, sequence, at_ns)
+        number = self._number(words) if words else 0
+        self._pending += self._pack(kind, reason, number, vehicle, epoch, size, sequence, at_ns)
+
+    def _number(self, words: str) -> int:
+        """Return the number of these words in this log; they are written once, in parts, before it is used."""
+        if len(self._words) >= _DIFFERENT_WORDS_MAX and words not in self._words:
+            words = "other words"
+        if words not in self._words:
+            self._words[words] = len(self._words) + 1
+            text = words.encode()[:_WORDS_BYTES_MAX]
+            for at in range(0, len(text), _PART_BYTES):
+                part = text[at : at + _PART_BYTES]
+                self._pending += WORDS_RECORD.pack(Kind.WORDS, 0, self._words[words], at, part)
+        return self._words[words]
 
     def flush(self) -> None:
         """Hand everything noted to the kernel."""

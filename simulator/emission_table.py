@@ -1,7 +1,14 @@
-"""One row per message due, from schedule and emission log; a dead pacer leaves `unsent` rows, not holes."""
+"""One row per message due, from schedule and emission log; a dead sender leaves `unsent` rows, not holes.
+
+The log holds what happened; the schedule, made again from scenario and seed, holds what should have. Each row is one
+message due, in the schedule's order, and gets its first emission, acknowledgement and return from the log. A message
+without an event was never taken by the sender. Thus the number of rows is known before the run and does not depend on
+anything that failed in it: that the fates of all messages add up to those due begins here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.topics import vehicle_id
-from simulator.emission_log import RECORD, Kind, Reason
+from simulator.emission_log import RECORD, WORDS_RECORD, Kind, Reason
 from simulator.fleet import schedule
 from simulator.scenario import Scenario
 
@@ -18,7 +25,7 @@ EVENT = np.dtype(
     [
         ("kind", "u1"),
         ("reason", "u1"),
-        ("spare", "<u2"),
+        ("words", "<u2"),
         ("vehicle", "<u4"),
         ("epoch", "<u4"),
         ("size", "<u4"),
@@ -42,25 +49,54 @@ CONNECTION_SCHEMA = pa.schema(
 )
 
 
-def read_events(path: Path) -> npt.NDArray[Any]:
-    """Return the log's whole records as an array of EVENT."""
-    data = path.read_bytes()
+Logs = Path | Sequence[Path]
+
+
+def read_events(logs: Logs) -> npt.NDArray[Any]:
+    """Return the whole records of a log as an array of EVENT; of several, those of one behind those of another.
+
+    A log that is missing is a sender that never began, and has none. Each log counts its words from 1: those of the later
+    ones are numbered on.
+    """
+    paths = [logs] if isinstance(logs, Path) else logs
+    found = [_events_of(path) for path in paths if path.exists()]
+    if len(found) == 1:
+        return found[0]
+    taken = 0
+    for events in found:
+        events["words"][events["words"] > 0] += taken
+        taken = max(taken, int(events["words"].max(initial=0)))
+    return np.concatenate(found) if found else np.empty(0, EVENT)
+
+
+def _events_of(path: Path) -> npt.NDArray[Any]:
+    data = bytearray(path.read_bytes())
     return np.frombuffer(data, EVENT, len(data) // RECORD.size)
 
 
-def to_table(
-    events_path: Path, scenario: Scenario, start_at_ns: int, vehicles: list[int] | None = None
-) -> pa.Table:
+def read_words(events: npt.NDArray[Any]) -> dict[int, str]:
+    """Return what the numbers in the field `words` stand for."""
+    parts: dict[int, bytes] = {}
+    for record in events[events["kind"] == Kind.WORDS]:
+        _, _, number, _, part = WORDS_RECORD.unpack(record.tobytes())
+        parts[number] = parts.get(number, b"") + part.rstrip(b"\0")
+    return {number: text.decode(errors="replace") for number, text in parts.items()}
+
+
+def to_table(logs: Logs, scenario: Scenario, start_at_ns: int, vehicles: list[int] | None = None) -> pa.Table:
     """Return emissions.parquet: one row per message due, in the order of `schedule`.
 
+    `refused_at_ns` is when the peer first said that it will not keep the message, for good or for now, and
+    `refused_reason` what it said; `unanswered_at_ns` is when the vehicle gave it up without a word of the peer.
+
     Args:
-        events_path: the emission log; a missing file is a pacer that never began.
+        logs: the emission log, or one of each shard; a missing file is a sender that never began.
         scenario: the fleet that was to be sent.
         start_at_ns: what offset 0 stands for.
         vehicles: the numbers of a shard; None for the whole fleet.
     """
     due = np.array([tuple(d) for d in schedule(scenario, vehicles)], dtype=np.int64).reshape(-1, 4)
-    events = read_events(events_path) if events_path.exists() else np.empty(0, EVENT)
+    events = read_events(logs)
     rows = _Rows(due, events)
     emitted, was_emitted = rows.first(Kind.EMITTED, "at_ns")
     acknowledged, was_acknowledged = rows.first(Kind.ACKNOWLEDGED, "at_ns")
@@ -68,7 +104,11 @@ def to_table(
     size, _ = rows.first(Kind.EMITTED, "size")
     buffered = rows.first(Kind.BUFFERED, "at_ns")[1]
     reason, was_unsent = rows.first(Kind.UNSENT, "reason")
-    reason[~was_unsent] = Reason.PACER_ENDED
+    reason[~was_unsent] = Reason.SENDER_ENDED
+    refusals = (Kind.REFUSED, Kind.POSTPONED)
+    refused, was_refused = rows.first(refusals, "at_ns")
+    words, words_of = rows.first(refusals, "words")[0], read_words(events)
+    unanswered, was_unanswered = rows.first(Kind.UNANSWERED, "at_ns")
     due_at_ns = start_at_ns + due[:, 0]
     return pa.table(
         {
@@ -79,6 +119,12 @@ def to_table(
             "due_at_ns": pa.array(due_at_ns),
             "emitted_at_ns": pa.array(emitted, mask=~was_emitted),
             "acknowledged_at_ns": pa.array(acknowledged, mask=~was_acknowledged),
+            "refused_at_ns": pa.array(refused, mask=~was_refused),
+            "refused_reason": pa.array(
+                [words_of.get(int(w)) if was else None for w, was in zip(words, was_refused, strict=True)],
+                pa.string(),
+            ),
+            "unanswered_at_ns": pa.array(unanswered, mask=~was_unanswered),
             "received_at_ns": pa.array(received, mask=~was_received),
             "payload_bytes": pa.array(size.astype(np.int32), mask=~was_emitted),
             "unsent_reason": pa.array(
@@ -93,13 +139,13 @@ def to_table(
     )
 
 
-def connections(events_path: Path) -> pa.Table:
-    """Return one row per step of a connection, in the order of time.
+def connections(logs: Logs) -> pa.Table:
+    """Return one row per step of a connection, in the order of the log; of several, one log behind another.
 
     `event` is connecting, connected, disconnected or connect_failed; `handshake_ns` is connected minus
     connecting; `backlog` counts the messages waiting then; `session_present` is set with connected.
     """
-    events = read_events(events_path) if events_path.exists() else np.empty(0, EVENT)
+    events = read_events(logs)
     steps = (Kind.CONNECTING, Kind.CONNECTED, Kind.DISCONNECTED, Kind.CONNECT_FAILED)
     columns: dict[str, list[Any]] = {name: [] for name in CONNECTION_SCHEMA.names}
     began: dict[int, int] = {}
@@ -117,9 +163,9 @@ def connections(events_path: Path) -> pa.Table:
     return pa.table(columns, CONNECTION_SCHEMA)
 
 
-def largest_backlog(events_path: Path) -> int:
+def largest_backlog(logs: Logs) -> int:
     """Return the most messages that waited in one vehicle at a time; 0 when none ever did."""
-    events = read_events(events_path) if events_path.exists() else np.empty(0, EVENT)
+    events = read_events(logs)
     waiting: dict[int, set[int]] = {}
     most = 0
     for event in events[np.isin(events["kind"], (Kind.BUFFERED, Kind.EMITTED, Kind.UNSENT))]:
@@ -145,11 +191,11 @@ class _Rows:
         self._keys = keys[self._order]
         self._events = events[events["epoch"] == self._epoch]
 
-    def first(self, kind: Kind, field: str) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return, per row, `field` of the first event of this kind, and whether there is one."""
+    def first(self, kind: Kind | tuple[Kind, ...], field: str) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        """Return, per row, `field` of the first event of this kind, or these, and whether there is one."""
         values = np.zeros(self._count, np.int64)
         found = np.zeros(self._count, np.bool_)
-        events = self._events[self._events["kind"] == kind][::-1]
+        events = self._events[np.isin(self._events["kind"], kind)][::-1]
         if not len(events) or not self._count:
             return values, found
         keys = events["vehicle"].astype(np.int64) << _SEQUENCE_BITS | events["sequence"]

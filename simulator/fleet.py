@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import numpy as np
 import simpy
 
+from schemas.formats.blocks import BlockLayout
+from schemas.messages import CurrentStatus, Document, Header
+from schemas.topics import vehicle_id
 from simulator.scenario import Scenario
-from simulator.vehicle import Vehicle
+from simulator.vehicles.group import VehicleGroup, layout_of
+from simulator.vehicles.vehicle import Vehicle
+
+# An operation on a column of so many numbers costs little a number, and a block some milliseconds (`sender` begins none
+# when a message is due before it would be done).
+BLOCK_MESSAGES: Final = 128
 
 
 class Emission(NamedTuple):
@@ -55,11 +66,24 @@ def schedule(scenario: Scenario, vehicles: Iterable[int] | None = None) -> Itera
         vehicles: the numbers of a shard; None for the whole fleet.
     """
     plans = sorted(_plans(scenario, vehicles), key=lambda p: (p.phase_ns, p.vehicle))
+    sequences = dict.fromkeys((p.vehicle for p in plans), 0)
     for k in range(-(-scenario.duration_ns // scenario.interval_ns)):
         for p in plans:
             due_offset_ns = p.phase_ns + k * scenario.interval_ns
-            if due_offset_ns < scenario.duration_ns:
-                yield Due(due_offset_ns, p.vehicle, scenario.epoch, k + 1)
+            if due_offset_ns < scenario.duration_ns and scenario.sends(p.vehicle, due_offset_ns):
+                sequences[p.vehicle] += 1
+                yield Due(due_offset_ns, p.vehicle, scenario.epoch, sequences[p.vehicle])
+
+
+def messages_due(scenario: Scenario, vehicles: Iterable[int] | None = None) -> int:
+    """Return how many messages `schedule` yields."""
+    if scenario.stages:
+        return sum(1 for _ in schedule(scenario, vehicles))
+    return sum(
+        -(-(scenario.duration_ns - p.phase_ns) // scenario.interval_ns)
+        for p in _plans(scenario, vehicles)
+        if p.phase_ns < scenario.duration_ns
+    )
 
 
 def emissions(
@@ -72,14 +96,171 @@ def emissions(
         start_at_ns: the wall clock's nanoseconds that offset 0 stands for; sampled_at = start + offset.
         vehicles: the numbers of a shard; None for the whole fleet.
     """
-    environment = simpy.Environment(initial_time=0)
-    out: list[Emission] = []
-    for p in _plans(scenario, vehicles):
-        environment.process(_drive(environment, scenario, p, start_at_ns, out))
-    while environment.peek() < scenario.duration_ns:
-        environment.step()
-        if out:
-            yield out.pop()  # one step is one vehicle's: there is never more than one
+    yield from Fleet(scenario, vehicles).emissions(start_at_ns)
+
+
+class Fleet:
+    """The vehicles of a scenario, or of a shard of it, which can be built before the clock starts.
+
+    A vehicle takes some milliseconds to build, with its first status or its template. A fleet of thousands that began
+    with that would be seconds late before its first message.
+
+    Where the format allows it, payloads are made in blocks of about `BLOCK_MESSAGES`: one message each of so many
+    vehicles whose first messages follow one another, or several of each in a small fleet. What waits for its time is at
+    most a block of each of two convoys, or where stages let vehicles begin one after another, a message of each vehicle.
+    """
+
+    def __init__(self, scenario: Scenario, vehicles: Iterable[int] | None = None) -> None:
+        self._scenario = scenario
+        self._plans = list(_plans(scenario, vehicles))
+        self._made: dict[int, _Headed | _Single | _Member] = {}
+        self._convoys: list[_Convoy] = []
+        self._layout = layout_of(scenario.payload_format)
+
+    def build(self) -> Iterator[None]:
+        """Build the vehicles, one at each step; go on where the last call stopped."""
+        if self._layout is None:
+            header_only = self._scenario.payload_format.header_only
+            for p in self._plans[len(self._made) :]:
+                self._made[p.vehicle] = (
+                    _Headed(self._scenario, p)
+                    if header_only
+                    else _Single(self._scenario, p, self._vehicle(p))
+                )
+                yield
+            return
+        # Neighbours in time: when the first of a convoy needs a message, all of them have sent theirs.
+        plans = sorted(self._plans, key=lambda p: (p.phase_ns, p.vehicle))
+        number = -(-len(plans) // BLOCK_MESSAGES)
+        for k in range(number):
+            own = plans[len(plans) * k // number : len(plans) * (k + 1) // number]
+            if k == len(self._convoys):
+                self._convoys.append(_Convoy(self._scenario, self._layout, own))
+            convoy = self._convoys[k]
+            for p in own[len(convoy.members) :]:
+                self._made[p.vehicle] = convoy.add(self._vehicle(p))
+                yield
+
+    def emissions(self, start_at_ns: int) -> Iterator[Emission]:
+        """Yield every message in the order in which it is due; once only, since the vehicles drive on.
+
+        Args:
+            start_at_ns: the wall clock's nanoseconds that offset 0 stands for; sampled_at = start + offset.
+        """
+        for _ in self.build():
+            pass
+        scenario = self._scenario
+        environment = simpy.Environment(initial_time=0)
+        out: list[Emission] = []
+        for p in self._plans:
+            payloads = self._made[p.vehicle].payloads(start_at_ns)
+            environment.process(_drive(environment, scenario, p, payloads, out))
+        duration_ns = scenario.duration_ns
+        while environment.peek() < duration_ns:
+            environment.step()
+            if out:
+                yield out.pop()  # one step is one vehicle's: there is never more than one
+
+    def ready(self) -> int:
+        """Return how many payloads are made and wait for their time."""
+        return sum(len(ready) for convoy in self._convoys for ready in convoy.ready)
+
+    def _vehicle(self, p: Plan) -> Vehicle:
+        model = self._scenario.model_of(p.vehicle)
+        return Vehicle(p.vehicle, p.variant, Random(f"{self._scenario.seed}/{model}/drive"))
+
+
+class _Headed:
+    """A vehicle in a format that has no more of it than a header: it need not drive."""
+
+    def __init__(self, scenario: Scenario, p: Plan) -> None:
+        self._scenario = scenario
+        self._plan = p
+
+    def payloads(self, start_at_ns: int) -> Iterator[bytes]:
+        """Yield the vehicle's payloads."""
+        encode = self._scenario.payload_format.encode
+        header = Header(
+            vehicle_id=vehicle_id(self._plan.vehicle), schema_version=1, epoch=self._scenario.epoch
+        )
+        status = CurrentStatus.of(Document(header=header))
+        for sequence, offset_ns in enumerate(_offsets(self._scenario, self._plan), 1):
+            header.sequence_number, header.sampled_at_ms = sequence, (start_at_ns + offset_ns) // 1_000_000
+            yield encode(status)
+
+
+class _Single:
+    """A vehicle whose payloads are made one by one, each when it is asked for."""
+
+    def __init__(self, scenario: Scenario, p: Plan, vehicle: Vehicle) -> None:
+        self._scenario = scenario
+        self._plan = p
+        self._encode = scenario.payload_format.encode
+        self._vehicle = vehicle
+        self._encode(vehicle.status(1, scenario.epoch, 0, vehicle.cause))
+
+    def payloads(self, start_at_ns: int) -> Iterator[bytes]:
+        """Yield the vehicle's payloads."""
+        vehicle, epoch, encode = self._vehicle, self._scenario.epoch, self._encode
+        for sequence, offset_ns in enumerate(_offsets(self._scenario, self._plan), 1):
+            vehicle.advance(offset_ns)
+            yield encode(vehicle.status(sequence, epoch, start_at_ns + offset_ns, vehicle.cause))
+
+
+class _Member(NamedTuple):
+    """A vehicle whose payloads are made in blocks, with others'."""
+
+    convoy: _Convoy
+    place: int
+
+    def payloads(self, start_at_ns: int) -> Iterator[bytes]:
+        """Yield the vehicle's payloads; a block of all that have none ready is made when it has none."""
+        ready = self.convoy.ready[self.place]
+        while True:
+            if not ready:
+                self.convoy.make(start_at_ns)
+            yield ready.popleft()
+
+
+class _Convoy:
+    """Vehicles whose payloads are made in blocks, and those that are ready, vehicle by vehicle."""
+
+    def __init__(self, scenario: Scenario, layout: BlockLayout, plans: list[Plan]) -> None:
+        self._group = VehicleGroup(layout, len(plans), scenario.epoch)
+        self._due = [_offsets(scenario, p) for p in plans]
+        self._sequences = np.zeros(len(plans), dtype=np.int64)
+        self._ticks = max(1, round(BLOCK_MESSAGES / len(plans)))
+        self.members: list[_Member] = []
+        self.ready: list[deque[bytes]] = [deque() for _ in plans]
+
+    def add(self, vehicle: Vehicle) -> _Member:
+        """Take one more vehicle, in the order of the plans."""
+        self._group.add(vehicle)
+        self.members.append(_Member(self, len(self.members)))
+        return self.members[-1]
+
+    def make(self, start_at_ns: int) -> None:
+        """Make a block of those that have nothing ready and something coming."""
+        coming = [
+            (k, list(islice(self._due[k], self._ticks))) for k, ready in enumerate(self.ready) if not ready
+        ]
+        coming = [(k, offsets) for k, offsets in coming if offsets]
+        members = [k for k, _ in coming]
+        ticks = max(len(offsets) for _, offsets in coming)
+        # Who has fewer messages left stays where it is for the rest of the block, whose payloads nobody asks for.
+        rows = [offsets + offsets[-1:] * (ticks - len(offsets)) for _, offsets in coming]
+        sequences = self._sequences[members] + np.arange(1, ticks + 1)[:, None]
+        self._sequences[members] += ticks
+        payloads = self._group.block(members, np.array(rows, dtype=np.int64).T, sequences, start_at_ns)
+        for place, (k, offsets) in enumerate(coming):
+            self.ready[k].extend(payloads[place :: len(members)][: len(offsets)])
+
+
+def _offsets(scenario: Scenario, p: Plan) -> Iterator[int]:
+    """Yield when a vehicle's messages are due."""
+    for offset_ns in range(p.phase_ns, scenario.duration_ns, scenario.interval_ns):
+        if scenario.sends(p.vehicle, offset_ns):
+            yield offset_ns
 
 
 def _plans(scenario: Scenario, vehicles: Iterable[int] | None) -> Iterator[Plan]:
@@ -88,17 +269,18 @@ def _plans(scenario: Scenario, vehicles: Iterable[int] | None) -> Iterator[Plan]
 
 
 def _drive(
-    environment: simpy.Environment, scenario: Scenario, p: Plan, start_at_ns: int, out: list[Emission]
+    environment: simpy.Environment,
+    scenario: Scenario,
+    p: Plan,
+    payloads: Iterator[bytes],
+    out: list[Emission],
 ) -> Generator[simpy.Event, None, None]:
-    encode = scenario.payload_format.encode
-    drive = Random(f"{scenario.seed}/{scenario.model_of(p.vehicle)}/drive")
-    vehicle = Vehicle(p.vehicle, p.variant, drive)
-    sequence = 0
-    yield environment.timeout(p.phase_ns)
+    vehicle, epoch, interval_ns = p.vehicle, scenario.epoch, scenario.interval_ns
+    now, sequence, always = p.phase_ns, 0, not scenario.stages
+    yield environment.timeout(now)
     while True:
-        now: int = environment.now
-        sequence += 1
-        vehicle.advance(now)
-        status = vehicle.status(sequence, scenario.epoch, start_at_ns + now, vehicle.cause)
-        out.append(Emission(now, p.vehicle, scenario.epoch, sequence, encode(status)))
-        yield environment.timeout(scenario.interval_ns)
+        if always or scenario.sends(vehicle, now):
+            sequence += 1
+            out.append(Emission(now, vehicle, epoch, sequence, next(payloads)))
+        yield environment.timeout(interval_ns)
+        now += interval_ns

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Generic, Literal, TypeVar
 
 T = TypeVar("T")
 
 Policy = Literal["drop_oldest", "drop_newest", "block"]
-POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
 class Outbox(Generic[T]):

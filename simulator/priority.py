@@ -1,4 +1,4 @@
-"""The pacer's place before other processes; what the system does not grant is said, not assumed."""
+"""The sender's place before other processes; what the system does not grant is said, not assumed."""
 
 from __future__ import annotations
 

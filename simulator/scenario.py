@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from functools import cached_property
+from itertools import accumulate
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from schemas.config import Strict
 from schemas.formats import FORMATS
 from schemas.formats.base import Format
 from schemas.formats.padded import MAX_BYTES, MIN_BYTES, Padded
@@ -13,12 +17,6 @@ from schemas.topics import MAX_VEHICLES
 
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0.0, le=31_536_000.0, allow_inf_nan=False)]
-
-
-class Strict(BaseModel):
-    """Unknown keys are errors and values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class VariantMix(Strict):
@@ -37,10 +35,29 @@ class VariantMix(Strict):
         return self
 
 
+class Stage(Strict):
+    """A part of a run in which so many vehicles send: a constant number, or one that grows or shrinks evenly.
+
+    Attributes:
+        duration_s: of the stage.
+        begin_vehicles, end_vehicles: how many send at its begin and, as a limit, at its end.
+    """
+
+    duration_s: Seconds
+    begin_vehicles: int = Field(ge=0, le=MAX_VEHICLES)
+    end_vehicles: int = Field(ge=0, le=MAX_VEHICLES)
+
+    @property
+    def duration_ns(self) -> int:
+        return round(self.duration_s * 1e9)
+
+
 class Scenario(Strict):
     """One fleet: how many vehicles, how often each sends, for how long, in which format.
 
     Attributes:
+        stages: one behind another, how many of the vehicles send; those with the lowest numbers do. What a vehicle would
+            send while it does not is not due, and has no sequence. Without any, all vehicles send throughout.
         message_bytes: payloads of this size instead of the format's: `small` with filler behind it.
         alike_every: vehicle k drives and sends as vehicle (k - 1) % alike_every + 1 does, under its own name,
             so that configurations side by side have the same messages at the same offsets.
@@ -55,6 +72,17 @@ class Scenario(Strict):
     mix: VariantMix = VariantMix()
     message_bytes: int | None = Field(default=None, ge=MIN_BYTES, le=MAX_BYTES)
     alike_every: int | None = Field(default=None, ge=1, le=MAX_VEHICLES)
+    stages: tuple[Stage, ...] = ()
+
+    @model_validator(mode="after")
+    def _stages_fit(self) -> Scenario:
+        if not self.stages:
+            return self
+        if (total_ns := sum(stage.duration_ns for stage in self.stages)) != self.duration_ns:
+            raise ValueError(f"the stages last {total_ns / 1e9:g} s, and duration_s is {self.duration_s:g}")
+        if (most := max(max(s.begin_vehicles, s.end_vehicles) for s in self.stages)) > self.vehicles:
+            raise ValueError(f"a stage has {most} vehicles, and vehicles is {self.vehicles}")
+        return self
 
     @field_validator("format")
     @classmethod
@@ -75,6 +103,23 @@ class Scenario(Strict):
     def payload_format(self) -> Format:
         """Return what encodes and peeks this fleet's payloads."""
         return FORMATS[self.format] if self.message_bytes is None else Padded(self.message_bytes)
+
+    @cached_property
+    def _stage_ends_ns(self) -> list[int]:
+        return list(accumulate(stage.duration_ns for stage in self.stages))
+
+    def sends(self, vehicle: int, offset_ns: int) -> bool:
+        """Say whether a vehicle sends at this offset, at which it would be due; in whole numbers, so that all agree."""
+        if not self.stages:
+            return True
+        number = bisect_right(self._stage_ends_ns, offset_ns)
+        if number == len(self.stages):
+            return False
+        stage = self.stages[number]
+        length_ns = stage.duration_ns
+        past_ns = offset_ns - self._stage_ends_ns[number] + length_ns
+        growth = stage.end_vehicles - stage.begin_vehicles
+        return vehicle * length_ns <= stage.begin_vehicles * length_ns + growth * past_ns
 
     def model_of(self, vehicle: int) -> int:
         """Return the number whose random streams this vehicle uses."""

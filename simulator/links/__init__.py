@@ -1,4 +1,4 @@
-"""The road between vehicles and cloud: one table of link back ends, chosen by name or by a real probe."""
+"""The link between vehicles and cloud: one table of link back ends, chosen by name or by a real probe."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Final
 
 from schemas.errors import Refusal
-from simulator.links import netem, uml
+from simulator.links import netem
 from simulator.links.base import Condition, GilbertElliott, Link, LinkCounter, LinkError
 from simulator.links.direct import DirectLink
 from simulator.links.netem import NetemRouter
 from simulator.links.routed import RoutedLink
-from simulator.links.uml import UmlRouter
+from simulator.links.uml import router
+from simulator.links.uml.router import UmlRouter
 
 Factory = Callable[[str, int], Link]
 
@@ -53,7 +54,7 @@ def _probe_direct() -> None:
 
 PROBES: Final[dict[str, Callable[[], None]]] = {
     "netem": _probe_netem,
-    "uml": uml.probe,
+    "uml": router.probe,
     "direct": _probe_direct,
 }
 

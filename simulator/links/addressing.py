@@ -21,7 +21,7 @@ MTU: Final = 1500
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two ends of the road, as the router and as the namespace see it."""
+    """One of the two ends of the link, as the router and as the namespace see it."""
 
     device: str  # in the namespace
     address: str

@@ -51,7 +51,7 @@ class Condition:
         gilbert_elliott: bursty loss instead of independent loss.
         reorder_ratio: share of packets that skip the delay line and overtake.
         duplicate_ratio: share of packets sent twice.
-        queue_limit: bytes that may wait for the rate; None derives it from rate and delay.
+        queue_bytes: bytes that may wait for the rate; None derives it from rate and delay.
     """
 
     rate_bps: float | None = None
@@ -62,7 +62,7 @@ class Condition:
     gilbert_elliott: GilbertElliott | None = None
     reorder_ratio: float = 0.0
     duplicate_ratio: float = 0.0
-    queue_limit: int | None = None
+    queue_bytes: int | None = None
 
     @property
     def outage(self) -> bool:
@@ -86,7 +86,7 @@ class Condition:
             and self.gilbert_elliott is None
             and not self.reorder_ratio
             and not self.duplicate_ratio
-            and self.queue_limit is None
+            and self.queue_bytes is None
             and self.distribution == "uniform"
         )
 
@@ -113,8 +113,8 @@ def check(condition: Condition, vehicle: int, direction: Direction) -> None:
         raise Refusal(f"{whose}: distribution {c.distribution!r}: allowed {', '.join(DISTRIBUTIONS)}")
     if c.reorder_ratio and not c.delay_ms:
         raise Refusal(f"{whose}: reorder_ratio {c.reorder_ratio}: needs a delay_ms above 0 to overtake")
-    if c.queue_limit is not None:
-        _within(c.queue_limit, (1, QUEUE_MAX_BYTES), f"{whose}: queue_limit", "1 to 2147483647 bytes")
+    if c.queue_bytes is not None:
+        _within(c.queue_bytes, (1, QUEUE_MAX_BYTES), f"{whose}: queue_bytes", "1 to 2147483647 bytes")
     if c.gilbert_elliott is not None:
         _check_bursts(c.gilbert_elliott, whose)
 
@@ -153,7 +153,7 @@ Conditions = Mapping[int, tuple[Condition, Condition]]
 
 
 class Link(Protocol):
-    """Two namespaces and the road between; entering makes them, leaving removes all in reverse."""
+    """Two namespaces and the link between; entering makes them, leaving removes all in reverse."""
 
     name: str
     vehicles_namespace: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import threading
@@ -13,13 +12,11 @@ from typing import Final
 
 from pyroute2 import netns
 
+from schemas.namespace import ROOT, move
 from simulator.links.base import LinkError
 
-ROOT: Final = Path("/run/netns")
 PREFIX: Final = "ivsim-"
-CLONE_NEWNET: Final = 0x40000000
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def create(name: str) -> None:
@@ -90,8 +87,10 @@ def inside(name: str) -> Iterator[None]:
 
 
 def _setns(handle: int, name: str) -> None:
-    if _libc.setns(handle, CLONE_NEWNET) != 0:
-        raise LinkError(f"namespace {name}: {os.strerror(ctypes.get_errno())}")
+    try:
+        move(handle)
+    except OSError as error:
+        raise LinkError(f"namespace {name}: {error.strerror}") from error
 
 
 def command_inside(name: str, argv: Sequence[str]) -> list[str]:

@@ -1,4 +1,17 @@
-"""Which devices, classes and leaves the router has for each vehicle, and the messages that say so."""
+"""Which devices, classes and leaves the router has for each vehicle, and the messages that say so.
+
+Each direction of each vehicle needs a queue with a rate, and behind it a delay with loss. One netem cannot do both: it
+fixes the time at which a packet leaves when the packet comes, so that a second at a low rate slows the seconds after it
+(docs/decisions/link-rate.md). Hence two stages. In the first, the meter, an HTB class holds the rate and a `plug`
+leaf the queue, which can be held and let go; in the second, the line, a netem leaf delays, loses and reorders.
+
+HTB wants a device with a class for each vehicle, but its work grows with the classes of a device. So vehicles are
+spread over devices (ifb), 128 on each, by the low bits of their address, which a u32 filter reads and redirects. Within
+a device a flow filter finds the class by the address itself, without a rule for each vehicle.
+
+Every change carries all parameters: netem keeps the rate of a change that names none and forgets its loss. An update of
+1,000 vehicles is thus 4,000 messages, which are packed here byte by byte and handed to the router's kernel in blocks.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +108,7 @@ class Plan:
         self.state[vehicle] = Meter()
         for device in (meter, line):
             yield nl.htb_class(device, minor, queueing.UNLIMITED_BYTES, queueing.BURST_TICKS, create=True)
-        limit = self.state[vehicle].queue_limit
+        limit = self.state[vehicle].queue_bytes
         yield nl.plug(meter, minor, nl.PLUG_LIMIT, limit, create=True)
         yield nl.plug(meter, minor, nl.PLUG_RELEASE, limit, create=False)
         yield nl.netem(line, minor, queueing.netem_options(Condition(), None), create=True)
@@ -107,11 +120,11 @@ class Plan:
             shard, minor = vehicle % shards, vehicle + 1
             meter, line = self.meters[shard], self.lines[shard]
             state = self.state[vehicle]
-            limit, held = state.queue_limit, state.held
+            limit, held = state.queue_bytes, state.held
             state.follow(condition, now_s)
             rate = queueing.UNLIMITED_BYTES if state.rate is None else state.rate
-            if state.queue_limit != limit:
-                message = nl.plug(meter, minor, nl.PLUG_LIMIT, state.queue_limit, create=False)
+            if state.queue_bytes != limit:
+                message = nl.plug(meter, minor, nl.PLUG_LIMIT, state.queue_bytes, create=False)
                 yield Change(vehicle, direction, message)
             if state.held and not held:
                 yield Change(vehicle, direction, nl.plug(meter, minor, nl.PLUG_BUFFER, 0, create=False))

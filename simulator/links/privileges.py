@@ -12,7 +12,7 @@ from typing import Final
 from pyroute2 import IPRoute
 
 from schemas.errors import Refusal
-from simulator.links.namespaces import ROOT
+from schemas.namespace import ROOT
 
 CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN = 12, 13, 21
 MARK: Final = "IVSIM_USER_NAMESPACE"

@@ -1,6 +1,6 @@
 """Turns a condition into what the kernel is told: meter rate, hold, queue limit, netem's parameters; pure.
 
-Two stages in the order of a real road. The meter (HTB class, plug leaf) holds the queue in front of the
+Two stages in the order of a real link. The meter (HTB class, plug leaf) holds the queue in front of the
 rate; netem, behind it, adds serialisation, delay, loss, reordering and duplicates. netem alone would fix the
 send time of a packet when it arrives: after one slow second its queue would stay slow
 (docs/decisions/link-rate.md).
@@ -37,13 +37,13 @@ def rate_bytes(rate_bps: float) -> int:
     return max(1, round(rate_bps / 8))
 
 
-def queue_bytes(condition: Condition) -> int:
+def queue_bytes_of(condition: Condition) -> int:
     """Return how much may wait: one second and the delay at the rate asked for, 100 full frames at least.
 
     Rounded up to a power of two, so that a rate that changes each second seldom changes the limit.
     """
-    if condition.queue_limit is not None:
-        return condition.queue_limit
+    if condition.queue_bytes is not None:
+        return condition.queue_bytes
     if condition.rate_bps is None:
         return QUEUE_UNLIMITED_BYTES
     wanted = condition.rate_bps / 8 * (1 + condition.delay_ms / 1000)
@@ -99,19 +99,19 @@ def _share(ratio: float) -> int:
 class Meter:
     """What one direction of one vehicle was last told, and what it is owed below the floor."""
 
-    queue_limit: int = QUEUE_MIN_BYTES
+    queue_bytes: int = QUEUE_MIN_BYTES
     rate: int | None = None
     held: bool = False
     credit_bytes: float = 0.0
     asked_at_s: float = 0.0
 
     def follow(self, condition: Condition, now_s: float) -> None:
-        """Take a condition over: sets `rate` (bytes/s, None unlimited), `held` and `queue_limit`."""
-        if condition.queue_limit is not None:
-            self.queue_limit = condition.queue_limit
+        """Take a condition over: sets `rate` (bytes/s, None unlimited), `held` and `queue_bytes`."""
+        if condition.queue_bytes is not None:
+            self.queue_bytes = condition.queue_bytes
         else:
             # Never smaller than before: a slow second must not drop what a fast one has queued.
-            self.queue_limit = max(self.queue_limit, queue_bytes(condition))
+            self.queue_bytes = max(self.queue_bytes, queue_bytes_of(condition))
         elapsed_s = min(now_s - self.asked_at_s, 1.5) if self.asked_at_s else 1.0
         self.asked_at_s = now_s
         if condition.rate_bps is None:

@@ -1,11 +1,11 @@
-"""A trace's statistics as lines of text, each beside the real drives' where its profile is known."""
+"""A trace's statistics, each beside the real drives' where its profile is known."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from simulator.traces.model import RATE_COLUMNS, Trace
+from simulator.traces.model import RATE_COLUMNS, Trace, of_round_trips
 from simulator.traces.profiles import PROFILES
 from simulator.traces.statistics import describe, outages, per_second, reference, runs
 
@@ -24,33 +24,36 @@ def profile_of(trace: Trace, column: str) -> str | None:
     return name if name in PROFILES else None
 
 
-def summary(trace: Trace, against: str | None = None) -> list[str]:
-    """Header and tables; `against` names a profile to stand beside the column it describes."""
-    lines = [f"duration {trace.duration_s:g} s, {len(trace.time_s)} steps, then it starts again"]
-    lines += [f"{key}: {value}" for key, value in trace.header.items()]
+class Table(NamedTuple):
+    """Figures of a trace, a row a series; the first column names it."""
+
+    head: tuple[str, ...]
+    rows: list[list[str]]
+
+
+def facts(trace: Trace) -> list[str]:
+    """Return how long a trace is, and its header."""
+    return [
+        f"duration {trace.duration_s:g} s, {len(trace.time_s)} steps, then it starts again",
+        *(f"{key}: {value}" for key, value in trace.header.items()),
+    ]
+
+
+def tables(trace: Trace, against: str | None = None) -> list[Table]:
+    """Return its statistics; `against` names a profile to stand beside the column it describes."""
     known = {column: profile_of(trace, column) for column in trace.columns()}
     if against is not None:
         known[PROFILES[against].column] = against
     rates = [column for column in RATE_COLUMNS if column in trace.columns()]
+    found = []
     if rates:
-        lines += ["", *_table(_RATE_HEAD, [row for c in rates for row in _rate_rows(trace, c, known[c])])]
-        lines += ["", *_table(_OUT_HEAD, [row for c in rates for row in _outage_rows(trace, c, known[c])])]
+        found.append(Table(_RATE_HEAD, [row for c in rates for row in _rate_rows(trace, c, known[c])]))
+        found.append(Table(_OUT_HEAD, [row for c in rates for row in _outage_rows(trace, c, known[c])]))
     if trace.rtt_ms is not None:
-        lines += ["", *_table(_RTT_HEAD, _rtt_rows(trace, known["rtt_ms"]))]
+        found.append(Table(_RTT_HEAD, _rtt_rows(trace, known["rtt_ms"])))
     if trace.loss_ratio is not None:
-        lines += ["", *_table(_LOSS_HEAD, _loss_rows(trace, known.get("rtt_ms")))]
-    return lines
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (head, *rows)
-    ]
+        found.append(Table(_LOSS_HEAD, _loss_rows(trace, known.get("rtt_ms"))))
+    return found
 
 
 def _number(value: float | None, digits: int | None = None) -> str:
@@ -141,5 +144,7 @@ def _loss_rows(trace: Trace, profile: str | None) -> list[list[str]]:
     ]
     known = reference(profile) if profile else None
     if known and "loss_ratio" in known:
+        back = 100 * float(of_round_trips(values).mean())
+        rows.append(["  of round trips", _number(back, 2), "-", "-", "-"])
         rows.append([f"  real: {known['series']}", _number(100 * known["loss_ratio"], 2), "-", "-", "-"])
     return rows

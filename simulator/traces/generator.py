@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.model import Floats, Trace
+from simulator.traces.model import Floats, Trace, each_way
 from simulator.traces.normal import normal_cdf, normal_quantile
 from simulator.traces.profiles import Profile
 
-GENERATOR_VERSION = 1
+GENERATOR_VERSION = 2
 LICENCE = "CC0-1.0"
 DECIMALS = 1
 LOSS_SLOT_S = 0.2
@@ -68,7 +68,7 @@ def _rounded(values: Floats) -> Floats:
 
 
 def loss_series(profile: Profile, seed: int, steps: int) -> Floats:
-    """Share of each step that falls into a loss burst: a two-state chain on slots of 0.2 s (the pings' pace).
+    """Share of each step's round trips that fall into a loss burst: a two-state chain on slots of 0.2 s (the pings' pace).
 
     Bursts are geometric with the profile's mean length; the long-run share is its `loss_ratio`.
     """
@@ -98,7 +98,8 @@ def generate(
 ) -> Trace:
     """One trace with a column per profile.
 
-    `loss` adds loss_ratio; `outages`, (start_s, length_s) each, set the rates to 0.
+    `loss` adds loss_ratio, each direction's, from the profile's loss of round trips; `outages`, (start_s, length_s)
+    each, set the rates to 0.
 
     Raises:
         Refusal: two profiles for one column, different steps, a bad duration, seed or outage.
@@ -113,7 +114,7 @@ def generate(
         for column in columns.keys() & {"uplink_kbps", "downlink_kbps"}:
             columns[column][inside] = 0.0
     if loss:
-        columns["loss_ratio"] = loss_series(_lossy(profiles), seed, steps)
+        columns["loss_ratio"] = np.round(each_way(loss_series(_lossy(profiles), seed, steps)), 6)
     header = _header(profiles, seed, duration_s, loss=loss, outages=outages)
     return Trace(time_s, header=header, last_step_s=float(dt_s), source="generated", **columns)
 

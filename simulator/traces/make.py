@@ -19,7 +19,7 @@ short look like their profiles; calibration is tested over many seeds, not over 
 
 - **Origin**: `simulator/traces/profiles.json`; what a profile was fitted to stands in each file's header.
 - **Licence**: CC0-1.0, do with them what you like.
-- **Unit of a line**: one line is one second of the road, from `time_s` until the next line. Rates in kbit/s
+- **Unit of a line**: one line is one second of the drive, from `time_s` until the next line. Rates in kbit/s
   (1,000 bit/s; 0 is an outage), RTT in ms (of an idle link: the queue's share is to come from the emulated
   queue), loss as a ratio.
 - **`rate_meaning`** says whether a rate is `capacity` or traffic `as_logged`; never compare the two.

@@ -21,12 +21,25 @@ RATE_MEANINGS = ("capacity", "as_logged")
 
 
 class Step(NamedTuple):
-    """The road during one step; None where the trace says nothing of that column."""
+    """The link during one step; None where the trace says nothing of that column."""
 
     uplink_kbps: float | None
     downlink_kbps: float | None
     rtt_ms: float | None
     loss_ratio: float | None
+
+
+def each_way(round_trip_loss: Floats) -> Floats:
+    """Return the loss ratio of each direction from that of round trips, where nobody knows which way was lost.
+
+    A link applies a trace's loss to both directions, so that (1 - p)^2 of round trips come back: p = 1 - sqrt(1 - L).
+    """
+    return np.asarray(1.0 - np.sqrt(1.0 - np.asarray(round_trip_loss, dtype=np.float64)), dtype=np.float64)
+
+
+def of_round_trips(loss_each_way: Floats) -> Floats:
+    """Return the loss ratio of round trips over a link that loses so much in each direction."""
+    return np.asarray(1.0 - (1.0 - np.asarray(loss_each_way, dtype=np.float64)) ** 2, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ class Trace:
         return int(np.searchsorted(self.time_s, position, side="right")) - 1
 
     def step_at(self, second: float, offset_s: float = 0.0) -> Step:
-        """The road `second` s after the start of a vehicle that entered the trace at `offset_s`.
+        """The step `second` s after the start of a vehicle that entered the trace at `offset_s`.
 
         A run longer than the trace meets it again from its first step (wrap-around).
         """
@@ -86,10 +99,6 @@ class Trace:
         return Step(
             *(None if (values := getattr(self, name)) is None else float(values[index]) for name in COLUMNS)
         )
-
-    def step_lengths_s(self) -> Floats:
-        """How long each step lasts, shape (n,)."""
-        return np.append(np.diff(self.time_s), self.last_step_s)
 
 
 def first_problem(time_s: Floats, columns: Mapping[str, Floats]) -> tuple[int, str] | None:

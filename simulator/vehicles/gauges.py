@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from schemas.messages import CurrentStatus, Header, Position
+from simulator.vehicles.chance import BAD, FAULTS_PER_TICK, Chance, Draws, Switch
 from simulator.vehicles.content import steps_of
 from simulator.vehicles.drive import Drive
 from simulator.vehicles.lamps import Lamps
-from simulator.vehicles.signals import COUNTERS, FAST, FLAGS, SLOW, TYRE_PRESSURE, TYRE_WARMTH
+from simulator.vehicles.signals import (
+    COUNTERS,
+    FAST,
+    FLAGS,
+    SLOW,
+    TYRE_PRESSURE,
+    TYRE_PRESSURE_OFFSETS,
+    TYRE_WARMTH,
+    TYRE_WARMTH_OFFSETS,
+)
 
 SLOW_PER_TICK: Final = 3
-FAULTS_PER_TICK: Final = 0.02
-BAD: Final = ("STALE", "STALE", "ESTIMATED", "OUT_OF_RANGE", "SENSOR_FAULT")
 
 
 class _Gauge(NamedTuple):
@@ -27,8 +36,26 @@ class _Gauge(NamedTuple):
 
 
 _GAUGES: Final = {p: _Gauge(s.source, steps_of(p), s.band) for p, s in (FAST | SLOW).items()}
-_WARMTHS: Final = tuple(_Gauge(source, 8.0, 1.0) for source in TYRE_WARMTH)
-_PRESSURES: Final = tuple(_Gauge(source, 1.0, 4.0) for source in TYRE_PRESSURE)
+WARMTH_STEPS, WARMTH_BAND = 8.0, 1.0
+PRESSURE_STEPS, PRESSURE_BAND = 1.0, 4.0
+
+
+def _tyre(factor: float, offset: float) -> Callable[[Drive], float]:
+    return lambda d: d.tyre_c * factor + offset
+
+
+_WARMTHS: Final = tuple(
+    _Gauge(_tyre(TYRE_WARMTH, offset), WARMTH_STEPS, WARMTH_BAND) for offset in TYRE_WARMTH_OFFSETS
+)
+_PRESSURES: Final = tuple(
+    _Gauge(_tyre(TYRE_PRESSURE, offset), PRESSURE_STEPS, PRESSURE_BAND) for offset in TYRE_PRESSURE_OFFSETS
+)
+
+
+def record_at(status: CurrentStatus, path: str) -> Any:
+    """Return the record `section.name`, None where the vehicle has no such section or sensor."""
+    section, name = path.split(".")
+    return getattr(getattr(status, section), name, None)
 
 
 class _Shown:
@@ -51,14 +78,17 @@ class Gauges:
         "_flags",
         "_header",
         "_lamps",
+        "_noise_widths",
         "_position",
         "_rng",
         "_slow",
         "_status",
         "_stub",
         "_turn",
+        "_tyre_offsets",
         "_unit",
         "cause",
+        "chance",
     )
 
     def __init__(self, variant: str, status: CurrentStatus, drive: Drive, rng: Random) -> None:
@@ -74,33 +104,55 @@ class Gauges:
         self._fast = _Shown(self._fitted(FAST, _GAUGES))
         self._counters = _Shown(self._fitted(COUNTERS, COUNTERS))
         self._flags = _Shown(self._fitted(FLAGS, FLAGS))
+        self._tyre_offsets = bytearray()
         self._slow = _Shown(self._fitted(SLOW, _GAUGES) + self._tyres())
         self._turn = 0
         self._load_axles()
         first_lamp = self._unit[id(status.lamps[0])] if status.lamps else 0
-        self._lamps = Lamps(status, first_lamp, drive, rng)
-        self.cause = "IGNITION_ON" if variant == "stub" else "PERIODIC"
         self._stub = variant == "stub"
+        self.cause = "IGNITION_ON" if self._stub else "PERIODIC"
+        self._noise_widths = [FAST[path].noise for path in self._fitted_paths(FAST)]
+        self.chance = Chance(
+            rng,
+            stub=self._stub,
+            noisy=sum(width > 0.0 for width in self._noise_widths),
+            fast=len(self._fast.units),
+            radio=status.connectivity,
+            lamps=status.lamps,
+        )
+        self._lamps = Lamps(status, first_lamp, drive)
+        self._lamps.look()
+        self._switch(self.chance.switch())
         for record in (r for r in watched if hasattr(r, "quality")):
             if rng.random() < FAULTS_PER_TICK:
                 record.quality = rng.choice(BAD)
-        self._show(self._slow.units, self._slow.gauges)
+        self._show(self._slow.units, self._slow.gauges, repeat(0.0))
         parts = (status.position, status.drivetrain, status.connectivity, *status.crew)
         # The full map is big, and a fleet has many: keep what the ticks ask for.
         self._unit = {id(part): self._unit[id(part)] for part in parts if part is not None}
 
     def read(self) -> None:
         """Bring the status up to the drive's state."""
-        self._show(self._fast.units, self._fast.gauges)
+        draws = self.chance.draw()
+        noise = iter(draws.noise)
+        widths = self._noise_widths
+        self._show(self._fast.units, self._fast.gauges, [next(noise) * w if w else 0.0 for w in widths])
         if self._stub:
-            self._place()
+            self._place(draws.satellites)
             return
         turn, self._turn = self._turn, (self._turn + SLOW_PER_TICK) % max(len(self._slow.units), 1)
-        self._show(self._slow.units[turn : self._turn or None], self._slow.gauges[turn : self._turn or None])
+        shown = slice(turn, self._turn or None)
+        self._show(self._slow.units[shown], self._slow.gauges[shown], repeat(0.0))
         self._count()
-        self._place()
-        self._sections()
-        self.cause = "LAMP_CHANGE" if self._lamps.look() else "PERIODIC"
+        self._place(draws.satellites)
+        self._sections(draws)
+        followed = self._lamps.look()
+        self.cause = "LAMP_CHANGE" if self._switch(draws.switch) or followed else "PERIODIC"
+
+    def _switch(self, switch: Switch | None) -> bool:
+        if switch is not None:
+            self._lamps.switch(switch.lamp, switch.colour)
+        return switch is not None
 
     def headed(self, sequence: int, epoch: int, sampled_at_ms: int, cause: str) -> CurrentStatus:
         """Return the status under a header for this message."""
@@ -111,6 +163,13 @@ class Gauges:
         self._position.fix_time_ms = sampled_at_ms - sampled_at_ms % 200
         self._status.changed.append(0)
         return self._status
+
+    def tyre_offsets(self, wheels: int) -> list[float]:
+        """Return how far each tyre's temperature and pressure are from all tyres', 0 where there is no wheel."""
+        found = [0.0] * (2 * wheels)
+        for k, offset in enumerate(self._tyre_offsets):
+            found[2 * k : 2 * k + 2] = TYRE_WARMTH_OFFSETS[offset], TYRE_PRESSURE_OFFSETS[offset]
+        return found
 
     def _count(self) -> None:
         drive, changed, units = self._drive, self._status.changed, self._status.units
@@ -125,11 +184,11 @@ class Gauges:
                 units[unit].active = active
                 changed.append(unit)
 
-    def _show(self, shown: Iterable[int], gauges: list[_Gauge]) -> None:
+    def _show(self, shown: Iterable[int], gauges: list[_Gauge], noise: Iterable[float]) -> None:
         drive, changed, units = self._drive, self._status.changed, self._status.units
-        for unit, (source, steps, band) in zip(shown, gauges, strict=True):
+        for unit, (source, steps, band), off in zip(shown, gauges, noise, strict=False):
             record = units[unit]
-            value = round(source(drive) * steps) / steps
+            value = round((source(drive) + off) * steps) / steps
             before = record.value
             if value != before:
                 step = value - before
@@ -140,20 +199,19 @@ class Gauges:
                 record.trend = "STEADY"
                 changed.append(unit)
 
-    def _place(self) -> None:
+    def _place(self, satellites: int | None) -> None:
         route, position = self._drive.route, self._position
         position.latitude_deg = round(route.latitude_deg, 6)
         position.longitude_deg = round(route.longitude_deg, 6)
         position.altitude_m = round(route.altitude_m * 8.0) / 8.0
         position.heading_deg = round(route.heading_deg * 16.0) / 16.0
         position.ground_speed_kmh = round(self._drive.speed_mps * 57.6) / 16.0
-        draw = self._rng.random()
-        if draw < 0.1:
-            position.satellites_used = 6 + int(draw * 90.0)
-            position.horizontal_accuracy_m = (24 - position.satellites_used) / 4.0
+        if satellites is not None:
+            position.satellites_used = satellites
+            position.horizontal_accuracy_m = (24 - satellites) / 4.0
         self._status.changed.append(self._unit[id(position)])
 
-    def _sections(self) -> None:
+    def _sections(self, draws: Draws) -> None:
         """Renew the parts that are not records: gears, driver, radio."""
         status, drive, unit = self._status, self._drive, self._unit
         drivetrain, radio, crew = status.drivetrain, status.connectivity, status.crew[0]
@@ -164,28 +222,19 @@ class Gauges:
         if crew.continuous_driving_s != minutes_s:
             crew.continuous_driving_s = minutes_s
             status.changed.append(unit[id(crew)])
-        rng = self._rng
-        if radio is not None and rng.random() < 0.5:
-            radio.rsrp_dbm = min(max(radio.rsrp_dbm + rng.choice((-2, -1, 1, 2)), -119), -70)
-            radio.rsrq_db = min(max(radio.rsrq_db + rng.choice((-1, 0, 1)), -17), -5)
-            radio.sinr_db = min(max(radio.sinr_db + rng.choice((-1, 0, 1)), -5), 24)
-            if rng.random() < 0.02:
-                radio.cell_id = rng.getrandbits(28)  # handed over to the next cell
+        if draws.radio:
             status.changed.append(unit[id(radio)])
-        if rng.random() < FAULTS_PER_TICK:
-            at = rng.choice(self._fast.units)
-            status.units[at].quality = rng.choice(BAD) if rng.random() < FAULTS_PER_TICK else "VALID"
+        if draws.fault is not None:
+            at = self._fast.units[draws.fault.reading]
+            status.units[at].quality = draws.fault.quality
             status.changed.append(at)
 
     def _fitted(self, paths: Iterable[str], gauges: dict[str, Any]) -> list[tuple[int, Any]]:
         """Return (unit, gauge) for those signals that the vehicle has a sensor for."""
-        found = []
-        for path in paths:
-            section, name = path.split(".")
-            record = getattr(getattr(self._status, section), name, None)
-            if record is not None:
-                found.append((self._unit[id(record)], gauges[path]))
-        return found
+        return [(self._unit[id(record_at(self._status, p))], gauges[p]) for p in self._fitted_paths(paths)]
+
+    def _fitted_paths(self, paths: Iterable[str]) -> list[str]:
+        return [path for path in paths if record_at(self._status, path) is not None]
 
     def _load_axles(self) -> None:
         """Share the vehicle's mass out over all axles, a trailer's included."""
@@ -201,6 +250,7 @@ class Gauges:
         found: list[tuple[int, Any]] = []
         for wheel in (w for axle in axles for w in axle.wheels):
             offset = self._rng.randrange(len(_WARMTHS))
+            self._tyre_offsets.append(offset)
             if wheel.tyre_temperature_c is not None:
                 found.append((self._unit[id(wheel.tyre_temperature_c)], _WARMTHS[offset]))
             if wheel.tyre_pressure_kpa is not None:

@@ -13,31 +13,31 @@ class Route:
     """A loop of some tens of kilometres near 58.4 N 15.6 E, drawn for each vehicle."""
 
     __slots__ = (
-        "_angle",
-        "_bends",
-        "_east_m",
-        "_east_scale",
-        "_latitude",
-        "_longitude",
-        "_north_m",
-        "_phase",
         "altitude_m",
+        "angle",
+        "bends",
+        "centre_latitude",
+        "centre_longitude",
+        "east_m",
+        "east_scale",
         "grade_ratio",
         "heading_deg",
         "latitude_deg",
         "longitude_deg",
+        "north_m",
+        "phase",
         "yaw_rate_dps",
     )
 
     def __init__(self, rng: Random) -> None:
-        self._latitude = 58.4 + rng.uniform(-0.2, 0.2)
-        self._longitude = 15.6 + rng.uniform(-0.3, 0.3)
-        self._east_scale = METRES_PER_DEGREE * cos(radians(self._latitude))
-        self._north_m = rng.uniform(3_000.0, 9_000.0)
-        self._east_m = rng.uniform(3_000.0, 9_000.0)
-        self._bends = rng.randrange(9, 25)
-        self._phase = rng.uniform(0.0, 2.0 * pi)
-        self._angle = rng.uniform(0.0, 2.0 * pi)
+        self.centre_latitude = 58.4 + rng.uniform(-0.2, 0.2)
+        self.centre_longitude = 15.6 + rng.uniform(-0.3, 0.3)
+        self.east_scale = METRES_PER_DEGREE * cos(radians(self.centre_latitude))
+        self.north_m = rng.uniform(3_000.0, 9_000.0)
+        self.east_m = rng.uniform(3_000.0, 9_000.0)
+        self.bends = rng.randrange(9, 25)
+        self.phase = rng.uniform(0.0, 2.0 * pi)
+        self.angle = rng.uniform(0.0, 2.0 * pi)
         self.heading_deg = self.yaw_rate_dps = self.altitude_m = self.grade_ratio = 0.0
         self.latitude_deg = self.longitude_deg = 0.0
         self.follow(0.1, 1.0)
@@ -48,19 +48,19 @@ class Route:
         if way_m == 0.0:
             self.yaw_rate_dps = 0.0
             return
-        angle, bends, phase = self._angle, self._bends, self._phase
-        bend_m = 0.02 * self._north_m
+        angle, bends, phase = self.angle, self.bends, self.phase
+        bend_m = 0.02 * self.north_m
         bend = bends * angle + phase
-        north = -self._north_m * sin(angle) - bend_m * bends * sin(bend)
-        east = self._east_m * cos(angle) + bend_m * bends * cos(bend)
+        north = -self.north_m * sin(angle) - bend_m * bends * sin(bend)
+        east = self.east_m * cos(angle) + bend_m * bends * cos(bend)
         length = hypot(north, east)
-        self._angle = angle = (angle + way_m / length) % (2.0 * pi)
+        self.angle = angle = (angle + way_m / length) % (2.0 * pi)
         bend = bends * angle + phase
-        self.latitude_deg = self._latitude + (
-            (self._north_m * cos(angle) + bend_m * cos(bend)) / METRES_PER_DEGREE
+        self.latitude_deg = self.centre_latitude + (
+            (self.north_m * cos(angle) + bend_m * cos(bend)) / METRES_PER_DEGREE
         )
-        self.longitude_deg = self._longitude + (
-            (self._east_m * sin(angle) + bend_m * sin(bend)) / self._east_scale
+        self.longitude_deg = self.centre_longitude + (
+            (self.east_m * sin(angle) + bend_m * sin(bend)) / self.east_scale
         )
         heading = degrees(atan2(east, north)) % 360.0
         turned = (heading - self.heading_deg + 180.0) % 360.0 - 180.0

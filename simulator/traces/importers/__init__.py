@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import Importer, Options, Source, option
+from simulator.traces.importers.base import Importer, Source
 from simulator.traces.importers.cooked import COOKED
 from simulator.traces.importers.gnettrack import GNETTRACK
 from simulator.traces.importers.interval_log import INTERVAL_LOG
@@ -13,6 +13,7 @@ from simulator.traces.importers.mahimahi import MAHIMAHI
 from simulator.traces.importers.mtu import MTU
 from simulator.traces.importers.nuttcp import NUTTCP
 from simulator.traces.importers.nyu import NYU
+from simulator.traces.importers.options import Options, option
 from simulator.traces.importers.own import OWN
 from simulator.traces.importers.ping import PING
 from simulator.traces.importers.sabre import SABRE

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import DIRECTIONS, GRID_OPTIONS, Importer, Options, Source
+from simulator.traces.importers.base import GRID_OPTIONS, Importer, Source
 from simulator.traces.importers.grid import Rows, from_intervals
+from simulator.traces.importers.options import DIRECTIONS, Options
 from simulator.traces.model import Trace
 from simulator.traces.source import lines_of, number
 

@@ -1,6 +1,7 @@
 """G-NetTrack CSV logs (Raca et al., 4G with 20 and 5G with 26 columns); columns by name, never by place.
 
-A bitrate is traffic as logged while the phone was downloading, never labelled capacity.
+A bitrate is traffic as logged while the phone was downloading, never labelled capacity. PINGLOSS is of round trips;
+a trace's loss is each direction's.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from datetime import UTC, datetime
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import GRID_OPTIONS, Importer, Options, Source
+from simulator.traces.importers.base import GRID_OPTIONS, Importer, Source
 from simulator.traces.importers.grid import Rows, from_samples
-from simulator.traces.model import Trace
+from simulator.traces.importers.options import Options
+from simulator.traces.model import Trace, each_way
 from simulator.traces.source import number
 
 _FIELDS = {
@@ -81,7 +83,7 @@ def _value(text: str, column: str, source: Source, line: int) -> float:
     value = number(text, source.path, line, field) * factor
     if value < 0 or (column == "loss_ratio" and value > 1):
         raise source.refusal(line, f"{field} is {text}, out of range")
-    return value
+    return float(each_way(np.array([value]))[0]) if column == "loss_ratio" else value
 
 
 GNETTRACK = Importer(

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import Options, Source
+from simulator.traces.importers.base import Source
+from simulator.traces.importers.options import Options
 from simulator.traces.model import CEILINGS, RATE_COLUMNS, Floats, Trace
 
 Lines = npt.NDArray[np.int64]
@@ -34,11 +35,16 @@ class Rows:
 
 @dataclass
 class _Grid:
-    """Equal steps; NaN where the log says nothing. `line` is 0 there."""
+    """Equal steps; NaN where the log says nothing. `line` is 0 there.
+
+    `beyond` is by how many steps a gap is longer than the steps without a value: instants that are n steps apart leave
+    n - 1 of them, spans leave all.
+    """
 
     values: Columns
     line: Lines
     notes: list[str]
+    beyond: int = 1
 
     def missing(self) -> npt.NDArray[np.bool_]:
         holes: npt.NDArray[np.bool_] = np.any([np.isnan(v) for v in self.values.values()], axis=0)
@@ -78,7 +84,7 @@ def from_intervals(source: Source, rows: Rows, options: Options, importer: str, 
         total = _integral(knots, column * (end_s - start_s), edges)
         values[name] = np.where(hole, np.nan, total / np.where(hole, 1.0, covered))
     first = np.minimum(np.searchsorted(end_s, edges[:-1], side="right"), len(end_s) - 1)
-    grid = _Grid(values, np.where(hole, 0, rows.line[first]), [*notes, "spans weighted by time"])
+    grid = _Grid(values, np.where(hole, 0, rows.line[first]), [*notes, "spans weighted by time"], beyond=0)
     return _finish(source, grid, options, importer, header)
 
 
@@ -168,15 +174,15 @@ def _runs(mask: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _hold_short(grid: _Grid, step_s: float, hold_s: float) -> None:
-    held = 0
+    held = np.zeros(len(grid.line), dtype=np.bool_)
     for column in grid.values.values():
         for first, end in _runs(np.isnan(column)):
             # Rows `end - first + 1` steps apart leave `end - first` steps without one.
             if first > 0 and end < len(column) and (end - first + 1) * step_s <= hold_s + 1e-9:
                 column[first:end] = column[first - 1]
-                held += end - first
-    if held:
-        grid.notes.append(f"{held} missing steps held (rows up to {hold_s:g} s apart)")
+                held[first:end] = True
+    if held.any():
+        grid.notes.append(f"{int(held.sum())} missing steps held (rows up to {hold_s:g} s apart)")
 
 
 def _trim(source: Source, grid: _Grid) -> None:
@@ -198,10 +204,10 @@ def _close_gaps(source: Source, grid: _Grid, step_s: float, policy: str) -> None
         return
     if policy == "refuse":
         first, end = gaps[0]
-        longest = max(b - a for a, b in gaps) * step_s
+        longest = max(b - a + grid.beyond for a, b in gaps) * step_s
         raise source.refusal(
             int(grid.line[end]),
-            f"no data for {(end - first) * step_s:g} s before this line"
+            f"no data for {(end - first + grid.beyond) * step_s:g} s before this line"
             f" ({len(gaps)} gaps, longest {longest:g} s): choose --gaps hold, zero, cut or longest",
         )
     grid.notes.append(f"{len(gaps)} gaps, {int(missing.sum())} steps in all: {policy}")

@@ -10,7 +10,8 @@ import math
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import DIRECTIONS, Importer, Options, Source
+from simulator.traces.importers.base import Importer, Source
+from simulator.traces.importers.options import DIRECTIONS, Options
 from simulator.traces.model import Floats, Trace
 from simulator.traces.source import lines_of, whole
 

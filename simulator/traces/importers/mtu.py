@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import GRID_OPTIONS, Importer, Options, Source
+from simulator.traces.importers.base import GRID_OPTIONS, Importer, Source
 from simulator.traces.importers.grid import Rows, from_intervals
+from simulator.traces.importers.options import Options
 from simulator.traces.model import CEILINGS, Trace
 from simulator.traces.source import number
 

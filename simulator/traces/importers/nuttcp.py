@@ -12,8 +12,9 @@ from itertools import pairwise
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import DIRECTIONS, Importer, Options, Source, skipped
+from simulator.traces.importers.base import Importer, Source, skipped
 from simulator.traces.importers.grid import Rows, from_intervals
+from simulator.traces.importers.options import DIRECTIONS, Options
 from simulator.traces.model import Trace
 from simulator.traces.source import lines_of, number
 

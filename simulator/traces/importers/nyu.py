@@ -7,8 +7,9 @@ import re
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import DIRECTIONS, Importer, Options, Source
+from simulator.traces.importers.base import Importer, Source
 from simulator.traces.importers.grid import Rows, from_intervals
+from simulator.traces.importers.options import DIRECTIONS, Options
 from simulator.traces.importers.units import factor
 from simulator.traces.model import Trace
 from simulator.traces.source import lines_of, number

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from simulator.traces.files import SCHEMA_KEY, parse_csv
-from simulator.traces.importers.base import Importer, Options, Source
+from simulator.traces.importers.base import Importer, Source
+from simulator.traces.importers.options import Options
 from simulator.traces.model import Trace
 
 

@@ -7,9 +7,10 @@ import re
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import Importer, Options, Source, skipped
+from simulator.traces.importers.base import Importer, Source, skipped
 from simulator.traces.importers.grid import Lines
-from simulator.traces.model import Floats, Trace
+from simulator.traces.importers.options import Options
+from simulator.traces.model import Floats, Trace, each_way
 from simulator.traces.source import lines_of, number
 
 _STAMP = r"(?:\[[^\]]*\] )?"
@@ -86,13 +87,13 @@ def _read(source: Source, options: Options) -> Trace:
     medians, losses, silent = _per_step(rtt, bins)
     policy = (
         f"step = median of the replies by icmp_seq; {sent} probes every {interval_s * 1000:.1f} ms,"
-        f" {sent - len(replies)} lost, {duplicates} duplicates left out;"
+        f" {sent - len(replies)} lost (round trips; each way 1 - sqrt(1 - L) of them), {duplicates} duplicates left out;"
         f" {silent} silent steps keep the RTT before{skipped(options)}"
     )
     return Trace(
         np.round(np.arange(len(medians)) * step_s, 9),
         rtt_ms=np.round(medians, 3),
-        loss_ratio=np.round(losses, 6),
+        loss_ratio=np.round(each_way(losses), 6),
         header=source.header("ping", policy, note="an idle link's RTT: the queue's share is not in it"),
         last_step_s=step_s,
         source=str(source.path),

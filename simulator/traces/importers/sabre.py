@@ -7,8 +7,9 @@ import json
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.importers.base import DIRECTIONS, Importer, Options, Source
+from simulator.traces.importers.base import Importer, Source
 from simulator.traces.importers.grid import Rows, from_intervals
+from simulator.traces.importers.options import DIRECTIONS, Options
 from simulator.traces.model import Trace
 
 _KEYS = {"duration_ms", "bandwidth_kbps", "latency_ms"}

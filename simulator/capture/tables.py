@@ -1,0 +1,107 @@
+"""The attribution's tables: bytes by purpose and layer, one row a message, and one a handshake."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from simulator.capture.byte_totals import (
+    ATTRIBUTED,
+    CELL_SIZE,
+    LAYERS,
+    PHASES,
+    PROBE,
+    PURPOSES,
+    RUN,
+    SHARES,
+    STRIDE,
+    ByteTotals,
+    cumulative,
+)
+from simulator.capture.fields import DIRECTIONS
+from simulator.capture.second_log import vehicle_name
+
+_TWO_WAYS = DIRECTIONS[:2]
+
+
+def categories_table(totals: ByteTotals) -> pa.Table:
+    """Return bytes of frames by phase, vehicle, direction, purpose and layer; they add up to all."""
+    rows: dict[str, list[Any]] = {
+        name: [] for name in ("phase", "vehicle_id", "direction", "purpose", "layer", "bytes")
+    }
+    for (phase, vehicle, direction), cell in sorted(totals.cells.items()):
+        for index, amount in enumerate(cell[:CELL_SIZE]):
+            if amount:
+                purpose, layer = divmod(index, len(LAYERS))
+                values: tuple[Any, ...] = (PHASES[phase], vehicle_name(vehicle), DIRECTIONS[direction])
+                values += (PURPOSES[purpose], LAYERS[layer], amount)
+                for column, value in zip(rows.values(), values, strict=True):
+                    column.append(value)
+    types = [*[pa.string()] * 5, pa.int64()]
+    columns = [pa.array(column, kind) for column, kind in zip(rows.values(), types, strict=True)]
+    return pa.table(columns, names=list(rows))
+
+
+def messages_table(totals: ByteTotals) -> pa.Table:
+    """Return one row a message, in the order in which they were first seen.
+
+    `connection` counts a vehicle's connections from 0, `order` its publishes in that connection from 0.
+    Per direction the seven shares of a message and its `unattributed_bytes` (what belonged to no message of
+    the vehicle in the run, spread evenly) add up, over a vehicle's messages, to its captured bytes but for
+    the link's own probes, which are no message's cost.
+    """
+    messages = totals.messages
+    names = {number: vehicle_name(number) for number in set(messages.vehicle)}
+    columns: dict[str, pa.Array] = {
+        "vehicle_id": pa.array([names[number] for number in messages.vehicle], pa.string()),
+        "connection": pa.array(_numbers(messages.connection), pa.int32()),
+        "order": pa.array(_numbers(messages.order), pa.int32()),
+        "protocol": pa.array(messages.protocol, pa.string()),
+        "complete": pa.array(_numbers(messages.complete).astype(bool), pa.bool_()),
+    }
+    for name in ("first_sent_at_ns", "last_sent_at_ns", "reached_cloud_at_ns", "acknowledged_at_ns"):
+        stamps = _numbers(getattr(messages, name))
+        columns[name] = pa.array(stamps, pa.int64(), mask=stamps == 0)
+    shares = _numbers(messages.shares).reshape(-1, STRIDE)
+    for way, direction in enumerate(_TWO_WAYS):
+        for index, name in enumerate(SHARES):
+            values = np.ascontiguousarray(shares[:, way * len(SHARES) + index])
+            columns[f"{name}_{direction}"] = pa.array(values, pa.int64())
+        columns[f"unattributed_bytes_{direction}"] = pa.array(_spread(totals, way), pa.int64())
+    return pa.table(columns)
+
+
+def handshakes_table(totals: ByteTotals) -> pa.Table:
+    """Return one row a handshake of TLS that came to its end, in the order of their beginnings."""
+    rows = sorted(totals.handshakes, key=lambda one: (one.begun_at_ns, one.vehicle))
+    columns = {
+        "vehicle_id": pa.array([vehicle_name(row.vehicle) for row in rows], pa.string()),
+        "begun_at_ns": pa.array([row.begun_at_ns for row in rows], pa.int64()),
+        "ended_at_ns": pa.array([row.ended_at_ns for row in rows], pa.int64()),
+        "resumed": pa.array([row.resumed for row in rows], pa.bool_()),
+    }
+    return pa.table(columns)
+
+
+def _numbers(column: array[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(column, np.int64)
+
+
+def _spread(totals: ByteTotals, direction: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Spread a vehicle's bytes of the run that are no message's evenly over its messages, in whole bytes."""
+    vehicles = _numbers(totals.messages.vehicle)
+    result = np.zeros(len(vehicles), np.int64)
+    if not len(vehicles):
+        return result
+    order = np.argsort(vehicles, kind="stable")
+    numbers, heads = np.unique(vehicles[order], return_index=True)
+    for number, group in zip(numbers.tolist(), np.split(order, heads[1:]), strict=True):
+        cell = totals.cells.get((RUN, number, direction))
+        if cell is not None:
+            probes = sum(cell[PROBE * len(LAYERS) : (PROBE + 1) * len(LAYERS)])
+            rest = sum(cell[:CELL_SIZE]) - cell[ATTRIBUTED] - probes
+            result[group] = cumulative(rest, [1] * len(group))
+    return result

@@ -1,0 +1,168 @@
+"""What the link is asked to do for each vehicle in each second, out of a trace; pure and seeded."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from simulator.links.base import Condition, GilbertElliott
+from simulator.traces import Step, Trace
+
+
+@dataclass(frozen=True)
+class Impairments:
+    """What a link is like within a second, the same all the time; traces say nothing of it.
+
+    Attributes:
+        jitter_ms, distribution: spread of each packet's delay and its shape, as netem's tables have it.
+        burst_packets: mean length of a burst of lost packets (Gilbert-Elliott); None loses independently.
+        reorder_ratio, duplicate_ratio: share of packets that overtake, or come twice.
+        queue_bytes: what may wait for the rate; None derives it from rate and delay.
+    """
+
+    jitter_ms: float = 0.0
+    distribution: str = "uniform"
+    burst_packets: float | None = None
+    reorder_ratio: float = 0.0
+    duplicate_ratio: float = 0.0
+    queue_bytes: int | None = None
+
+    def condition(self, rate_bps: float | None, delay_ms: float, loss_ratio: float) -> Condition:
+        """Return the condition of one direction of this link."""
+        if self == PLAIN:
+            return Condition(rate_bps, delay_ms, loss_ratio)
+        return Condition(
+            rate_bps=rate_bps,
+            delay_ms=delay_ms,
+            loss_ratio=loss_ratio,
+            jitter_ms=self.jitter_ms,
+            distribution=self.distribution,
+            gilbert_elliott=self._bursts(loss_ratio),
+            # Nothing overtakes where there is no delay line.
+            reorder_ratio=self.reorder_ratio if delay_ms else 0.0,
+            duplicate_ratio=self.duplicate_ratio,
+            queue_bytes=self.queue_bytes,
+        )
+
+    def _bursts(self, loss_ratio: float) -> GilbertElliott | None:
+        """The bad state loses everything and is left after so many packets in the mean (Gilbert 1960)."""
+        if self.burst_packets is None or not 0 < loss_ratio < 1:
+            return None
+        leave = 1 / self.burst_packets
+        return GilbertElliott(min(1.0, leave * loss_ratio / (1 - loss_ratio)), leave)
+
+
+PLAIN = Impairments()
+_Pair = tuple[Condition, Condition]
+
+
+@dataclass(frozen=True)
+class LinkSchedule:
+    """The conditions of every vehicle, second by second.
+
+    Attributes:
+        trace: rates, RTT and loss where it has those columns; it starts again when a run is longer.
+        others: further traces; vehicles take turns, the first has `trace`.
+        vehicles: numbers 1 to this.
+        seed: of the vehicles' offsets into the trace.
+        rtt: a trace whose RTT column replaces the first one's, a number of milliseconds, or None.
+        loss_ratio: asked per direction where the trace has no loss column.
+        uplink_loss, downlink_loss: whether that direction loses at all.
+        offsets: whether each vehicle starts the trace at its own second.
+        outages: (start second, seconds) in which no packet moves in either direction.
+        egress_only: as with one netem on the cloud's machine: only what leaves it is shaped, by the trace's
+            uplink rate (0 is no limit, as in netem), the whole RTT and the downlink's loss; the uplink is free.
+        rate_factor: multiplies every rate of the trace.
+        blackouts: (vehicle, second, seconds) in which each packet of the vehicle is lost, both ways.
+        cuts: outages added while it is played.
+        impairments: what happens within a second.
+    """
+
+    trace: Trace
+    vehicles: int
+    seed: int
+    rtt: Trace | float | None = None
+    loss_ratio: float = 0.0
+    uplink_loss: bool = True
+    downlink_loss: bool = True
+    offsets: bool = True
+    outages: Sequence[tuple[float, float]] = ()
+    rate_factor: float = 1.0
+    egress_only: bool = False
+    blackouts: Sequence[tuple[int, int, int]] = ()
+    cuts: list[tuple[float, float]] = field(default_factory=list)
+    others: Sequence[Trace] = ()
+    impairments: Impairments = PLAIN
+    # What was drawn and worked out once: a run keeps every second's conditions, and most of them are alike.
+    _offsets_s: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known: dict[tuple[float | bool | None, ...], _Pair] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def cut(self, second: int, length_s: float) -> None:
+        """Add an outage while the schedule is being played (faults on purpose); nothing is forgotten."""
+        self.cuts.append((second, length_s))
+
+    def trace_of(self, vehicle: int) -> Trace:
+        """Return the trace that the vehicle drives."""
+        return (self.trace, *self.others)[(vehicle - 1) % (1 + len(self.others))]
+
+    def offset_s(self, vehicle: int) -> int:
+        """Return the second of the trace at which the vehicle starts; one random stream per vehicle."""
+        if not self.offsets:
+            return 0
+        found = self._offsets_s.get(vehicle)
+        if found is None:
+            length_s = max(1, int(self.trace_of(vehicle).duration_s))
+            found = random.Random(f"road/{self.seed}/{vehicle}").randrange(length_s)
+            self._offsets_s[vehicle] = found
+        return found
+
+    def offsets_s(self) -> dict[int, int]:
+        """Return every vehicle's offset, for the manifest."""
+        return {vehicle: self.offset_s(vehicle) for vehicle in range(1, self.vehicles + 1)}
+
+    def at(self, second: int) -> dict[int, tuple[Condition, Condition]]:
+        """Return (uplink, downlink) of every vehicle for the second that starts `second` after the start."""
+        out = any(start <= second < start + length for start, length in (*self.outages, *self.cuts))
+        return {k: self._conditions(k, second, out) for k in range(1, self.vehicles + 1)}
+
+    def _conditions(self, vehicle: int, second: int, out: bool) -> _Pair:
+        """Return a vehicle's conditions, the same objects wherever they are equal."""
+        when = self.offset_s(vehicle) + second
+        step = self.trace_of(vehicle).step_at(when)
+        delay_ms = self._rtt_ms(step, when) / 2
+        loss = self.loss_ratio if step.loss_ratio is None else step.loss_ratio
+        black = any(k == vehicle and first <= second < first + length for k, first, length in self.blackouts)
+        key = (step.uplink_kbps, step.downlink_kbps, delay_ms, loss, out, black)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._pair(step, delay_ms, loss, out, black=black)
+        return found
+
+    def _pair(self, step: Step, delay_ms: float, loss: float, out: bool, *, black: bool) -> _Pair:
+        if black:
+            return Condition(None, delay_ms, 1.0), Condition(None, delay_ms, 1.0)
+        if self.egress_only:
+            # `tc netem rate 0` sets no rate: where the series has a zero, one netem alone lets everything through.
+            rate = 0.0 if out else self._rate(step.uplink_kbps, out) or None
+            shaped = self.impairments.condition(rate, delay_ms * 2, loss if self.downlink_loss else 0.0)
+            return (Condition(0.0 if out else None), shaped)
+        up, down = self._rate(step.uplink_kbps, out), self._rate(step.downlink_kbps, out)
+        return (
+            self.impairments.condition(up, delay_ms, loss if self.uplink_loss else 0.0),
+            self.impairments.condition(down, delay_ms, loss if self.downlink_loss else 0.0),
+        )
+
+    def _rate(self, kbps: float | None, out: bool) -> float | None:
+        if out:
+            return 0.0
+        return None if kbps is None else kbps * 1_000.0 * self.rate_factor
+
+    def _rtt_ms(self, step: Step, when: int) -> float:
+        if isinstance(self.rtt, Trace):
+            return self.rtt.step_at(when).rtt_ms or 0.0
+        if self.rtt is not None:
+            return self.rtt
+        return step.rtt_ms or 0.0

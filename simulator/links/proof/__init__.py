@@ -1,0 +1,1 @@
+"""What shows that a link did what it was asked: probes, checks, the certificate."""

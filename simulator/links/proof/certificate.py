@@ -1,0 +1,91 @@
+"""The fidelity certificate of a run: what its link was asked, what probes and kernel saw; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from simulator.links.base import DIRECTIONS
+from simulator.links.proof.checks import Check, Verdict
+from simulator.links.proof.link_seconds import Row, seconds_of
+from simulator.links.proof.run_checks import check_delay_of_run, check_loss_of_run, check_outage, check_rate
+
+LATE_TOLERANCE_MS: Final = 100.0
+CHANGES: Final = "change each second"
+
+
+def certificate(link_name: str, rows: Sequence[Row], replay: dict[str, Any]) -> dict[str, Any]:
+    """Return verdict, statement, checks and the probes' cost.
+
+    Args:
+        link_name: the back end; "direct" asks nothing and proves nothing.
+        rows: of link.parquet, as `LinkReplay.rows` and `Prober.add_to` give them.
+        replay: `LinkReplay.properties()`.
+    """
+    cost = {
+        f"probe_bytes_{d}": sum(row["probe_bytes"] for row in rows if row["direction"] == d)
+        for d in DIRECTIONS
+    }
+    if link_name == "direct":
+        statement = "The direct link emulates nothing: whatever was asked had no effect."
+        return {"verdict": "unproven", "statement": statement, "checks": [], **cost}
+    found = [check_punctual(replay)]
+    for direction in DIRECTIONS:
+        seconds = list(seconds_of([row for row in rows if row["direction"] == direction]))
+        made = (
+            check_delay_of_run(direction, seconds),
+            check_loss_of_run(direction, seconds),
+            check_rate(direction, seconds),
+            check_outage(direction, seconds),
+        )
+        found += [check for check in made if check is not None]
+    verdict = _verdict([check.verdict for check in found])
+    return {
+        "verdict": verdict,
+        "statement": _statement(verdict, found, cost),
+        "checks": [check.as_dict() for check in found],
+        **cost,
+    }
+
+
+def _verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return "off" if any check is, and "pass" only where every parameter asked for is proven in its direction."""
+    if "off" in verdicts:
+        return "off"
+    return "unproven" if "unproven" in verdicts else "pass"
+
+
+def _statement(verdict: Verdict, checks: Sequence[Check], cost: dict[str, int]) -> str:
+    def named(verdict: Verdict) -> str:
+        return ", ".join(
+            f"{check.parameter} {check.direction}" for check in checks if check.verdict == verdict
+        )
+
+    proven = named("pass") or "nothing"
+    said = {
+        "pass": f"The link did what it was asked. Proven: {proven}.",
+        "off": f"The link was OFF in: {named('off')}.",
+        "unproven": f"Nothing was off. Proven: {proven}. Too little traffic to prove: {named('unproven')}.",
+    }[verdict]
+    return (
+        f"{said} Probes cost {cost['probe_bytes_uplink']} bytes up and {cost['probe_bytes_downlink']} bytes "
+        "down (IP), taken out of the overhead."
+    )
+
+
+def check_punctual(replay: dict[str, Any]) -> Check:
+    """Judge how late the latest change of a replay was, from `LinkReplay.properties()`."""
+    late = replay["applied_late_max_ms"]
+    broken = replay.get("failure")
+    if replay.get("steps") == 0 and broken is None:
+        return Check(CHANGES, "both", "at the second", "no step was played", "", "unproven", 0.0)
+    return Check(
+        CHANGES,
+        "both",
+        "at the second",
+        f"at most {late:.1f} ms late" if broken is None else str(broken),
+        f"{LATE_TOLERANCE_MS:g} ms",
+        "pass" if broken is None and late <= LATE_TOLERANCE_MS else "off",
+        0.0,
+        late,
+    )

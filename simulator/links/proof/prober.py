@@ -1,0 +1,156 @@
+"""Light probes beside a run: a small UDP packet each way per probed vehicle and second; it judges nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from schemas.topics import vehicle_id
+from simulator.links.base import Direction, Link
+from simulator.links.proof import probes
+from simulator.links.replay import SECOND_NS
+
+PAYLOAD: Final = struct.Struct("!4sIIq")
+MAGIC: Final = b"IVP1"
+IP_BYTES: Final = 28 + PAYLOAD.size
+FRAME_BYTES: Final = IP_BYTES + 14
+MOST_VEHICLES: Final = 32
+# The cloud's end, in a namespace of its own: by it the capture knows a probe from a message.
+PROBE_PORT: Final = 18_862
+SETTLE_S: Final = 1.0
+# Probes keep away from the first fifth of a second, in which the conditions change.
+FIRST_PHASE, LAST_PHASE = 0.2, 0.95
+
+
+@dataclass
+class Probe:
+    """One packet: `received_at_ns` is None where it never came."""
+
+    sent_at_ns: int
+    received_at_ns: int | None = None
+
+
+def probed_vehicles(vehicles: int, most: int = MOST_VEHICLES) -> list[int]:
+    """Return the vehicles that are probed: all of a small fleet, else evenly spread numbers."""
+    if vehicles <= most:
+        return list(range(1, vehicles + 1))
+    return [1 + index * (vehicles - 1) // (most - 1) for index in range(most)]
+
+
+class Prober(threading.Thread):
+    """A context manager: probes from `start_at_ns` until it is left, then waits for what is on its way."""
+
+    def __init__(self, link: Link, vehicles: int, start_at_ns: int) -> None:
+        super().__init__(name="link-prober", daemon=True)
+        self.vehicles = probed_vehicles(vehicles)
+        self.found: dict[tuple[int, int, Direction], Probe] = {}
+        self.failure: Exception | None = None
+        self._link = link
+        self._start_at_ns = start_at_ns
+        self._end = threading.Event()
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._ends = probes.Ends(self._link, self.vehicles, self._stack, PROBE_PORT)
+        except BaseException:
+            self._stack.close()
+            raise
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Send no more, take in what arrives within a second, and close the sockets."""
+        self._end.set()
+        self.join()
+        self._stack.close()
+
+    def run(self) -> None:
+        try:
+            self._loop()
+        except Exception as error:  # noqa: BLE001 - a thread's error must reach its owner
+            self.failure = error
+
+    def _loop(self) -> None:
+        due = self._due()
+        next_at_ns, vehicle, second = next(due)
+        last_s: float | None = None
+        with selectors.DefaultSelector() as selector:
+            for s in (self._ends.cloud, *self._ends.vehicles.values()):
+                selector.register(s, selectors.EVENT_READ)
+            while last_s is None or time.monotonic() < last_s:
+                wait_s = 0.05 if last_s else min(0.05, max(0.0, (next_at_ns - time.time_ns()) / 1e9))
+                for key, _events in selector.select(wait_s):
+                    assert isinstance(key.fileobj, socket.socket)
+                    self._take(key.fileobj)
+                if self._end.is_set():
+                    last_s = last_s or time.monotonic() + SETTLE_S
+                elif time.time_ns() >= next_at_ns:
+                    # Each way by itself: an echo may leave in a later second, whose conditions are others.
+                    self._send("uplink", vehicle, second)
+                    self._send("downlink", vehicle, second)
+                    next_at_ns, vehicle, second = next(due)
+
+    def _due(self) -> Any:
+        count = len(self.vehicles)
+        second = 0
+        while True:
+            for index, vehicle in enumerate(self.vehicles):
+                phase = FIRST_PHASE + (LAST_PHASE - FIRST_PHASE) * index / count
+                yield self._start_at_ns + second * SECOND_NS + round(phase * SECOND_NS), vehicle, second
+            second += 1
+
+    def _send(self, direction: Direction, vehicle: int, second: int) -> None:
+        at_ns = time.time_ns()
+        packet = PAYLOAD.pack(MAGIC, vehicle, second, at_ns)
+        with contextlib.suppress(BlockingIOError):
+            if direction == "uplink":
+                self._ends.vehicles[vehicle].sendto(packet, self._ends.cloud_name)
+            else:
+                self._ends.cloud.sendto(packet, self._ends.names[vehicle])
+            self.found[second, vehicle, direction] = Probe(at_ns)
+
+    def _take(self, s: socket.socket) -> None:
+        direction: Direction = "uplink" if s is self._ends.cloud else "downlink"
+        for payload, at_ns in probes.receive_all(s):
+            if len(payload) != PAYLOAD.size or not payload.startswith(MAGIC):
+                continue
+            _magic, vehicle, second, _sent = PAYLOAD.unpack(payload)
+            probe = self.found.get((second, vehicle, direction))
+            if probe is None or probe.received_at_ns is not None:
+                continue
+            probe.received_at_ns = at_ns
+
+    def add_to(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return rows of link.parquet with the probes' columns: sent, received, delay, bytes at the vehicle.
+
+        `probe_bytes` is what the capture at the vehicles' end has seen of them, to be taken out of overhead.
+        """
+        names = {vehicle_id(vehicle): vehicle for vehicle in self.vehicles}
+        return [row | self._columns(row, names) for row in rows]
+
+    def _columns(self, row: dict[str, Any], names: dict[str, int]) -> dict[str, Any]:
+        vehicle = names.get(row["vehicle_id"])
+        probe = None if vehicle is None else self.found.get((row["second"], vehicle, row["direction"]))
+        if probe is None:
+            return {"probe_sent": 0, "probe_received": 0, "probe_delay_ms": None, "probe_bytes": 0}
+        came = probe.received_at_ns
+        seen = row["direction"] == "uplink" or came is not None
+        return {
+            "probe_sent": 1,
+            "probe_received": int(came is not None),
+            "probe_delay_ms": None if came is None else (came - probe.sent_at_ns) / 1e6,
+            "probe_bytes": IP_BYTES if seen else 0,
+        }

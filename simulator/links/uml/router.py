@@ -1,0 +1,278 @@
+"""The user-mode-Linux router: starts and stops the guest and carries netlink blocks to its kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from schemas import namespace
+from schemas.errors import Refusal
+from simulator.links import addressing, wiring
+from simulator.links.base import LinkError
+from simulator.links.namespaces import inside
+
+MODULES_ROOT: Final = Path("/usr/lib/uml/modules")
+MODULES: Final = (
+    "ifb",
+    "sch_ingress",
+    "sch_htb",
+    "sch_netem",
+    "sch_plug",
+    "cls_flow",
+    "cls_u32",
+    "act_mirred",
+)
+BOOT_TIMEOUT_S: Final = 30.0
+_AGENT: Final = Path(__file__).with_name("agent.py")
+_LAUNCH: Final = Path(__file__).with_name("launch.py")
+
+
+def binary() -> Path:
+    """Return the UML kernel's path; Refusal that says what to install when there is none."""
+    found = shutil.which("linux.uml")
+    if found is None:
+        raise Refusal("link uml: linux.uml not found; install it: apt-get install user-mode-linux")
+    return Path(found)
+
+
+def modules(names: tuple[str, ...] = MODULES) -> list[Path]:
+    """Return the modules' files in loading order; Refusal that names one that is missing."""
+    release = subprocess.run(
+        [binary(), "--version"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    found = {path.stem: path for path in (MODULES_ROOT / release).rglob("*.ko")}
+    for name in names:
+        if name not in found:
+            raise Refusal(f"link uml: {MODULES_ROOT / release} has no {name}.ko; reinstall user-mode-linux")
+    return [found[name] for name in names]
+
+
+def _interpreter() -> Path:
+    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+
+
+def _memory_directory(fallback: Path) -> str:
+    """Return where the guest's memory file goes (unlinked at once): a tmpfs where there is one."""
+    shared = Path("/dev/shm")  # noqa: S108
+    return str(shared if os.access(shared, os.W_OK) else fallback)
+
+
+class GuestError(LinkError):
+    """The guest answered, and its answer is that it could not."""
+
+
+class Guest:
+    """A running UML kernel whose three devices are raw sockets on veth ends of the router namespace."""
+
+    def __init__(self, namespace: str, devices: tuple[str, str, str], memory_mb: int) -> None:
+        self._namespace = namespace
+        self._devices = devices
+        self._memory_mb = memory_mb
+        self.release = ""
+        self.boot_s = 0.0
+        self._stack = contextlib.ExitStack()
+
+    def start(self) -> None:
+        """Boot the guest and connect to its agent; LinkError with its last words when it does not come."""
+        began = time.monotonic()
+        directory = Path(tempfile.mkdtemp(prefix="ivsim-uml-"))
+        self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        self._log = self._stack.enter_context((directory / "uml.log").open("w+b"))
+        read_end, write_end = os.pipe()
+        self._stack.callback(os.close, read_end)
+        try:
+            self._spawn(directory, write_end)
+        finally:
+            os.close(write_end)
+        self._stack.callback(self._kill)
+        self.release = self._wait_ready(read_end, began + BOOT_TIMEOUT_S)
+        self._connect()
+        # Nothing reads the files any more; gone now, they are not left behind even by a SIGKILL.
+        shutil.rmtree(directory, ignore_errors=True)
+        self.boot_s = time.monotonic() - began
+
+    def _spawn(self, directory: Path, console: int) -> None:
+        init = directory / "init"
+        words = [str(_interpreter()), "-S", "-E", "-B", str(_AGENT), addressing.CONTROL_ADDRESS]
+        words += map(str, modules())
+        quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
+        init.write_text(f"#!/bin/sh\nexec {quoted}\n")
+        init.chmod(0o755)
+        macs = (addressing.ROUTER_VEHICLES_MAC, addressing.ROUTER_CLOUD_MAC, addressing.CONTROL_MAC)
+        vectors = [
+            f"vec{i}:transport=raw,ifname={device},depth=128,mac={mac}"
+            for i, (device, mac) in enumerate(zip(self._devices, macs, strict=True))
+        ]
+        argv = [str(binary()), f"mem={self._memory_mb}M", f"uml_dir={directory}", f"umid={self._namespace}"]
+        argv += ["rootfstype=hostfs", "rootflags=/", "ro", f"init={init}", "quiet"]
+        argv += ["con=null", f"con0=null,fd:{console}", *vectors]
+        # The guest dies with its owner even after SIGKILL; its own session makes one group of its helpers.
+        launch = [str(_interpreter()), "-S", "-E", "-B", str(_LAUNCH), str(os.getpid())]
+        argv = [*launch, str(namespace.ROOT / self._namespace), *argv]
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=(console,),
+            start_new_session=True,
+            env=os.environ | {"TMPDIR": _memory_directory(directory)},
+        )
+
+    def _wait_ready(self, read_end: int, deadline: float) -> str:
+        text = b""
+        while b"\n" not in text.partition(b"READY ")[2]:
+            left = deadline - time.monotonic()
+            ready, _, _ = select.select([read_end], [], [], max(0.0, left))
+            part = os.read(read_end, 4096) if ready else b""
+            if not part or b"FAILED" in text + part:
+                self._log.seek(0)
+                said = (text + part + self._log.read()).decode(errors="replace").strip()
+                why = "ended" if ready else f"not ready after {BOOT_TIMEOUT_S:g} s"
+                raise LinkError(f"link uml: the guest {why}: {' / '.join(said.splitlines()[-4:])}")
+            text += part
+        return text.partition(b"READY ")[2].split(b"\n")[0].strip().decode()
+
+    def _connect(self) -> None:
+        with inside(self._namespace):
+            self._socket = socket.create_connection((addressing.CONTROL_ADDRESS, 7000), timeout=10)
+        self._stack.callback(self._socket.close)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(30)
+
+    def request(self, kind: bytes, body: bytes, number: int = 0) -> bytes:
+        """Send one request to the agent and return its answer; LinkError with its reason if it fails."""
+        self._ask(kind, body, number)
+        return self._answer()
+
+    def exchange(self, blocks: Iterable[tuple[bytes, int]]) -> list[bytes]:
+        """Send netlink blocks while they are built, the guest at work meanwhile; then read all answers."""
+        count = 0
+        for block, last in blocks:
+            self._ask(b"N", block, last)
+            count += 1
+        answers, failed = [], None
+        for _ in range(count):
+            try:
+                answers.append(self._answer())
+            except GuestError as error:  # the next request must not read what is left of this one's answers
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return answers
+
+    def _ask(self, kind: bytes, body: bytes, number: int) -> None:
+        try:
+            self._socket.sendall(struct.pack("!cII", kind, number, len(body)) + body)
+        except OSError as error:
+            raise LinkError(f"link uml: the guest does not answer: {error}") from error
+
+    def _answer(self) -> bytes:
+        try:
+            status, count = struct.unpack("!II", self._receive(8))
+            answer = self._receive(count)
+        except OSError as error:
+            raise LinkError(f"link uml: the guest does not answer: {error}") from error
+        if status:
+            raise GuestError(f"link uml: {answer.decode(errors='replace')}")
+        return answer
+
+    def _receive(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            part = self._socket.recv(count - len(data))
+            if not part:
+                raise LinkError("link uml: the guest closed its connection")
+            data += part
+        return bytes(data)
+
+    def read(self, path: str) -> bytes:
+        return self.request(b"R", path.encode())
+
+    def write(self, path: str, value: str) -> None:
+        self.request(b"W", path.encode() + b"\0" + value.encode())
+
+    def scheduling(self) -> str:
+        """Return how the host schedules the guest: real-time, or by its nice value."""
+        pid = self._process.pid
+        if os.sched_getscheduler(pid) == os.SCHED_RR:
+            return "real-time"
+        return f"nice {os.getpriority(os.PRIO_PROCESS, pid)}"
+
+    def _kill(self) -> None:
+        """End the guest and its helpers at once: there is nothing in it to save, and TERM may make it spin."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+class UmlRouter:
+    """A router in a user-mode-Linux guest, joined to both namespaces by veth pairs."""
+
+    def __init__(self) -> None:
+        self._guest: Guest | None = None
+
+    def open(self, stack: contextlib.ExitStack, run: str, vehicles: int) -> tuple[str, str]:
+        """Boot the guest; see `routed.Router.open`."""
+        namespace = f"ivsim-{run}-r"
+        wiring.make_namespace(stack, namespace)
+        for end, device, side in (
+            ("v", "rv0", addressing.VEHICLES_SIDE),
+            ("c", "rc0", addressing.CLOUD_SIDE),
+        ):
+            outer = (f"ivsim-{run}-{end}", side.device, side.mac)
+            wiring.veth(outer, (namespace, device, "02:00:c6:15:00:0" + ("1" if end == "v" else "2")))
+        wiring.veth((namespace, "ctl0", addressing.CONTROL_PEER_MAC), (namespace, "rx0", "02:00:c6:15:00:03"))
+        wiring.address_control(namespace)
+        # Taken from the host only as it is used: queues and delay lines of the fleet.
+        guest = Guest(namespace, ("rv0", "rc0", "rx0"), 256 + vehicles // 8)
+        stack.callback(guest.close)
+        guest.start()
+        self._guest = guest
+        return ("vec0", "vec1")
+
+    @property
+    def guest(self) -> Guest:
+        if self._guest is None:
+            raise LinkError("link uml: not open")
+        return self._guest
+
+    def exchange(self, blocks: Iterable[tuple[bytes, int]]) -> list[bytes]:
+        return self.guest.exchange(blocks)
+
+    def index(self, device: str) -> int:
+        return int(self.guest.read(f"/sys/class/net/{device}/ifindex"))
+
+    def read(self, path: str) -> bytes:
+        return self.guest.read(path)
+
+    def write(self, path: str, value: str) -> None:
+        self.guest.write(path, value)
+
+    def properties(self) -> dict[str, Any]:
+        return {
+            "kernel": self.guest.release,
+            "boot_s": round(self.guest.boot_s, 3),
+            "transport": "raw",
+            "scheduling": self.guest.scheduling(),
+        }
+
+
+def probe() -> None:
+    """Raise a Refusal when the UML kernel or one of its modules is missing."""
+    modules()
