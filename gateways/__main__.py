@@ -15,21 +15,22 @@ from gateways.protocols import PROTOCOLS
 from schemas.control import emit
 from schemas.errors import Refusal
 
-# Not a gateway but its stand-in: the other protocols have a broker to echo them, CoAP has not.
-COAP_ECHO = "coap-echo"
+# Not gateways but what echoes in their place, for protocols that have no broker to do it.
+ECHOES = {f"{protocol.name}-echo": protocol for protocol in PROTOCOLS.values() if protocol.broker is None}
 
 
 def main(argv: list[str] | None = None) -> int:
     """Return 0 after an orderly stop, 1 after a failure on the way, 2 for a refusal before the start."""
     parser = argparse.ArgumentParser(prog="python -m gateways")
-    parser.add_argument("protocol", choices=[*PROTOCOLS, COAP_ECHO])
+    parser.add_argument("protocol", choices=[*PROTOCOLS, *ECHOES])
     parser.add_argument("--config", type=Path, required=True, help="JSON file, see gateways/config.py")
     parser.add_argument("--early-ack", action="store_true", help="acknowledge before Kafka has the record")
     arguments = parser.parse_args(argv)
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
-        if arguments.protocol == COAP_ECHO:
-            return asyncio.run(echo.run(echo.read_echo_config(arguments.config)))
+        echoed = ECHOES.get(arguments.protocol)
+        if echoed is not None:
+            return asyncio.run(echo.run(echo.read_echo_config(arguments.config, echoed), echoed))
         config = read_gateway_config(arguments.config)
         if arguments.early_ack:
             config = config.model_copy(update={"early_ack": True})

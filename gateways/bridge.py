@@ -1,21 +1,25 @@
-"""The bridge: takes a message from an intake, names and counts it, and hands it over to Kafka."""
+"""The bridge: takes a message from an intake, names and counts it, and gives it to a delivery.
+
+An intake (one protocol's end) calls `take`; the delivery (one platform's end) calls the intake's
+`acknowledge` once the platform has the record. In between stands this class alone: it names the message, counts
+it, notes it in the receive log, and pauses the intake while too much is on its way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
-from gateways.handover import FORMAT, MODE, PROTOCOL, RECEIVED, SAMPLED, SEQUENCE, HandOver, Record
-from gateways.producer import Header, RecordProducer
-from gateways.protocols.base import Receipt
+from gateways.counters import Counters
+from gateways.delivery import FORMAT, MODE, PROTOCOL, RECEIVED, SAMPLED, SEQUENCE, Delivery, Header
+from gateways.protocols.base import Intake, Receipt
 from gateways.receive_log import ReceiveLog
 from schemas.formats import Format
-from schemas.topics import KafkaTopics
 from schemas.tracks import Track
 
-# While records are on their way to Kafka, how often delivery reports are fetched between two batches.
+# While records are on their way, how often confirmations are fetched between two batches.
 _POLL_S = 0.001
 _TRACKS_MAX = 200_000
 # What the receive log and the ledger can hold.
@@ -30,35 +34,49 @@ def _resumed(key: bytes, epoch: int, highest: int) -> Track:
     return track
 
 
-class Bridge(HandOver):
-    """Implements gateways.protocols.base.Sink: names each message, counts it, and hands it over."""
+class Bridge:
+    """Implements gateways.protocols.base.Sink; `connect` gives it its intake before the first message.
+
+    Args:
+        held_max, held_bytes_max: above either the intake is paused, until half of it is left.
+        drop: (vehicle id, sequence) pairs to take, log, acknowledge and never deliver: a fault on purpose.
+        mislabel: pairs to deliver under a format that no twin knows.
+        progress: key of a vehicle -> (epoch, highest sequence) that an earlier gateway had followed.
+
+    Attributes:
+        paused: the intake was told to stop taking.
+    """
+
+    intake: Intake
 
     def __init__(
         self,
         *,
-        producer: RecordProducer,
-        topics: KafkaTopics,
+        delivery: Delivery,
+        counters: Counters,
         payload_format: Format,
         protocol: str,
         mode: str,
         held_max: int,
         held_bytes_max: int,
-        early_ack: bool = False,
         drop: frozenset[tuple[str, int]] = frozenset(),
         mislabel: frozenset[tuple[str, int]] = frozenset(),
         log: ReceiveLog | None = None,
         progress: Mapping[bytes, tuple[int, int]] = MappingProxyType({}),
-        fatal: Callable[[str], None],
     ) -> None:
+        self.counters = counters
+        self.delivery = delivery
+        self.paused = False
+        self._deliver = delivery.deliver
+        self._held_max = held_max
+        self._held_bytes_max = held_bytes_max
+        self._loop = asyncio.get_running_loop()
         origin = (
             (FORMAT, payload_format.name.encode()),
             (PROTOCOL, protocol.encode()),
             (MODE, mode.encode()),
         )
-        super().__init__(
-            producer=producer, topics=topics, origin=origin, held_max=held_max, held_bytes_max=held_bytes_max,
-            early_ack=early_ack, fatal=fatal,
-        )  # fmt: skip
+        self._origin = origin
         self._format_header, self._protocol_header, self._mode_header = origin
         self._peek = payload_format.peek
         self._modulus = payload_format.sequence_modulus
@@ -72,10 +90,15 @@ class Bridge(HandOver):
         self._stamp_header: Header = (RECEIVED, b"0")
         self._draining = False
 
+    def connect(self, intake: Intake) -> None:
+        """Take messages from this intake, and let the delivery acknowledge to it."""
+        self.intake = intake
+        self.delivery.acknowledge = intake.acknowledge
+
     def take(  # noqa: C901, PLR0912 - one straight pass per message; calls would cost what the budget has not
         self, vehicle_id: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Receipt
     ) -> None:
-        """Log one message and hand it to Kafka; whatever it holds, this never raises."""
+        """Log one message and deliver it; whatever it holds, this never raises."""
         counters = self.counters
         counters.received += 1
         counters.received_bytes += len(payload)
@@ -123,7 +146,10 @@ class Bridge(HandOver):
         ]
         if self._mislabel and (vehicle_id, sequence) in self._mislabel:
             headers[0] = (FORMAT, b"mislabelled-on-purpose")
-        self._hand_over(Record(self._topic, track.key, payload, headers, receipt))
+        self._deliver(track.key, payload, headers, receipt)
+        delivery = self.delivery
+        if delivery.held > self._held_max or delivery.held_bytes > self._held_bytes_max:
+            self._pause()
 
     def misaddressed(
         self, address: str, payload: bytes, received_at_ns: int, receipt: Receipt, reason: str
@@ -135,6 +161,23 @@ class Bridge(HandOver):
             self._open_batch()
         self._dead_letter(address, payload, received_at_ns, receipt, reason)
 
+    def oversized(
+        self,
+        address: str,
+        beginning: bytes,
+        received_at_ns: int,
+        receipt: Receipt,
+        *,
+        size_bytes: int,
+        reason: str,
+    ) -> None:
+        """Take what is kept of a payload over the limit: it goes to the dead letters, with the size that it had."""
+        self.counters.received += 1
+        self.counters.received_bytes += size_bytes
+        if not self._batch_open:
+            self._open_batch()
+        self._dead_letter(address, beginning, received_at_ns, receipt, reason, size_bytes=size_bytes)
+
     def link(self, up: bool, reason: str) -> None:
         """Count the intake's connections; it repairs them by itself."""
         self.counters.connected = int(up)
@@ -143,21 +186,43 @@ class Bridge(HandOver):
             self.counters.last_connection_loss = reason
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until Kafka has all that is held; False when time is over first."""
+        """Wait until the platform has all that is held; False when time is over first."""
         self._draining = True
         end = time.monotonic() + timeout_s
-        while self.held and time.monotonic() < end:
+        while self.delivery.held and time.monotonic() < end:
             await asyncio.sleep(_POLL_S)
             self._end_batch()
-        return self.held == 0
+        return self.delivery.held == 0
 
     def close(self) -> None:
-        """Stop asking for delivery reports; what is still held stays unacknowledged."""
+        """Stop asking for confirmations; what is still held stays unacknowledged."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._log is not None:
             self._log.close()
+
+    def _dead_letter(
+        self,
+        address: str,
+        payload: bytes,
+        received_at_ns: int,
+        receipt: Receipt,
+        reason: str,
+        *,
+        size_bytes: int | None = None,
+    ) -> None:
+        self.intake.invalid(receipt)
+        headers: list[Header] = [*self._origin, (RECEIVED, b"%d" % received_at_ns)]
+        self.delivery.dead_letter(address.encode(), payload, headers, receipt, reason, size_bytes=size_bytes)
+        if self.delivery.held > self._held_max or self.delivery.held_bytes > self._held_bytes_max:
+            self._pause()
+
+    def _pause(self) -> None:
+        if not self.paused:
+            self.paused = True
+            self.counters.pauses += 1
+            self.intake.pause()
 
     def _track(self, vehicle_id: str, epoch: int) -> Track:
         """Return the vehicle's track in this epoch; a late message of an older epoch gets a passing one."""
@@ -178,19 +243,18 @@ class Bridge(HandOver):
         self._loop.call_soon(self._end_batch)
 
     def _end_batch(self) -> None:
-        """Fetch delivery reports, write the log, then the acknowledgements; come again while any is due."""
+        """Fetch confirmations, write the log, then the acknowledgements; come again while any is due."""
         self._batch_open = False
         if self._log is not None:
             self._log.flush()
-        self._producer.poll(0)
+        delivery = self.delivery
+        delivery.poll()
         self.intake.flush()
-        low = self.held <= self._held_max // 2 and self.held_bytes <= self._held_bytes_max // 2
+        low = delivery.held <= self._held_max // 2 and delivery.held_bytes <= self._held_bytes_max // 2
         if self.paused and low and not self._draining:
             self.paused = False
             self.intake.resume()
-        if self._producer.fatal is not None:
-            self._fatal(f"the producer cannot go on: {self._producer.fatal}")
-        if self._timer is None and self.held:
+        if self._timer is None and delivery.held:
             self._timer = self._loop.call_later(_POLL_S, self._poll_again)
 
     def _poll_again(self) -> None:

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from gateways.protocols import PROTOCOLS
-from gateways.protocols.base import Endpoint, IntakeSettings, Mode, Protocol, Tls
+from gateways.protocols.base import Endpoint, IntakeSettings, SharedKeys, Tls
+from gateways.protocols.shared_keys import shared_keys
 from gateways.protocols.tls import tls_context
-from schemas.config import read_config
+from schemas.config import Strict, read_config
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
 
-
-class Strict(BaseModel):
-    """Unknown keys are errors and values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TlsFiles(Strict):
-    """PEM files; see gateways.protocols.base.Tls."""
-
-    ca_file: str
-    certificate_file: str | None = None
-    key_file: str | None = None
+# Alone, all of the fleet's messages wait for this gateway: long enough for a person to start it again.
+ALONE_S: Final = 3_600
+# In a group, what the broker has put aside for a member that is gone waits for it alone: time for a supervisor to start
+# it again, and then the others get the whole fleet.
+SHARED_S: Final = 300
 
 
 class Faults(Strict):
@@ -50,6 +42,8 @@ class GatewayConfig(Strict):
         namespace: a name under /run/netns, or a path, to stand in towards the vehicles; None stays.
         receive_max: messages held at most, taken and not yet in Kafka.
         held_bytes_max: the same in bytes of payload.
+        session_expiry_s: how long the broker keeps the session of a gateway that is gone; None: ALONE_S, or SHARED_S for
+            a member of a group, whose share the others do not get as long.
         early_ack: acknowledge before Kafka has the record; the careless mode, never the default.
         receive_log: where to write the receive log; None writes none.
         metrics_port: Prometheus page on 127.0.0.1; 0 asks for a port, None opens none.
@@ -62,16 +56,17 @@ class GatewayConfig(Strict):
     format: str = "protobuf"
     topics_prefix: str = ""
     namespace: str | None = None
-    tls: TlsFiles | None = None
+    tls: Tls | None = None
     username: str | None = None
     password: str | None = Field(default=None, repr=False)
+    keys: SharedKeys | None = None
     name: str = "gateway"
     shared: bool = False
     group: str = "ivsim"
     receive_max: Annotated[int, Field(ge=1, le=65_535)] = 1000
     held_bytes_max: Annotated[int, Field(ge=1)] = 67_108_864
     keepalive_s: Annotated[int, Field(ge=1, le=65_535)] = 60
-    session_expiry_s: Annotated[int, Field(ge=0, lt=2**32)] = 3600
+    session_expiry_s: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     max_age_s: Annotated[int, Field(ge=0)] = 1
     early_ack: bool = False
     receive_log: str | None = None
@@ -80,8 +75,7 @@ class GatewayConfig(Strict):
     faults: Faults = Faults()
 
     def endpoint(self) -> Endpoint:
-        tls = None if self.tls is None else Tls(**self.tls.model_dump())
-        return Endpoint(self.host, self.port, tls, self.username, self.password)
+        return Endpoint(self.host, self.port, self.tls, self.username, self.password, self.keys)
 
     def intake_settings(self) -> IntakeSettings:
         return IntakeSettings(
@@ -90,9 +84,15 @@ class GatewayConfig(Strict):
             shared=self.shared,
             group=self.group,
             keepalive_s=self.keepalive_s,
-            session_expiry_s=self.session_expiry_s,
+            session_expiry_s=self._session_expiry_s(),
             max_age_s=self.max_age_s,
+            format=self.format,
         )
+
+    def _session_expiry_s(self) -> int:
+        if self.session_expiry_s is not None:
+            return self.session_expiry_s
+        return SHARED_S if self.shared else ALONE_S
 
 
 def read_gateway_config(path: Path) -> GatewayConfig:
@@ -100,20 +100,11 @@ def read_gateway_config(path: Path) -> GatewayConfig:
     config = read_config(path, GatewayConfig)
     if config.format not in FORMATS:
         raise Refusal(f"{path}: format {config.format!r}: allowed {', '.join(FORMATS)}")
-    tls = config.endpoint().tls
-    if tls is not None:
-        try:
-            tls_context(tls)
-        except Refusal as error:
-            raise Refusal(f"{path}: {error}") from error
+    try:
+        if config.tls is not None:
+            tls_context(config.tls)
+        if config.keys is not None:
+            shared_keys(config.keys.file)
+    except Refusal as error:
+        raise Refusal(f"{path}: {error}") from error
     return config
-
-
-def protocol_and_mode(name: str, mode: str) -> tuple[Protocol, Mode]:
-    """Return the rows of the tables; Refusal lists what is allowed."""
-    if name not in PROTOCOLS:
-        raise Refusal(f"protocol {name!r}: allowed {', '.join(PROTOCOLS)}")
-    protocol = PROTOCOLS[name]
-    if mode not in protocol.modes:
-        raise Refusal(f"mode {mode!r}: allowed with {name} {', '.join(protocol.modes)}")
-    return protocol, protocol.modes[mode]

@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+def _count(meaning: str) -> int:
+    count: int = field(default=0, metadata={"meaning": meaning})
+    return count
 
 
 @dataclass(slots=True)
 class Counters:
-    """All since the start of the process.
+    """All since the start of the process; what each means stands with it, for the metrics page too."""
 
-    Attributes:
-        received: messages taken, duplicates and bad ones included.
-        delivered: records with Kafka's delivery report, dead letters included.
-        duplicates: messages whose (vehicle, epoch, sequence) had passed before.
-        flagged_duplicates: messages with the protocol's own mark (DUP, redelivered).
-        dead_letters: messages that went to the dead-letter topic.
-        older_epoch: messages of an epoch before the vehicle's newest.
-        produce_errors: delivery reports with an error; each is sent again or becomes a dead letter.
-        pauses: how often back-pressure stopped the intake.
-        dropped_on_purpose: messages that a test asked to be lost here.
-    """
-
-    received: int = 0
-    received_bytes: int = 0
-    delivered: int = 0
-    acknowledged: int = 0
-    duplicates: int = 0
-    flagged_duplicates: int = 0
-    dead_letters: int = 0
-    older_epoch: int = 0
-    produce_errors: int = 0
-    pauses: int = 0
-    dropped_on_purpose: int = 0
-    connections_lost: int = 0
-    connected: int = 0
+    received: int = _count("Messages taken, duplicates and bad ones included.")
+    received_bytes: int = _count("Bytes of their payloads.")
+    delivered: int = _count("Records that the platform has confirmed, dead letters included.")
+    acknowledged: int = _count("Messages acknowledged to the protocol's peer.")
+    duplicates: int = _count("Messages whose vehicle, epoch and sequence had passed before.")
+    flagged_duplicates: int = _count("Messages with the protocol's own mark (DUP, redelivered).")
+    dead_letters: int = _count("Messages that went to the dead letters.")
+    older_epoch: int = _count("Messages of an epoch before the vehicle's newest.")
+    produce_errors: int = _count("Records refused at first: sent again or written to the dead letters.")
+    pauses: int = _count("How often back-pressure stopped the intake.")
+    dropped_on_purpose: int = _count("Messages that a test asked to be lost here.")
+    connections_lost: int = _count("Connections of the intake that ended unasked.")
+    connected: int = _count("1 while the intake has its connection, or listens.")
     last_connection_loss: str = ""
 
     def numbers(self) -> dict[str, int]:
         """Return every count by name."""
         return {k: v for k, v in dataclasses.asdict(self).items() if isinstance(v, int)}
+
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        **{f.name: f.metadata["meaning"] for f in dataclasses.fields(Counters) if f.metadata},
+        "held": "Records that the platform has not confirmed yet.",
+        "held_bytes": "Bytes of their payloads.",
+        "paused": "1 while back-pressure keeps the intake from taking.",
+    }
+)

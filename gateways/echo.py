@@ -1,4 +1,4 @@
-"""`python -m gateways coap-echo --config FILE`: the CoAP server of the echo topology; it has no Kafka."""
+"""`python -m gateways PROTOCOL-echo --config FILE`: what echoes where no broker does; it has no Kafka."""
 
 from __future__ import annotations
 
@@ -7,52 +7,54 @@ import signal
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from gateways import namespace
-from gateways.protocols.base import ConnectError, Endpoint
-from gateways.protocols.coap import Coap
-from gateways.protocols.coap_echo import CoapEcho
-from schemas.config import read_config
+from gateways.protocols.base import ConnectError, EchoServer, Endpoint, Protocol
+from schemas.config import Strict, read_config
 from schemas.control import Commands, emit
 from schemas.errors import Refusal
+from schemas.namespace import enter
 
 _PROGRESS_S = 0.5
 
 
-class EchoConfig(BaseModel):
+class EchoConfig(Strict):
     """What the process is told.
 
     Attributes:
-        mode: one of CoAP's; notifications are confirmable in `con`.
+        mode: one of the protocol's; its default without.
         namespace: a name under /run/netns, or a path, to stand in towards the vehicles; None stays.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     host: str
     port: Annotated[int, Field(ge=0, le=65_535)]
-    mode: str = Coap.default_mode
+    mode: str | None = None
     namespace: str | None = None
 
 
-def read_echo_config(path: Path) -> EchoConfig:
+def read_echo_config(path: Path, protocol: Protocol) -> EchoConfig:
     """Return the checked configuration; Refusal names the file, the key and what is wrong with it."""
     config = read_config(path, EchoConfig)
-    if config.mode not in Coap.modes:
-        raise Refusal(f"{path}: mode {config.mode!r}: allowed with coap-echo {', '.join(Coap.modes)}")
+    if config.mode is None:
+        return config.model_copy(update={"mode": protocol.default_mode})
+    if config.mode not in protocol.modes:
+        raise Refusal(
+            f"{path}: mode {config.mode!r}: allowed with {protocol.name}-echo {', '.join(protocol.modes)}"
+        )
     return config
 
 
-async def run(config: EchoConfig) -> int:
+async def run(config: EchoConfig, protocol: Protocol) -> int:
     """From `ready` to `done`, by the line protocol of schemas.control; return the exit code."""
     if config.namespace is not None:
-        namespace.enter(config.namespace)
+        enter(config.namespace)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = CoapEcho(Endpoint(config.host, config.port), con=Coap.modes[config.mode].options["con"])
+    server = protocol.echo_server(
+        Endpoint(config.host, config.port), protocol.modes[config.mode or protocol.default_mode]
+    )
     try:
         await server.open()
     except ConnectError as error:
@@ -80,7 +82,7 @@ async def _obey(stop: asyncio.Event) -> None:
     stop.set()
 
 
-async def _report(server: CoapEcho) -> None:
+async def _report(server: EchoServer) -> None:
     while True:
         await asyncio.sleep(_PROGRESS_S)
         emit("progress", observers=server.observers(), **server.counters())

@@ -5,22 +5,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
-_GAUGES = frozenset({"connected", "held", "held_bytes", "paused", "mqtt_held", "message_ids_remembered"})
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateways.counters import MEANINGS
+
+GAUGES = frozenset({"connected", "held", "held_bytes", "paused"})
 _REQUEST_TIMEOUT_S = 5.0
 
 
-def page(values: Mapping[str, int], labels: Mapping[str, str]) -> str:
-    """Return the text exposition format, version 0.0.4."""
-    label_text = ",".join(f'{k}="{v}"' for k, v in labels.items())
-    lines: list[str] = []
-    for name, value in values.items():
-        gauge = name in _GAUGES
-        metric = f"ivsim_gateway_{name}" + ("" if gauge else "_total")
-        lines.append(f"# TYPE {metric} {'gauge' if gauge else 'counter'}")
-        lines.append(f"{metric}{{{label_text}}} {value}")
-    return "\n".join(lines) + "\n"
+class _Snapshot(Collector):
+    """The numbers of one moment."""
+
+    def __init__(
+        self, values: Mapping[str, int], gauges: AbstractSet[str], labels: Mapping[str, str]
+    ) -> None:
+        self._values, self._gauges, self._labels = values, gauges, labels
+
+    def collect(self) -> Iterator[Metric]:
+        for name, value in self._values.items():
+            kind = GaugeMetricFamily if name in self._gauges else CounterMetricFamily
+            meaning = MEANINGS.get(name, f"{name.replace('_', ' ')}, by the protocol's own end")
+            family = kind(f"ivsim_gateway_{name}", meaning, labels=list(self._labels))
+            family.add_metric(list(self._labels.values()), value)
+            yield family
+
+
+def page(values: Mapping[str, int], gauges: AbstractSet[str], labels: Mapping[str, str]) -> bytes:
+    """Return the text exposition format, version 0.0.4: `gauges` as they are, every other value as a counter."""
+    registry = CollectorRegistry()
+    registry.register(_Snapshot(values, gauges, labels))
+    return generate_latest(registry)
 
 
 def listening_socket(port: int) -> socket.socket:
@@ -37,15 +56,18 @@ def listening_socket(port: int) -> socket.socket:
     return sock
 
 
-async def serve(sock: socket.socket, text: Callable[[], str]) -> asyncio.Server:
-    """Answer every request on `sock` with `text()`; the caller closes the server."""
+async def serve(sock: socket.socket, text: Callable[[], bytes]) -> asyncio.Server:
+    """Answer every request on `sock` with `text()`; the caller closes the server.
+
+    On the event loop, since the counters are the loop's; prometheus_client's own server asks from a thread.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError, ValueError):
             await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_TIMEOUT_S)
-            body = text().encode()
+            body = text()
             head = (
-                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             )
             writer.write(head.encode() + body)

@@ -7,20 +7,25 @@ import contextlib
 import gc
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from gateways import metrics, namespace
+from gateways import metrics
 from gateways.bridge import Bridge
-from gateways.config import GatewayConfig, protocol_and_mode
+from gateways.config import GatewayConfig
+from gateways.counters import Counters
+from gateways.kafka_delivery import KafkaDelivery
 from gateways.producer import RecordProducer
+from gateways.protocols import protocol_and_mode
 from gateways.protocols.base import ConnectError
 from gateways.receive_log import ReceiveLog
 from gateways.resume import Progress, read_progress
-from schemas.control import Commands, emit
+from schemas.control import Commands, emit, failure_line
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
+from schemas.namespace import enter
 from schemas.topics import KafkaTopics
 
 _PROGRESS_S = 0.5
@@ -35,6 +40,7 @@ class GatewayProcess:
         self._topics = KafkaTopics(config.topics_prefix)
         self._stop = asyncio.Event()
         self._failure: str | None = None
+        self._cpu_at_ready_s = 0.0
         self._bridge: Bridge
 
     async def run(self) -> int:
@@ -49,7 +55,7 @@ class GatewayProcess:
             if page_socket is not None:
                 stack.callback(page_socket.close)
             if self._config.namespace is not None:
-                namespace.enter(self._config.namespace)
+                enter(self._config.namespace)
             self._bridge = self._build(producer, progress)
             stack.callback(self._bridge.close)
             async with self._page(page_socket):
@@ -63,23 +69,29 @@ class GatewayProcess:
 
     def _build(self, producer: RecordProducer, progress: Progress) -> Bridge:
         config = self._config
-        bridge = Bridge(
+        counters = Counters()
+        delivery = KafkaDelivery(
             producer=producer,
             topics=self._topics,
+            counters=counters,
+            early_ack=config.early_ack,
+            fatal=self._fail,
+        )
+        bridge = Bridge(
+            delivery=delivery,
+            counters=counters,
             payload_format=FORMATS[config.format],
             protocol=self._protocol.name,
             mode=self._mode.name,
             held_max=config.receive_max,
             held_bytes_max=config.held_bytes_max,
-            early_ack=config.early_ack,
             drop=frozenset(config.faults.drop),
             mislabel=frozenset(config.faults.mislabel),
             log=None if config.receive_log is None else ReceiveLog(Path(config.receive_log)),
             progress=progress,
-            fatal=self._fail,
         )
         settings = config.intake_settings()
-        bridge.intake = self._protocol.intake(config.endpoint(), self._mode, bridge, settings)
+        bridge.connect(self._protocol.intake(config.endpoint(), self._mode, bridge, settings))
         return bridge
 
     async def _serve(self, page_socket: socket.socket | None) -> int:
@@ -98,6 +110,7 @@ class GatewayProcess:
         gc.freeze()
         metrics_port = None if page_socket is None else page_socket.getsockname()[1]
         emit("ready", host=host, port=port, metrics_port=metrics_port)
+        self._cpu_at_ready_s = time.process_time()
         tasks = [asyncio.ensure_future(self._obey()), asyncio.ensure_future(self._report())]
         await self._stop.wait()
         for task in tasks:
@@ -114,7 +127,8 @@ class GatewayProcess:
         if self._failure is not None:
             emit("error", message=self._failure)
             return 1
-        emit("done", drained=drained, **self._numbers())
+        cpu_s = time.process_time() - self._cpu_at_ready_s
+        emit("done", drained=drained, cpu_s=cpu_s, **self._numbers())
         return 0
 
     async def _obey(self) -> None:
@@ -138,15 +152,15 @@ class GatewayProcess:
     def _broken(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """End on an error that nobody was there to take: going on half-dead would hold messages for ever."""
         loop.default_exception_handler(context)
-        self._fail(f"{context['message']}: {context.get('exception')!r}")
+        self._fail(failure_line(context))
 
     def _numbers(self) -> dict[str, int]:
         bridge = self._bridge
         return {
             **bridge.counters.numbers(),
             **bridge.intake.counters(),
-            "held": bridge.held,
-            "held_bytes": bridge.held_bytes,
+            "held": bridge.delivery.held,
+            "held_bytes": bridge.delivery.held_bytes,
             "paused": int(bridge.paused),
         }
 
@@ -165,7 +179,8 @@ class GatewayProcess:
             yield
             return
         labels = {"protocol": self._protocol.name, "mode": self._mode.name, "gateway": self._config.name}
-        server = await metrics.serve(page_socket, lambda: metrics.page(self._numbers(), labels))
+        gauges = metrics.GAUGES | self._protocol.gauges
+        server = await metrics.serve(page_socket, lambda: metrics.page(self._numbers(), gauges, labels))
         try:
             yield
         finally:

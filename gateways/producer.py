@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from schemas.errors import Refusal
-
-Header = tuple[str, bytes]
-Report = Callable[[KafkaError | None, Any], None]
 
 # Errors that no repetition cures: the record itself is at fault and goes to the dead letters.
 POISON = frozenset(

@@ -8,7 +8,10 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from schemas.errors import Refusal
 
@@ -17,9 +20,27 @@ Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
 # What an intake hands out with a message and takes back with its acknowledgement; opaque to the bridge.
 Receipt = Any
 
+# CoAP's sizes of blocks, in bytes (RFC 7959, 2.2).
+BLOCK_SIZES: Final = tuple(1 << exponent for exponent in range(4, 11))
+
 
 class ConnectError(OSError):
     """One attempt to connect failed: one line; the caller decides when to try again."""
+
+
+class AccessRefusedError(ConnectError):
+    """The peer, or we, will not have the other's identity: an alert of TLS, a wrong password, an unknown name."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How charts draw a mode: colour, as `#RRGGBB`, and marker, as matplotlib calls them.
+
+    The eight colours of Okabe and Ito (2008), which colour-blind readers can tell apart, are few: a marker besides.
+    """
+
+    colour: str
+    marker: str
 
 
 @dataclass(frozen=True)
@@ -28,24 +49,52 @@ class Mode:
 
     Attributes:
         name: the protocol's own word, unique within the protocol ("qos1").
+        label: how people write it, behind the protocol's label ("QoS 1").
         guarantee: the neutral word, vehicle to gateway, while sessions and queues survive.
         acknowledged: whether the vehicle learns that a message has arrived.
         options: the protocol's own settings, chosen by the words of the command line ({"qos": 1}).
+        look: how charts draw it; a mode without one is grey.
+        gateway_acknowledges: whether the gateway tells its peer, broker or vehicle, that it has a message.
     """
 
     name: str
+    label: str
     guarantee: Guarantee
     acknowledged: bool
     options: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    look: Look | None = None
+    gateway_acknowledges: bool = True
 
 
 @dataclass(frozen=True)
+class Word:
+    """One of the command line's own words that choose a protocol's mode: `--qos 1`, `--con` or `--non`.
+
+    Attributes:
+        values: every allowed value, all of one type (int, str or bool).
+        help: one sentence, without the protocol's name and the default, which are known.
+        negative: the word that says False; None for words that are no switches.
+    """
+
+    values: tuple[Any, ...]
+    help: str
+    negative: str | None = None
+
+
+@pydantic_dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Tls:
-    """Files in PEM form; the peer's certificate is always verified."""
+    """Files in PEM form; the peer's certificate is always verified. Configurations hold it as it is."""
 
     ca_file: str
     certificate_file: str | None = None
     key_file: str | None = None
+
+
+@pydantic_dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class SharedKeys:
+    """Keys that each vehicle shares with the gateway: a JSON file, vehicle id to 32 hexadecimal digits."""
+
+    file: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +104,7 @@ class Endpoint:
     Attributes:
         port: 0 asks the system for one (servers only).
         username: None means no credentials.
+        keys: what messages are protected by, where each is (OSCORE).
     """
 
     host: str
@@ -62,6 +112,7 @@ class Endpoint:
     tls: Tls | None = None
     username: str | None = None
     password: str | None = dataclasses.field(default=None, repr=False)
+    keys: SharedKeys | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +123,8 @@ class VehicleSettings:
         source_address: the vehicle's own address to bind; None leaves it to the system (tests on loopback).
         receive_max: messages in flight at most, the peer's own limit besides; CoAP's NSTART = 1 overrules it.
         client_prefix: put before the vehicle id where the protocol names its clients.
+        coap_block_bytes: the largest payload that CoAP sends in one block, one of BLOCK_SIZES; None: in one
+            datagram up to the path's MTU (RFC 7252, 4.6), beyond it in blocks of 1,024.
     """
 
     source_address: str | None = None
@@ -80,6 +133,7 @@ class VehicleSettings:
     receive_max: int = 20
     connect_timeout_s: float = 10.0
     client_prefix: str = ""
+    coap_block_bytes: int | None = 1024
 
 
 @dataclass(frozen=True)
@@ -92,6 +146,7 @@ class IntakeSettings:
         shared: other gateways take from the same vehicles; each message goes to one of them.
         group: name of that group.
         max_age_s: how long a vehicle should wait after a 5.03 (CoAP, RFC 7252, 5.9.3.4).
+        format: name of the payloads' format, for protocols that name it themselves.
     """
 
     name: str = "gateway"
@@ -101,22 +156,29 @@ class IntakeSettings:
     keepalive_s: int = 60
     session_expiry_s: int = 3600
     max_age_s: int = 1
+    format: str = ""
 
 
 class VehicleEvents(typing.Protocol):
-    """What the pacer is told; every call comes from the event loop's thread."""
+    """What the sender is told; every call comes from the event loop's thread."""
 
     def acknowledged(self, token: int, at_ns: int) -> None:
         """The peer has the message (PUBACK, PUBCOMP, basic.ack of a confirm, 2.04)."""
 
     def refused(self, token: int, reason: str) -> None:
-        """The client or the peer gave the message up (CON time-out, nack, 5.03): it was emitted."""
+        """The peer said that it will not keep the message (nack, 5.03, PUBACK from 0x80): it was emitted."""
+
+    def postponed(self, token: int, reason: str) -> None:
+        """The peer will not keep the message now; the client sends it again later, and says what becomes of it then."""
+
+    def unanswered(self, token: int, reason: str) -> None:
+        """The client gave the message up without a word of the peer (CON time-out): it may have arrived."""
 
     def connected(self, at_ns: int, session_present: bool) -> None:
         """The handshake is over; with `session_present` the peer remembers this vehicle."""
 
     def disconnected(self, at_ns: int, reason: str) -> None:
-        """The connection is lost; the pacer will call `connect` again. Not called after `close`."""
+        """The connection is lost; the sender will call `connect` again. Not called after `close`."""
 
     def writable(self) -> None:
         """`ready` may have become true; `acknowledged` and `refused` imply it."""
@@ -149,17 +211,23 @@ class Subscriber(typing.Protocol):
     """Echo topology: the receiver beside a vehicle, on the vehicle's address."""
 
     async def open(self) -> None:
-        """Connect and subscribe to this vehicle's messages; return once the peer has confirmed it."""
+        """Connect and subscribe to this vehicle's messages; return once the peer has confirmed it.
+
+        One attempt: raises ConnectError and leaves nothing open. Called again after `disconnected`.
+        """
 
     async def close(self) -> None:
         """Take leave and release everything; idempotent."""
 
 
 class SubscriberEvents(typing.Protocol):
-    """What the pacer is told by a subscriber."""
+    """What the sender is told by a subscriber."""
 
     def received(self, payload: bytes, at_ns: int, duplicate: bool) -> None:
         """One message has come back across the link."""
+
+    def disconnected(self, at_ns: int, reason: str) -> None:
+        """The connection is lost; the sender will call `open` again. Not called after `close`."""
 
 
 class Sink(typing.Protocol):
@@ -175,6 +243,18 @@ class Sink(typing.Protocol):
     ) -> None:
         """Take a message whose topic, routing key or path names no vehicle."""
 
+    def oversized(
+        self,
+        address: str,
+        beginning: bytes,
+        received_at_ns: int,
+        receipt: Receipt,
+        *,
+        size_bytes: int,
+        reason: str,
+    ) -> None:
+        """Take what is kept of a payload of `size_bytes` that is over the protocol's limit: its beginning."""
+
     def link(self, up: bool, reason: str) -> None:
         """The intake's own connection came or went; it reconnects by itself."""
 
@@ -189,10 +269,10 @@ class Intake(typing.Protocol):
         """Stop taking, send what acknowledgements are ready, release everything; idempotent."""
 
     def acknowledge(self, receipt: Receipt) -> None:
-        """Kafka has the message. A receipt of an earlier connection is ignored: the peer sends again."""
+        """Kafka has the message. Over an earlier connection nothing is said: the peer sends again."""
 
-    def refuse(self, receipt: Receipt, reason: str) -> None:
-        """The message cannot be kept now; the peer shall send it again (nack, 5.03 with Max-Age)."""
+    def invalid(self, receipt: Receipt) -> None:
+        """Its message is none and goes to the dead letters; `acknowledge`, still to come, shall say so if it can."""
 
     def pause(self) -> None:
         """Stop taking: leave messages in the socket, cancel the credit, or answer 5.03 with Max-Age."""
@@ -210,23 +290,63 @@ class Intake(typing.Protocol):
         """Return this protocol's own counts, snake case, for the metrics page."""
 
 
+class EchoServer(typing.Protocol):
+    """Echo topology without a broker: takes messages and sends each to the receiver beside its vehicle."""
+
+    async def open(self) -> None:
+        """Listen. Raises ConnectError."""
+
+    async def close(self) -> None:
+        """Release everything; idempotent."""
+
+    def endpoint(self) -> tuple[str, int]:
+        """Return the address and port it listens on."""
+
+    def observers(self) -> int:
+        """Return how many receivers wait for messages."""
+
+    def counters(self) -> Mapping[str, int]:
+        """Return this protocol's own counts, snake case."""
+
+
 class Protocol(abc.ABC):
     """One row of `PROTOCOLS`.
 
     Attributes:
         name: the word of the command line.
+        label: how people write the name ("MQTT").
         title: the exact name and version, for documents ("MQTT 5").
         modes: by name; the first is not special, `default_mode` is.
-        words: the command line's own words for the modes, with every allowed value: {"qos": (0, 1, 2)}.
+        words: the command line's own words for the modes, by the name of the mode's option: {"qos": Word(...)}.
+        settings: options of a run that not every protocol can obey, of which this one obeys these
+            ("keepalive_s", "tcp", "coap_block_bytes").
+        securities: how its connections may be secured; "plain" is not at all.
+        ladder: modes of rising reliability, each the next one's alternative, for comparisons.
+        line: how charts draw its lines, as matplotlib calls it ("--"): modes of one protocol have one.
+        repeats: who sends again what the link lost: the "transport" (TCP) or the "protocol" itself.
+        packages: the Python packages that speak it, whose versions a figure may depend on.
         broker: which server the testbed starts ("mosquitto", "rabbitmq"), or None: the gateway is the server.
+        gauges: those of its intake's counters that may go down again.
+        port: where the gateway listens when it is the server.
+        echo_ports: mode to port of the echo servers that stand in for a broker, when there is none.
     """
 
     name: str
+    label: str
     title: str
     modes: Mapping[str, Mode]
     default_mode: str
-    words: Mapping[str, tuple[Any, ...]]
+    words: Mapping[str, Word]
+    settings: frozenset[str]
+    securities: tuple[str, ...] = ("plain",)
+    ladder: tuple[str, ...]
+    line: str
+    repeats: Literal["transport", "protocol"]
+    packages: tuple[str, ...]
     broker: str | None
+    gauges: frozenset[str] = frozenset()
+    port: int | None = None
+    echo_ports: Mapping[str, int] = MappingProxyType({})
 
     @abc.abstractmethod
     def vehicle_client(
@@ -249,6 +369,11 @@ class Protocol(abc.ABC):
     ) -> Subscriber:
         """Return the receiver beside a vehicle (echo topology), not yet open."""
 
+    def echo_server(self, endpoint: Endpoint, mode: Mode) -> EchoServer:
+        """Return what sends messages back in place of a broker, not yet open; only where there is none."""
+        del endpoint, mode
+        raise NotImplementedError(f"{self.name} has a broker, which echoes")
+
     def mode(self, words: Mapping[str, Any]) -> Mode:
         """Return the mode that the given words choose, the rest taken from the default mode.
 
@@ -258,8 +383,8 @@ class Protocol(abc.ABC):
             if word not in self.words:
                 allowed = ", ".join(f"--{w.replace('_', '-')}" for w in self.words)
                 raise Refusal(f"--{word.replace('_', '-')} does not belong to {self.name}: allowed {allowed}")
-            if value not in self.words[word]:
-                allowed = ", ".join(str(v) for v in self.words[word])
+            if value not in self.words[word].values:
+                allowed = ", ".join(str(v) for v in self.words[word].values)
                 raise Refusal(f"--{word.replace('_', '-')} {value}: allowed with {self.name} {allowed}")
         wanted = {**self.modes[self.default_mode].options, **words}
         for mode in self.modes.values():

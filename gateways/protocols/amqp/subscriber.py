@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from typing import Final
 
-from gateways.protocols.amqp_link import AmqpLink
-from gateways.protocols.backoff import Backoff, keep_trying
+from gateways.protocols.amqp.address import amqp_routing_key
+from gateways.protocols.amqp.connection import AmqpLink
 from gateways.protocols.base import ConnectError, Endpoint, Mode, SubscriberEvents, VehicleSettings
-from schemas.topics import amqp_routing_key, vehicle_id
+from schemas.topics import vehicle_id
 
 _MILLISECONDS: Final = 1000
 
@@ -37,7 +36,6 @@ class AmqpSubscriber:
         self._manual = mode.options["ack"] == "manual"
         self._events = events
         self._settings = settings
-        self._reopen: asyncio.Task[None] | None = None
         self._link = AmqpLink(
             self,
             endpoint,
@@ -59,16 +57,13 @@ class AmqpSubscriber:
         )
 
     async def close(self) -> None:
-        if self._reopen is not None:
-            self._reopen.cancel()
         if self._link.up:
             with contextlib.suppress(ConnectError):
                 await self._link.call(self._link.channel.queue_delete, queue=self._queue)
         await self._link.close()
 
     def lost(self, reason: str) -> None:
-        del reason
-        self._reopen = asyncio.ensure_future(keep_trying(self.open, Backoff()))
+        self._events.disconnected(time.time_ns(), reason)
 
     def _delivered(self, tag: int, redelivered: bool, key: bytes, payload: bytes) -> None:
         del key

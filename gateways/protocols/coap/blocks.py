@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateways.protocols.coap_layer import EXCHANGE_LIFETIME_S
+from gateways.protocols.coap.parameters import PARAMETERS
 
+EXCHANGE_LIFETIME_S: Final = PARAMETERS.exchange_lifetime_s
 MAX_PAYLOAD_BYTES: Final = 1 << 16
 MAX_HELD_BYTES: Final = 256 << 20
 # An assembly costs some hundred bytes beside its payload.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import product
 from types import MappingProxyType
 
-from gateways.protocols.amqp_intake import AmqpIntake
-from gateways.protocols.amqp_subscriber import AmqpSubscriber
-from gateways.protocols.amqp_vehicle import AmqpVehicle
+from gateways.protocols.amqp.intake import AmqpIntake
+from gateways.protocols.amqp.subscriber import AmqpSubscriber
+from gateways.protocols.amqp.vehicle import AmqpVehicle
 from gateways.protocols.base import (
     Endpoint,
     Intake,
     IntakeSettings,
+    Look,
     Mode,
     Protocol,
     Sink,
@@ -20,16 +21,26 @@ from gateways.protocols.base import (
     VehicleClient,
     VehicleEvents,
     VehicleSettings,
+    Word,
 )
+
+_LOOKS = {
+    ("auto", False, False): Look("#E69F00", "D"),
+    ("manual", False, False): Look("#D55E00", "v"),
+    ("manual", True, True): Look("#7F3B08", "<"),
+}
 
 
 def _mode(ack: str, confirms: bool, persistent: bool) -> Mode:
     """Return the mode of three words; only all three together survive a fault at every hop."""
     return Mode(
         ack + ("-confirms" if confirms else "") + ("-persistent" if persistent else ""),
+        ack + (", confirms" if confirms else "") + (", persistent" if persistent else ""),
         "at_least_once" if ack == "manual" and confirms and persistent else "at_most_once",
         acknowledged=confirms,
         options=MappingProxyType({"ack": ack, "confirms": confirms, "persistent": persistent}),
+        look=_LOOKS.get((ack, confirms, persistent)),
+        gateway_acknowledges=ack == "manual",
     )
 
 
@@ -37,11 +48,22 @@ class Amqp(Protocol):
     """The plain word `amqp` means 0-9-1 here; 1.0 is another protocol."""
 
     name = "amqp"
+    label = "AMQP"
     title = "AMQP 0-9-1"
     default_mode = "manual-confirms-persistent"
     words = MappingProxyType(
-        {"ack": ("auto", "manual"), "confirms": (True, False), "persistent": (True, False)}
+        {
+            "ack": Word(("auto", "manual"), "The gateway's acknowledgement to the broker: auto or manual."),
+            "confirms": Word((True, False), "Publisher confirms to the vehicles.", "no-confirms"),
+            "persistent": Word((True, False), "Messages that outlive the broker.", "transient"),
+        }
     )
+    settings = frozenset({"keepalive_s", "tcp"})
+    securities = ("plain", "tls", "mtls")
+    ladder = ("auto", "manual", "manual-confirms-persistent")
+    line = "--"
+    repeats = "transport"
+    packages = ("pika",)
     broker = "rabbitmq"
     modes = MappingProxyType(
         {

@@ -6,7 +6,6 @@ import socket
 from typing import Final
 
 from aiocoap import Message
-from aiocoap.message import Direction
 from aiocoap.numbers.optionnumbers import OptionNumber
 from aiocoap.numbers.types import Type
 
@@ -17,7 +16,7 @@ _PAYLOAD_MARKER: Final = 0xFF
 _RESERVED_CLASSES: Final = frozenset({1, 6, 7})  # RFC 7252, 12.1
 _TYPES: Final = tuple(Type)
 # Options that mean something here; aiocoap decodes them.
-_READ: Final = {
+READ: Final = {
     int(option): option
     for option in (
         OptionNumber.ETAG,
@@ -28,22 +27,22 @@ _READ: Final = {
         OptionNumber.BLOCK1,
         OptionNumber.NO_RESPONSE,
         OptionNumber.REQUEST_TAG,
+        OptionNumber.OSCORE,
     )
 }
-# Critical options (odd numbers) that change nothing for a resource with one host and one format.
-_IGNORED_CRITICAL: Final = frozenset({OptionNumber.URI_HOST, OptionNumber.URI_PORT, OptionNumber.ACCEPT})
+# Critical options (odd numbers) that change nothing for a server with one host.
+IGNORED_CRITICAL: Final = frozenset({OptionNumber.URI_HOST, OptionNumber.URI_PORT})
+# Numbers of media types (RFC 7252, 12.3), of at most two bytes (5.10).
+_MEDIA_TYPES: Final = {
+    int(OptionNumber.CONTENT_FORMAT): "content_format",
+    int(OptionNumber.ACCEPT): "accept",
+}
 
 
 class Remote(tuple[str, int]):
-    """The other end's address, in the words that aiocoap's message layer asks of it."""
+    """The other end's IPv4 address and port."""
 
     __slots__ = ()
-    is_multicast = False
-    is_multicast_locally = False
-    maximum_block_size_exp = 6
-
-    def as_response_address(self) -> Remote:
-        return self
 
     @property
     def hostinfo(self) -> str:
@@ -55,7 +54,8 @@ def decoded(datagram: bytes, remote: Remote) -> Message | None:
 
     Not `Message.decode`: that keeps every option number and content format it ever met in an enumeration
     that never shrinks, so hostile datagrams would fill the memory. Unknown elective options are skipped,
-    an unknown critical one is left in `message.bad_option` (RFC 7252, 5.4.1).
+    an unknown critical one is left in `message.bad_option` (RFC 7252, 5.4.1). Content-Format and Accept are
+    plain numbers, or None, in `message.content_format` and `message.accept`.
     """
     if len(datagram) < 4 or datagram[0] >> 6 != 1:
         return None
@@ -71,8 +71,7 @@ def decoded(datagram: bytes, remote: Remote) -> Message | None:
     message.mid = datagram[2] << 8 | datagram[3]
     message.token = datagram[4:token_end]
     message.remote = remote
-    message.direction = Direction.INCOMING
-    message.bad_option = None
+    message.bad_option = message.content_format = message.accept = None
     try:
         _read_options(message, datagram, token_end)
     except (IndexError, ValueError):  # cut short, a reserved length, or no UTF-8
@@ -96,10 +95,14 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
         number += delta
         if at + length > end:
             raise ValueError("option cut short")
-        option = _READ.get(number)
+        option = READ.get(number)
         if option is not None:
             add(option.create_option(decode=datagram[at : at + length]))
-        elif number & 1 and number not in _IGNORED_CRITICAL:
+            if number == OptionNumber.OSCORE:  # critical, and a bad one for who has no keys
+                message.bad_option = number
+        elif number in _MEDIA_TYPES and length <= 2:
+            setattr(message, _MEDIA_TYPES[number], int.from_bytes(datagram[at : at + length], "big"))
+        elif number & 1 and number not in IGNORED_CRITICAL:
             message.bad_option = number
         at += length
 
@@ -113,13 +116,6 @@ def _extended(nibble: int, datagram: bytes, at: int) -> tuple[int, int]:
     if nibble == 14:
         return (datagram[at] << 8 | datagram[at + 1]) + 269, at + 2
     raise ValueError("reserved option length")
-
-
-def response(request: Message, code: int, payload: bytes = b"") -> Message:
-    """Return the answer to `request`; its type follows the request's (RFC 7252, 5.2)."""
-    message = Message(code=code, payload=payload)
-    message.remote, message.token, message.request = request.remote, request.token, request
-    return message
 
 
 def resolve(host: str, port: int) -> Remote:

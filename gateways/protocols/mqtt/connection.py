@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 import typing
+from collections.abc import Callable
 from typing import Any
 
-import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateways.protocols.base import ConnectError, Endpoint
+from gateways.protocols.base import AccessRefusedError, ConnectError, Endpoint, VehicleSettings
+from gateways.protocols.private_names import AdoptingClient
 from gateways.protocols.tcp import unacknowledged_bytes
-from gateways.protocols.tls import shake_hands, tls_context
+from gateways.protocols.tls import TlsClient, refuses
 
 VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
 
@@ -38,8 +40,19 @@ class Owner(typing.Protocol):
         """The socket takes bytes again after it had been full."""
 
 
-class LoopClient(mqtt.Client):
-    """One MQTT connection on the event loop; paho keeps the session, the packets and the keep-alive."""
+# Our own fault, not the link's: the process cannot go on as it should.
+_OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+# Reason codes of CONNACK: bad user name or password, not authorized, banned (MQTT 5, 3.2.2.2).
+_ACCESS_REFUSED = frozenset({0x86, 0x87, 0x8A})
+
+
+class LoopClient(AdoptingClient):
+    """One MQTT connection on the event loop; paho keeps the session, the packets and the keep-alive.
+
+    Within a callback paho holds a lock that it takes again to report a closed socket: a write from there that meets a
+    reset would wait for itself, and all vehicles with it. So nothing is written from within a callback; whoever has
+    called paho writes when it returns.
+    """
 
     def __init__(
         self,
@@ -47,13 +60,7 @@ class LoopClient(mqtt.Client):
         endpoint: Endpoint,
         client_id: str,
         version: str,
-        *,
-        keepalive_s: int,
-        session_expiry_s: int,
-        receive_max: int,
-        maximum_packet_bytes: int = 0,
-        source_address: str | None = None,
-        manual_ack: bool = False,
+        settings: VehicleSettings,
     ) -> None:
         self.five = version == "5"
         super().__init__(
@@ -61,39 +68,48 @@ class LoopClient(mqtt.Client):
             client_id,
             clean_session=None if self.five else False,
             protocol=VERSIONS[version],
-            manual_ack=manual_ack,
             reconnect_on_failure=False,
         )
         self._owner = owner
         self._endpoint = endpoint
-        self._source_address = source_address
-        self._context = None if endpoint.tls is None else tls_context(endpoint.tls)
-        self._fresh: socket.socket | ssl.SSLSocket | None = None
+        self._source_address = settings.source_address
+        self._tls = None if endpoint.tls is None else TlsClient(endpoint.tls)
         self._accepted: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
         self._granted: asyncio.Future[None] | None = None
         self._misc: asyncio.TimerHandle | None = None
         self._writing = False
         self._leaving = False
+        self._inside = False
         self.up = False
         self.peer_receive_max = 65_535
         self.max_inflight_messages_set(0)  # whoever sends keeps the limit; paho shall not queue on its own
         if endpoint.username is not None:
             self.username_pw_set(endpoint.username, endpoint.password)
-        self.on_connect = self._on_connack
-        self.on_disconnect = self._on_gone
-        self.on_subscribe = self._on_suback
-        self.on_socket_open = self._on_open
-        self.on_socket_close = self._on_close
+        self.on_connect = self.callback(self._on_connack)
+        self.on_disconnect = self.callback(self._on_gone)
+        self.on_subscribe = self.callback(self._on_suback)
+        self.on_socket_open = self.callback(self._on_open)
+        self.on_socket_close = self.callback(self._on_close)
         properties = None
         if self.five:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-            properties.SessionExpiryInterval = session_expiry_s
-            properties.ReceiveMaximum = receive_max
-            if maximum_packet_bytes:
-                properties.MaximumPacketSize = maximum_packet_bytes
+            properties.SessionExpiryInterval = settings.session_expiry_s
+            properties.ReceiveMaximum = settings.receive_max
         arguments: dict[str, Any] = {"clean_start": False, "properties": properties} if self.five else {}
-        self.connect_async(endpoint.host, endpoint.port, keepalive_s, **arguments)
+        self.connect_async(endpoint.host, endpoint.port, settings.keepalive_s, **arguments)
+
+    def callback(self, function: Callable[..., None]) -> Callable[..., None]:
+        """Return what paho may call in place of `function`."""
+
+        def call(*arguments: Any) -> None:
+            outer, self._inside = self._inside, True
+            try:
+                function(*arguments)
+            finally:
+                self._inside = outer
+
+        return call
 
     def readable(self) -> None:
         """The socket has bytes: let paho read them all."""
@@ -107,7 +123,9 @@ class LoopClient(mqtt.Client):
         self.write_soon()
 
     def write_soon(self) -> None:
-        """Write what paho has queued inside a callback, now as far as the socket takes it."""
+        """Write what paho has queued, now as far as the socket takes it; from within a callback, when that is over."""
+        if self._inside:
+            return
         if self.want_write():
             self.loop_write()
         sock = self.socket()
@@ -128,8 +146,7 @@ class LoopClient(mqtt.Client):
         self._accepted = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s):
-                self._fresh = await self._socket()
-                self.reconnect()
+                self.adopt(await self._socket())
                 self.write_soon()
                 await self._accepted
                 self._require_up()
@@ -141,7 +158,10 @@ class LoopClient(mqtt.Client):
             raise
         except OSError as error:
             self._abandon()
-            raise ConnectError(f"{self._where()}: {error.strerror or error}") from None
+            if error.errno in _OWN_FAULTS:
+                raise
+            kind = AccessRefusedError if refuses(error) else ConnectError
+            raise kind(f"{self._where()}: {error.strerror or error}") from None
         except BaseException:
             self._abandon()
             raise
@@ -191,11 +211,8 @@ class LoopClient(mqtt.Client):
         return f"MQTT broker {self._endpoint.host}:{self._endpoint.port}"
 
     def _abandon(self) -> None:
-        if self._fresh is not None:
-            self._fresh.close()
-            self._fresh = None
         self._leaving, leaving = True, self._leaving
-        self._sock_close()
+        self.drop_socket()
         self.up = False
         self._leaving = leaving
 
@@ -209,21 +226,11 @@ class LoopClient(mqtt.Client):
             if self._source_address is not None:
                 sock.bind((self._source_address, 0))
             await loop.sock_connect(sock, (self._endpoint.host, self._endpoint.port))
-            if self._context is not None:
-                sock = self._context.wrap_socket(
-                    sock, server_hostname=self._endpoint.host, do_handshake_on_connect=False
-                )
-                await shake_hands(sock)
+            if self._tls is not None:
+                return await self._tls.shake_hands(sock, self._endpoint.host)
         except BaseException:
             sock.close()
             raise
-        return sock
-
-    def _create_socket(self) -> socket.socket | ssl.SSLSocket:
-        """Give paho the socket that is connected already; its own way would block the loop."""
-        sock, self._fresh = self._fresh, None
-        if sock is None:
-            raise ConnectError(f"{self._where()}: not dialled")
         return sock
 
     def _on_open(self, _client: Any, _data: Any, sock: Any) -> None:
@@ -265,7 +272,8 @@ class LoopClient(mqtt.Client):
         self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, properties: Properties | None
     ) -> None:
         if reason.is_failure:
-            self._fail(f"{self._where()} refuses: {reason}")
+            kind = AccessRefusedError if reason.value in _ACCESS_REFUSED else ConnectError
+            self._fail(kind(f"{self._where()} refuses: {reason}"))
             return
         self.peer_receive_max = getattr(properties, "ReceiveMaximum", 65_535)
         self.up = True
@@ -287,12 +295,16 @@ class LoopClient(mqtt.Client):
         self, _client: Any, _data: Any, _flags: Any, reason: ReasonCode, _properties: Properties | None
     ) -> None:
         was_up, self.up = self.up, False
-        self._fail(f"{self._where()} closes: {reason}")
+        refusal = "" if self._tls is None else self._tls.refusal
+        if refusal:
+            self._fail(AccessRefusedError(f"{self._where()} refuses: {refusal}"))
+        else:
+            self._fail(ConnectError(f"{self._where()} closes: {reason}"))
         # Whoever is just waiting in `dial` or `subscribe_to` is told there, and there alone.
         if was_up and not self._leaving and self._accepted is None and self._granted is None:
-            self._owner.lost(str(reason))
+            self._owner.lost(refusal or str(reason))
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, error: ConnectError) -> None:
         for waiting in (self._accepted, self._granted):
             if waiting is not None and not waiting.done():
-                waiting.set_exception(ConnectError(reason))
+                waiting.set_exception(error)

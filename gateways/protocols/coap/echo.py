@@ -1,7 +1,8 @@
 """Echo topology's CoAP server: a POST becomes the state of an observable resource (RFC 7641); no Kafka.
 
 Observe carries states, not messages: a notification that is still being retransmitted when the next state
-comes is superseded by it (RFC 7641, 4.5.2), and that message is lost to the observer.
+comes is superseded by it (RFC 7641, 4.5.2), and that message is lost to the observer. A state goes back as it
+came: whole, or in blocks of the same size.
 """
 
 from __future__ import annotations
@@ -10,25 +11,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from aiocoap import Message, Reliable, Unreliable
+from aiocoap import Message
 from aiocoap.numbers.codes import BAD_REQUEST, CHANGED, CONTENT, GET, METHOD_NOT_ALLOWED, NOT_FOUND
 
 from gateways.protocols.base import Endpoint
-from gateways.protocols.coap_intake import CoapServer
-from gateways.protocols.coap_wire import Remote, response
+from gateways.protocols.coap.datagram import Remote
+from gateways.protocols.coap.intake import CoapServer
 
-BLOCK_EXPONENT: Final = 6
-BLOCK_BYTES: Final = 1 << (BLOCK_EXPONENT + 4)
+_LARGEST_SIZE_EXPONENT: Final = 6  # 1,024 bytes (RFC 7959, 2.2)
 _OBSERVE_MODULUS: Final = 1 << 24  # RFC 7641, 3.4
 _MAX_OBSERVERS: Final = 100_000
 
 
 @dataclass(slots=True)
 class State:
-    """A resource's newest message; `number` is its Observe value and, in two bytes more, its ETag."""
+    """A resource's newest message; `number` is its Observe value and its ETag.
+
+    Attributes:
+        size_exponent: of the blocks in which the payload came and goes out again; None when it came whole.
+    """
 
     number: int = 0
     payload: bytes = b""
+    size_exponent: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +55,7 @@ class CoapEcho(CoapServer):
     """
 
     def __init__(self, endpoint: Endpoint, *, con: bool, shared: bool = False) -> None:
-        super().__init__(endpoint, shared=shared)
+        super().__init__(endpoint, shared=shared, observable=True)
         self._con = con
         self._states: dict[str, State] = {}
         self._observers: dict[Remote, dict[bytes, Observer]] = {}
@@ -70,6 +75,8 @@ class CoapEcho(CoapServer):
         state = self._states.setdefault(identity, State())
         state.number = (state.number + 1) % _OBSERVE_MODULUS
         state.payload = payload
+        block = request.opt.block1
+        state.size_exponent = None if block is None else min(block.size_exponent, _LARGEST_SIZE_EXPONENT)
         self._respond(request, CHANGED)
         for observer in list(self._of_vehicle.get(identity, ())):
             self._notify(observer)
@@ -84,16 +91,18 @@ class CoapEcho(CoapServer):
             self._reject(request, NOT_FOUND)
             return
         block = request.opt.block2
-        number, exponent = (0, BLOCK_EXPONENT) if block is None else (block.block_number, block.size_exponent)
         state = self._states.setdefault(identity, State())
-        if number and number << (exponent + 4) >= len(state.payload):
-            self._reject(request, BAD_REQUEST)
-            return
-        answer = response(request, CONTENT)
-        _fill(answer, state, number, min(exponent, BLOCK_EXPONENT))
+        number, exponent = 0, state.size_exponent
+        if block is not None:
+            number, exponent = block.block_number, min(block.size_exponent, _LARGEST_SIZE_EXPONENT)
+            if number and number << (exponent + 4) >= len(state.payload):
+                self._reject(request, BAD_REQUEST)
+                return
+        answer = Message(code=CONTENT)
+        _fill(answer, state, number, exponent)
         if number == 0 and self._registration(request, identity):
             answer.opt.observe = state.number
-        self._send(answer)
+        self._send(request, answer)
 
     def _registration(self, request: Message, identity: str) -> bool:
         """Register or deregister (RFC 7641, 4.1); say whether the answer is a notification."""
@@ -122,21 +131,22 @@ class CoapEcho(CoapServer):
             self._observers.pop(remote, None)
 
     def _notify(self, observer: Observer) -> None:
-        assert self._layer is not None
-        if self._con and self._layer.busy(observer.remote):
+        assert self._udp is not None
+        if self._con and self._udp.layer.busy(observer.remote):
             self._counts["superseded"] += int(observer.waiting)
             observer.waiting = True
             return
-        self._layer.send_message(self._notification(observer), lambda: self._gone(observer))
+        message = self._notification(observer)
+        self._udp.send(message, confirmable=self._con, reset=lambda: self._gone(observer))
 
     def _notification(self, observer: Observer) -> Message:
         observer.waiting = False
         self._counts["notifications"] += 1
-        message = Message(code=CONTENT, transport_tuning=Reliable() if self._con else Unreliable())
+        message = Message(code=CONTENT)
         message.remote, message.token = observer.remote, observer.token
         state = self._states[observer.vehicle]
         message.opt.observe = state.number
-        _fill(message, state, 0, BLOCK_EXPONENT)
+        _fill(message, state, 0, state.size_exponent)
         return message
 
     def _gone(self, observer: Observer) -> None:
@@ -146,8 +156,8 @@ class CoapEcho(CoapServer):
 
     # The layer below calls these.
 
-    def dispatch_error(self, error: Exception, remote: Remote) -> None:
-        super().dispatch_error(error, remote)
+    def timed_out(self, remote: Remote, messages: int) -> None:
+        super().timed_out(remote, messages)
         for token in list(self._observers.get(remote, ())):
             self._counts["observers_gone"] += 1
             self._remove(remote, token)
@@ -167,8 +177,11 @@ class CoapEcho(CoapServer):
         return (o for o in list(self._observers.get(remote, {}).values()) if o.waiting)
 
 
-def _fill(message: Message, state: State, number: int, exponent: int) -> None:
+def _fill(message: Message, state: State, number: int, exponent: int | None) -> None:
     """Put block `number` of the state into `message` (RFC 7959, 2.4); Block2 and ETag only where needed."""
+    if exponent is None:
+        message.payload = state.payload
+        return
     size = 1 << (exponent + 4)
     start = number * size
     message.payload = state.payload[start : start + size]

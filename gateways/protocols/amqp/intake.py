@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from gateways.protocols.amqp_link import AmqpLink
-from gateways.protocols.backoff import Backoff, keep_trying
+from gateways.protocols.amqp.address import BINDING_KEY, vehicle_of_amqp_routing_key
+from gateways.protocols.amqp.connection import AmqpLink
+from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, IntakeSettings, Mode, Receipt, Sink
-from schemas.topics import vehicle_of_amqp_routing_key
+from gateways.protocols.connection_state import KeptConnection
 
-BINDING_KEY: Final = "vehicles.#"  # wider than a vehicle's key: a mistyped one belongs in the dead letters
 _CONNECT_TIMEOUT_S: Final = 10.0
 _CACHE_KEYS: Final = 100_000
 
@@ -21,24 +21,20 @@ class AckWindow:
     """Which deliveries of one channel are settled, so that one basic.ack covers all up to a tag."""
 
     def __init__(self) -> None:
-        self._settled: dict[int, bool] = {}
+        self._settled: set[int] = set()
         self._low = 0
 
-    def settle(self, tag: int, *, acknowledged: bool) -> None:
-        """Note that a delivery is done with; a rejected one is settled at the broker already."""
-        self._settled[tag] = acknowledged
+    def settle(self, tag: int) -> None:
+        """Note that a delivery is done with."""
+        self._settled.add(tag)
 
     def take(self) -> int | None:
-        """Return the tag up to which everything may be acknowledged at once, or None for nothing new.
-
-        The tag itself was acknowledged, never rejected: RabbitMQ closes a channel for a tag it has settled.
-        """
-        newest = None
+        """Return the tag up to which everything may be acknowledged at once, or None for nothing new."""
+        before = self._low
         while self._low + 1 in self._settled:
             self._low += 1
-            if self._settled.pop(self._low):
-                newest = self._low
-        return newest
+            self._settled.remove(self._low)
+        return self._low if self._low > before else None
 
 
 class AmqpIntake:
@@ -59,18 +55,22 @@ class AmqpIntake:
         )
         self._vehicles: dict[bytes, str] = {}
         self._window = AckWindow()
+        # Of the connection that receipts belong to; 0 while there is none.
         self._generation = 0
         self._flushing = False
         self._paused = False
         self._closing = False
         self._tick: asyncio.TimerHandle | None = None
-        self._reopen: asyncio.Task[None] | None = None
+        self._connection = KeptConnection("the AMQP gateway", self._dial, self, backoff=Backoff())
         self._counts = dict.fromkeys(
-            ("deliveries", "redelivered", "acknowledgements", "nacks", "reconnects", "stale_receipts"), 0
+            ("deliveries", "redelivered", "acknowledgements", "reconnects", "stale_receipts"), 0
         )
 
     async def open(self) -> None:
-        self._generation += 1
+        await self._connection.open()
+
+    async def _dial(self, generation: int) -> None:
+        self._generation = generation
         self._window = AckWindow()
         await self._link.open(self._consume)
         self.flush()
@@ -84,29 +84,24 @@ class AmqpIntake:
         await self._link.consume(self._queue, BINDING_KEY, prefetch=prefetch)
 
     async def close(self) -> None:
-        if self._reopen is not None:
-            self._reopen.cancel()
+        await self._connection.close()
         self.flush()
-        self._generation += 1
+        self._generation = 0
         self._closing = True
         # The broker's answer to connection.close comes behind whatever a pause has left unread.
         self.resume()
         await self._link.close()
         self._closing = False
 
+    def invalid(self, receipt: Receipt) -> None:
+        """The broker is told what it is told of any message: it is taken."""
+
     def acknowledge(self, receipt: Receipt) -> None:
         if self._current(receipt):
-            self._window.settle(receipt[1], acknowledged=True)
+            self._window.settle(receipt[1])
             if not self._flushing:
                 self._flushing = True
                 asyncio.get_running_loop().call_soon(self.flush)
-
-    def refuse(self, receipt: Receipt, reason: str) -> None:
-        del reason
-        if self._current(receipt):
-            self._counts["nacks"] += 1
-            self._link.channel.basic_nack(receipt[1], requeue=True)
-            self._window.settle(receipt[1], acknowledged=False)
 
     def flush(self) -> None:
         self._flushing = False
@@ -137,11 +132,19 @@ class AmqpIntake:
         return dict(self._counts)
 
     def lost(self, reason: str) -> None:
+        self._connection.lost(reason)
+
+    def dialling(self) -> None:
+        """Said by the connection's keeper; nobody wants to know."""
+
+    def dial_failed(self, reason: str) -> None:
+        """The next attempt follows."""
+
+    def connection_lost(self, reason: str) -> None:
         self._counts["reconnects"] += 1
-        self._generation += 1
+        self._generation = 0
         self._stop_tick()
         self._sink.link(up=False, reason=reason)
-        self._reopen = asyncio.ensure_future(keep_trying(self.open, Backoff()))
 
     def _cancelled(self, _frame: object) -> None:
         """Somebody has deleted the queue: declare it again."""

@@ -9,15 +9,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from aiocoap import Message, Reliable, Unreliable
+from aiocoap import Message
 from aiocoap.numbers.codes import CONTENT, GET
 
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import ConnectError, Endpoint, SubscriberEvents, VehicleSettings
-from gateways.protocols.coap_layer import MessageLayer, Upper
-from gateways.protocols.coap_vehicle import MAX_AGE_DEFAULT_S
-from gateways.protocols.coap_wire import Remote, resolve
-from schemas.topics import coap_path, vehicle_id
+from gateways.protocols.coap.address import coap_path
+from gateways.protocols.coap.datagram import Remote, resolve
+from gateways.protocols.coap.message_layer import Upper
+from gateways.protocols.coap.udp import UdpEndpoint
+from gateways.protocols.coap.vehicle import MAX_AGE_DEFAULT_S
+from schemas.topics import vehicle_id
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the system chooses among its own addresses
 _NUMBERS_REMEMBERED: Final = 64
@@ -41,7 +43,7 @@ class CoapObserver(Upper):
         self._con = con
         self._events = events
         self._settings = settings
-        self._layer: MessageLayer | None = None
+        self._udp: UdpEndpoint | None = None
         self._remote = Remote((endpoint.host, endpoint.port))
         self._token = random.randbytes(_TOKEN_BYTES)
         self._numbers: deque[int] = deque(maxlen=_NUMBERS_REMEMBERED)
@@ -55,10 +57,10 @@ class CoapObserver(Upper):
         """Register; ConnectError when the server does not answer in time or has nothing to observe."""
         self.loop = asyncio.get_running_loop()
         self._remote = resolve(self._endpoint.host, self._endpoint.port)
-        if self._layer is None:
-            layer = MessageLayer(self)
-            layer.open(self._settings.source_address or _ANY_ADDRESS, 0)
-            self._layer = layer
+        if self._udp is None:
+            udp = UdpEndpoint(self)
+            udp.open(self._settings.source_address or _ANY_ADDRESS, 0)
+            self._udp = udp
         self._registered = self.loop.create_future()
         self._register()
         try:
@@ -76,18 +78,18 @@ class CoapObserver(Upper):
         self._stop_renewal()
         if self._fetch is not None:
             self._fetch.stop()
-        if self._layer is not None:
-            self._layer.forget(self._remote)
-            self._layer.send_message(self._request(observe=1, con=False), _nothing)
-            self._layer.close()
-            self._layer = None
+        if self._udp is not None:
+            self._udp.layer.forget(self._remote)
+            self._udp.send(self._request(observe=1), confirmable=False)
+            self._udp.close()
+            self._udp = None
 
     def _register(self) -> None:
-        if self._layer is not None:
-            self._layer.send_message(self._request(observe=0, con=True), _nothing)
+        if self._udp is not None:
+            self._udp.send(self._request(observe=0), confirmable=True)
 
-    def _request(self, *, observe: int, con: bool) -> Message:
-        request = Message(code=GET, transport_tuning=Reliable() if con else Unreliable())
+    def _request(self, *, observe: int) -> Message:
+        request = Message(code=GET)
         request.remote, request.token = self._remote, self._token
         request.opt.uri_path = self._path
         request.opt.observe = observe
@@ -127,10 +129,10 @@ class CoapObserver(Upper):
     def _fetch_rest(self, response: Message) -> None:
         if self._fetch is not None:
             self._fetch.stop()
-        assert self._layer is not None
+        assert self._udp is not None
         token = bytes((self._token[0] ^ 1, *random.randbytes(_TOKEN_BYTES - 1)))
         self._fetch = Fetch(
-            self._layer, self._path, con=self._con, token=token, first=response, done=self._fetched
+            self._udp, self._path, con=self._con, token=token, first=response, done=self._fetched
         )
 
     def _fetched(self, payload: bytes) -> None:
@@ -142,8 +144,8 @@ class CoapObserver(Upper):
         else:
             self._renew_in(self._backoff.next_s())
 
-    def dispatch_error(self, error: Exception, remote: Remote) -> None:
-        del error, remote
+    def timed_out(self, remote: Remote, messages: int) -> None:
+        del remote, messages
         if self._fetch is not None:
             self._fetch.stop()
         self._renew_in(self._backoff.next_s())
@@ -164,7 +166,7 @@ class Fetch:
 
     def __init__(
         self,
-        layer: MessageLayer,
+        udp: UdpEndpoint,
         path: tuple[str, ...],
         *,
         con: bool,
@@ -172,7 +174,7 @@ class Fetch:
         first: Message,
         done: Callable[[bytes], None],
     ) -> None:
-        self._layer = layer
+        self._udp = udp
         self._path = path
         self._con = con
         self._token = token
@@ -187,7 +189,7 @@ class Fetch:
     def stop(self) -> None:
         """Give up; idempotent."""
         if not self._over and self._con:
-            self._layer.forget(self._remote)
+            self._udp.layer.forget(self._remote)
         self._over = True
 
     def answered(self, response: Message) -> bool:
@@ -208,12 +210,8 @@ class Fetch:
         return True
 
     def _ask(self) -> None:
-        request = Message(code=GET, transport_tuning=Reliable() if self._con else Unreliable())
+        request = Message(code=GET)
         request.remote, request.token = self._remote, self._token
         request.opt.uri_path = self._path
         request.opt.block2 = (len(self._body) >> (self._exponent + 4), False, self._exponent)
-        self._layer.send_message(request, self.stop)
-
-
-def _nothing() -> None:
-    """A server that resets a registration or a leave has no observer to keep."""
+        self._udp.send(request, confirmable=self._con, reset=self.stop)

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import pika
 
-from gateways.protocols.amqp_link import EXCHANGE, AmqpLink
+from gateways.protocols.amqp.address import amqp_routing_key
+from gateways.protocols.amqp.connection import EXCHANGE, AmqpLink
 from gateways.protocols.base import Endpoint, Mode, VehicleEvents, VehicleSettings
-from schemas.topics import amqp_routing_key, vehicle_id
+from schemas.topics import vehicle_id
 
 _TRANSIENT, _PERSISTENT = 1, 2
 # A nack or an unroutable message means "not now": the queue is full, or the gateway has not declared it.
@@ -20,11 +21,11 @@ AGAIN_AFTER_S: Final = 1.0
 
 @dataclass(slots=True)
 class Unconfirmed:
-    """A message the broker has not answered for; `returned`: it could not be routed to any queue."""
+    """A message the broker has not answered for; `returned`: it could not be routed, and what the broker said."""
 
     token: int
     payload: bytes
-    returned: bool = False
+    returned: str = ""
 
 
 class AmqpVehicle:
@@ -103,10 +104,10 @@ class AmqpVehicle:
         self._stop_timer()
         self._events.disconnected(time.time_ns(), reason)
 
-    def _on_returned(self, _channel: Any, _method: Any, _properties: Any, body: bytes) -> None:
+    def _on_returned(self, _channel: Any, method: Any, _properties: Any, body: bytes) -> None:
         for message in self._unconfirmed.values():
             if not message.returned and message.payload == body:
-                message.returned = True
+                message.returned = f"basic.return {method.reply_code} {method.reply_text}"
                 return
 
     def _on_confirmed(self, frame: Any) -> None:
@@ -118,6 +119,7 @@ class AmqpVehicle:
             if accepted and not message.returned:
                 self._events.acknowledged(message.token, at_ns)
             else:
+                self._events.postponed(message.token, message.returned or "basic.nack")
                 self._later(message)
 
     def _tags(self, tag: int, multiple: bool) -> list[int]:
@@ -127,7 +129,7 @@ class AmqpVehicle:
         return [known for known in self._unconfirmed if known <= tag or tag == 0]
 
     def _later(self, message: Unconfirmed) -> None:
-        message.returned = False
+        message.returned = ""
         self._again.append(message)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(AGAIN_AFTER_S, self._publish_again)

@@ -1,0 +1,1 @@
+"""CoAP, both ends."""

@@ -1,0 +1,1 @@
+"""MQTT 5 and 3.1.1, both ends."""
