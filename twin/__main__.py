@@ -1,4 +1,7 @@
-"""`python -m twin CONFIG.json`: the twin as a child process, ruled by lines of JSON on its standard input."""
+"""`python -m twin CONFIG.json`: the twin as a child process, ruled by lines of JSON on its standard input.
+
+One session serves many runs, one after the other: `open` with another configuration leaves the run so far.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from typing import Any
 
 from schemas.control import commands, emit
@@ -15,6 +19,10 @@ from twin.config import read_twin_config
 from twin.process import QueryDiedError, TwinProcess, report_error
 
 _CHECK_INTERVAL_S = 0.5
+# So long may what is going on take once the owner is gone: Spark waits for a Kafka that may have gone with it.
+ORPHAN_S = 20.0
+# A signal's handler puts into it, too, and may break into another `put`: of Python's queues this one stands that.
+Inbox = queue.SimpleQueue[dict[str, Any] | None]
 
 
 def _keep_stdout() -> None:
@@ -25,16 +33,20 @@ def _keep_stdout() -> None:
     sys.stdout = os.fdopen(ours, "w", buffering=1, encoding="utf-8")
 
 
-def _read_commands(inbox: queue.Queue[dict[str, Any] | None]) -> None:
+def _read_commands(inbox: Inbox) -> None:
+    """Pass on the owner's commands; once there are no more, the process ends, whatever it is at."""
     try:
         for command in commands():
             inbox.put(command)
     except (ValueError, TypeError) as error:
         report_error(error)
     inbox.put(None)
+    # The process has this long to end by itself; it may be in a call that nobody answers any more.
+    time.sleep(ORPHAN_S)
+    os._exit(1)
 
 
-def _serve(process: TwinProcess, inbox: queue.Queue[dict[str, Any] | None]) -> None:
+def _serve(process: TwinProcess, inbox: Inbox) -> None:
     died = False
     while True:
         try:
@@ -45,6 +57,8 @@ def _serve(process: TwinProcess, inbox: queue.Queue[dict[str, Any] | None]) -> N
             continue
         if command is None or command.get("command") == "stop":
             return
+        if command.get("command") == "open":
+            died = False
         _obey(process, command)
 
 
@@ -67,8 +81,22 @@ def _obey(process: TwinProcess, command: dict[str, Any]) -> None:
             emit("ledger", **process.ledger(list(command.get("partial", []))))
         except (Refusal, ArithmeticError) as error:
             emit("ledger", error=str(error))
+    elif name == "open":
+        _open(process, str(command.get("config")))
+    elif name == "leave":
+        process.leave()
+        emit("left")
     else:
-        emit("error", message=f"unknown command {name!r}: allowed are status, ledger, stop")
+        emit("error", message=f"unknown command {name!r}: allowed are status, open, ledger, leave, stop")
+
+
+def _open(process: TwinProcess, path: str) -> None:
+    """Go on to another run; what prevents it is told, and the session stays for one that can be."""
+    try:
+        emit("ready", **process.reopen(read_twin_config(path)))
+    except (Refusal, QueryDiedError, TimeoutError) as error:
+        process.leave()
+        report_error(error)
 
 
 def main(arguments: list[str]) -> int:
@@ -77,7 +105,7 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m twin CONFIG.json", file=sys.stderr)
         return 2
     _keep_stdout()
-    inbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    inbox: Inbox = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda *_: inbox.put(None))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process: TwinProcess | None = None

@@ -1,4 +1,11 @@
-"""When the twin first contained a message: pure, one vehicle at a time; it reads no clock and no Kafka."""
+"""When the twin first contained a message: pure, one vehicle at a time; it reads no clock and no Kafka.
+
+A state of the twin stands for every message up to its newest, and states are written by micro-batch, so that most
+messages have no state of their own. A message is applied by the first state, in Kafka's time, that is at least as new
+and not older than the message's own record. "At least as new" alone would be wrong: after a restart the query writes the
+states of its unfinished batch again, and a state may be appended before a late message that it does not contain.
+Messages are visited from newest to oldest, and each state's stamp is put into a sorted list once: n log n.
+"""
 
 from __future__ import annotations
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from schemas.errors import Refusal
+from twin import fold_jar
 from twin.config import TwinConfig
 
 OWNER_FILE = "ivsim.json"
 # Raise it when the fold's state, the record headers or the queries' operators change.
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 
 def identity(config: TwinConfig) -> dict[str, Any]:
     """Return what must be the same when a twin goes on from a checkpoint."""
-    fold = Path(__file__).with_name("TwinFold.java").read_bytes()
     return {
         "state_version": STATE_VERSION,
-        "fold_sha256": hashlib.sha256(fold).hexdigest(),
+        "fold": fold_jar.digest(),
         "topics_prefix": config.topics_prefix,
         "trigger": config.trigger,
         "shuffle_partitions": config.shuffle_partitions,

@@ -29,7 +29,9 @@ class TwinConfig(BaseModel):
     checkpoint_dir: str = Field(default="", description="empty: RUN_DIR/checkpoint")
     jars_dir: str = Field(default="", description="Spark's jars; empty: none are added")
     spark_master: str = Field(
-        default="local[16]", pattern=r"^(local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+)$"
+        default="local[16]",
+        pattern=r"^(local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+)$",
+        description="local[N], spark://HOST:PORT, yarn or k8s://ADDRESS",
     )
     loss_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     realtime_duration_s: float = Field(default=300.0, ge=5, le=86_400)
@@ -47,6 +49,12 @@ class TwinConfig(BaseModel):
     shuffle_wait_ms: int = Field(default=2, ge=1, le=1_000)
     max_payload_bytes: int = Field(default=1_048_576, ge=1)
     future_tolerance_s: float = Field(default=5.0, ge=0)
+    twin_ttl_s: float | None = Field(
+        default=86_400.0,
+        ge=1,
+        le=31_536_000,
+        description="after so long without an update a twin ends; null: never",
+    )
     drain_timeout_s: float = Field(default=20.0, gt=0)
     warm_records: int = Field(default=2_000, ge=1)
     jit: Literal["quick", "full"] = "quick"

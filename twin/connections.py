@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any, Final
 
 import pyarrow.parquet as pq
 
+from schemas.quantiles import nearest_rank_ms
 from twin.config import TwinConfig
 from twin.metrics import QUANTILES
 
@@ -28,9 +28,7 @@ def figures(config: TwinConfig) -> dict[str, Any]:
         "disconnections": steps.count("disconnected"),
         "sessions_resumed": sum(row["session_present"] is True for row in rows),
         "backlog_max": _largest_backlog(config),
-        **{
-            f"{HANDSHAKE}_{name}_ms": _nearest_rank_ms(handshakes, share) for name, share in QUANTILES.items()
-        },
+        **{f"{HANDSHAKE}_{name}_ms": nearest_rank_ms(handshakes, share) for name, share in QUANTILES.items()},
     }
 
 
@@ -38,7 +36,3 @@ def _largest_backlog(config: TwinConfig) -> int | None:
     path = config.run_file("run.json")
     found = json.loads(path.read_text(encoding="utf-8")).get("backlog_max") if path.is_file() else None
     return None if found is None else int(found)
-
-
-def _nearest_rank_ms(values: list[int], share: float) -> float | None:
-    return values[max(0, math.ceil(share * len(values)) - 1)] / 1e6 if values else None

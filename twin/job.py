@@ -11,11 +11,13 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from schemas.topics import HEADERS
 from twin import source
 from twin.config import TwinConfig
+from twin.session import FOLD
 
 COUNTERS: Final = (
     "messages",
     "duplicates",
     "gaps",
+    "given_up",
     "first_received_at_ns",
     "last_received_at_ns",
     "payload_bytes",
@@ -24,6 +26,9 @@ COUNTERS: Final = (
     "received_before",
     "gaps_before",
 )
+_FOLDED: Final = (
+    "epoch", "sequence", "received_at_ns", "sampled_at_ns", "partition", "offset", "batch", "head", "value",
+)  # fmt: skip
 _SEPARATOR: Final = "\x1f"
 
 
@@ -31,24 +36,10 @@ def state_records(records: DataFrame, config: TwinConfig) -> DataFrame:
     """Return what to write to twin.state: key, value (payload untouched), headers, topic."""
     good = source.parsed(records, config).where("reason is null")
     head = F.concat_ws(_SEPARATOR, *(F.coalesce(F.col(name).cast("string"), F.lit("")) for name in HEADERS))
-    folded = (
-        good.select(
-            "vehicle_id",
-            "epoch",
-            "sequence",
-            "received_at_ns",
-            "sampled_at_ns",
-            "offset",
-            head.alias("head"),
-            F.col("value").alias("payload"),
-        )
-        .groupBy("vehicle_id")
-        .agg(
-            F.expr("twin_fold(epoch, sequence, received_at_ns, sampled_at_ns, offset, head, payload)").alias(
-                "twin"
-            )
-        )
-    )
+    # A column of its own: Spark takes no stamp of a batch inside an aggregate's arguments.
+    batched = good.withColumn("batch", _batch(config)).withColumn("head", head)
+    twin = F.call_function(FOLD, *(F.col(name) for name in _FOLDED))
+    folded = batched.groupBy("vehicle_id").agg(twin.alias("twin"))
     warm = F.col("vehicle_id").startswith(source.WARM_KEY)
     return folded.select(
         F.col("vehicle_id").cast("binary").alias("key"),
@@ -58,6 +49,13 @@ def state_records(records: DataFrame, config: TwinConfig) -> DataFrame:
         .otherwise(F.lit(config.topics.state))
         .alias("topic"),
     )
+
+
+def _batch(config: TwinConfig) -> Column:
+    """Return what the records of one update share: Spark's stamp of the micro-batch; in real time nothing is shared."""
+    if config.trigger == "realtime":
+        return F.lit(None).cast("bigint")
+    return F.unix_micros(F.current_timestamp())
 
 
 def _headers() -> list[Column]:

@@ -1,21 +1,34 @@
-"""The batch job that gives every message due its place and every figure its value; it changes nothing in Kafka."""
+"""The batch job that gives every message due its fate and every figure its value; it changes nothing in Kafka.
+
+Four sources that fail independently are joined by vehicle, epoch and sequence: the emission log (what was due, sent and
+acknowledged), the gateway's receive log, the records in Kafka, and the states of the twin. The left side is always
+what was due: whatever fails, each message has exactly one row. Its fate follows from the stamps it has, and a lost
+message's hop is the one behind the last place where it was seen. A source that could not be read makes the result
+partial, and the result says which and why; what it would have decided is `unknown`, never `lost`.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from schemas.control import emit
 from schemas.errors import Refusal
-from twin import figures, records
+from twin import definitions, metric_values, records
 from twin.config import TwinConfig, read_twin_config
+from twin.local_sql import over_file
+from twin.metrics import FATES
 from twin.window import Window, read_window
 
 KEY: Final = ("vehicle_id", "epoch", "sequence")
@@ -23,38 +36,47 @@ EMISSIONS: Final = pa.schema(
     [
         ("vehicle_id", pa.string()), ("epoch", pa.int32()), ("sequence", pa.int64()), ("sampled_at_ns", pa.int64()),
         ("due_at_ns", pa.int64()), ("emitted_at_ns", pa.int64()), ("acknowledged_at_ns", pa.int64()),
-        ("received_at_ns", pa.int64()), ("payload_bytes", pa.int32()), ("unsent_reason", pa.string()),
-        ("buffered", pa.bool_()),
+        ("refused_at_ns", pa.int64()), ("refused_reason", pa.string()), ("refused_by", pa.string()),
+        ("unanswered_at_ns", pa.int64()), ("received_at_ns", pa.int64()), ("payload_bytes", pa.int32()),
+        ("unsent_reason", pa.string()), ("buffered", pa.bool_()),
     ]
 )  # fmt: skip
 # Written by runs whose capture was joined to the log; null without.
 REACHED_CLOUD: Final = "reached_cloud_at_ns"
 HELD_BACK: Final = "held_back"
 PROOFS: Final = {REACHED_CLOUD: "bigint", HELD_BACK: "boolean"}
+COMPILED_FROM_ROWS: Final = 200_000
 
 
 def write_ledger(
-    session: SparkSession, config: TwinConfig, partial: list[str] | None = None
+    session: SparkSession,
+    config: TwinConfig,
+    partial: list[str] | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Write ledger.parquet (one row per message due) and metrics.json; return what metrics.json holds.
 
+    `say` is told of each step in a few words.
+
     Refusal when the emission log is missing or does not name each message once; ArithmeticError when
-    due = delivered + late + lost + unsent does not hold for a vehicle.
+    the fates of a vehicle's messages do not add up to those due.
     """
-    # A run's rows are few: compiling a class for each stage would take longer than running them.
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
     reasons = list(partial or [])
     emissions = read_emissions(session, config)
+    due = pq.read_metadata(config.run_file("emissions.parquet")).num_rows
+    # For the few rows of most runs compiling a class for each stage would take longer than running them.
+    session.conf.set("spark.sql.codegen.wholeStage", str(due > COMPILED_FROM_ROWS).lower())
     window = read_window(config, reasons)
+    say("reading Kafka")
     kafka = records.read(session, config, reasons)
-    ledger = places(session, config, emissions, kafka, window).cache()
-    check(ledger, pq.read_metadata(config.run_file("emissions.parquet")).num_rows)
-    _write_one_file(ledger, config.run_file("ledger.parquet"))
-    metrics = figures.compute(session, config, ledger, kafka, window)
+    say("giving each message its fate")
+    ledger = fates(session, config, emissions, kafka, window)
+    _write_one_file(ledger, config.run_file("ledger.parquet"), due)
+    kafka.unpersist()
+    say("computing the figures")
+    metrics = metric_values.compute(config, kafka, window)
     metrics |= {"partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
     _write_atomically(config.run_file("metrics.json"), json.dumps(metrics, indent=1) + "\n")
-    ledger.unpersist()
-    kafka.unpersist()
     return metrics
 
 
@@ -73,7 +95,7 @@ def read_emissions(session: SparkSession, config: TwinConfig) -> DataFrame:
     return emissions.select(*EMISSIONS.names, *PROOFS)
 
 
-def places(
+def fates(
     session: SparkSession,
     config: TwinConfig,
     emissions: DataFrame,
@@ -82,7 +104,7 @@ def places(
 ) -> DataFrame:
     """Return one row per message due with its stamps at every hop, its fate and, if lost, its hop."""
     if config.topology == "echo":
-        stamped = _echo(emissions)
+        stamped = emissions.withColumns({name: F.expr(sql) for name, sql in definitions.ECHO.items()})
     else:
         taken = records.read_received(session, config)
         stamped = (
@@ -91,105 +113,87 @@ def places(
             .join(taken, list(KEY), "left")
             .withColumn("received_at_ns", F.coalesce("kafka_received_at_ns", "taken_at_ns"))
         )
-    placed = stamped.withColumn("fate", _fate(config)).withColumn("hop", _hop())
-    timed = placed.withColumns(_delays()).withColumn("in_window", window.column())
+    timeout_ns = round(config.loss_timeout_s * 1e9)
+    undecided = definitions.undecided(timeout_ns, window.stop_at_ns, status_known=kafka.status_known)
+    placed = stamped.withColumn("fate", F.expr(definitions.fate(timeout_ns, undecided)))
+    placed = placed.withColumn("hop", F.expr(definitions.HOP))
+    timed = placed.withColumns({name: F.expr(sql) for name, sql in definitions.DELAYS.items()})
+    timed = timed.withColumn("in_window", F.expr(definitions.in_window(window.from_ns, window.to_ns)))
     return timed.select(*COLUMNS)
 
 
 COLUMNS: Final = (
     "vehicle_id", "epoch", "sequence", "sampled_at_ns", "due_at_ns", "emitted_at_ns", "acknowledged_at_ns",
-    "reached_cloud_at_ns", "received_at_ns", "appended_at_ns", "applied_at_ns", "payload_bytes", "copies", "buffered",
-    "unsent_reason", "rejected_reason", "fate", "hop", "in_window", "emission_lag_ns", "one_way_delay_ns",
-    "bridge_delay_ns", "processing_delay_ns", "end_to_end_latency_ns", "acknowledgement_time_ns",
+    "refused_at_ns", "refused_reason", "unanswered_at_ns", "reached_cloud_at_ns", "received_at_ns", "appended_at_ns",
+    "applied_at_ns", "payload_bytes", "copies", "buffered", "unsent_reason", "rejected_reason", "fate", "hop",
+    "in_window", "emission_lag_ns", "one_way_delay_ns", "bridge_delay_ns", "processing_delay_ns",
+    "end_to_end_latency_ns", "acknowledgement_time_ns",
 )  # fmt: skip
 
 
-def _echo(emissions: DataFrame) -> DataFrame:
-    # No Kafka: who receives beside the vehicle is the end of the way, and its stamp the only one.
-    return emissions.withColumns(
-        {
-            "appended_at_ns": F.lit(None).cast("bigint"),
-            "applied_at_ns": F.lit(None).cast("bigint"),
-            "contained": F.col("received_at_ns").isNotNull(),
-            "copies": F.lit(None).cast("bigint"),
-            "rejected_reason": F.lit(None).cast("string"),
-            "taken_at_ns": F.lit(None).cast("bigint"),
-            "in_kafka": F.lit(False),
-        }
-    )
-
-
-def _fate(config: TwinConfig) -> Any:
-    # A pacer that was killed loses its last 100 ms of log: what arrived without an emission stamp counts from due.
-    sent = F.coalesce("emitted_at_ns", "due_at_ns")
-    timeout_ns = F.lit(round(config.loss_timeout_s * 1e9))
-    contained = F.coalesce("contained", F.lit(False))
-    return (
-        F.when(contained & (F.col("received_at_ns") - sent <= timeout_ns), F.lit("delivered"))
-        .when(contained, F.lit("late"))
-        .when(F.col("emitted_at_ns").isNotNull(), F.lit("lost"))
-        .otherwise(F.lit("unsent"))
-    )
-
-
-def _hop() -> Any:
-    seen = (
-        F.when(F.coalesce("in_kafka", F.lit(False)), F.lit("kafka"))
-        .when(F.col("taken_at_ns").isNotNull(), F.lit("gateway"))
-        .when(F.coalesce("acknowledged_at_ns", REACHED_CLOUD).isNotNull(), F.lit("broker"))
-        .when(F.col(HELD_BACK), F.lit("vehicle"))
-        .otherwise(F.lit("link"))
-    )
-    return F.when(F.col("fate") == "lost", seen)
-
-
-def _delays() -> dict[str, Any]:
-    arrived = F.col("fate") == "delivered"
-    return {
-        "emission_lag_ns": F.col("emitted_at_ns") - F.col("due_at_ns"),
-        "one_way_delay_ns": F.when(arrived, F.col("received_at_ns") - F.col("emitted_at_ns")),
-        "bridge_delay_ns": F.when(arrived, F.col("appended_at_ns") - F.col("received_at_ns")),
-        "processing_delay_ns": F.when(arrived, F.col("applied_at_ns") - F.col("appended_at_ns")),
-        "end_to_end_latency_ns": F.when(arrived, F.col("applied_at_ns") - F.col("due_at_ns")),
-        "acknowledgement_time_ns": F.col("acknowledged_at_ns") - F.col("emitted_at_ns"),
-    }
-
-
-def check(ledger: DataFrame, due: int) -> None:
+def check(ledger: Path, due: int) -> None:
     """Raise ArithmeticError unless each message due has one place, for every vehicle and the run.
 
-    Refusal when the emission log names a message twice.
+    `ledger` is a file of rows sorted by KEY. Refusal when the emission log names a message twice.
     """
-    fates = [
-        F.count(F.when(F.col("fate") == fate, 1)).alias(fate)
-        for fate in ("delivered", "late", "lost", "unsent")
-    ]
-    rows = ledger.groupBy("vehicle_id").agg(
-        F.count("*").alias("due"), F.countDistinct(*KEY).alias("named"), *fates
-    )
+    named_twice = _named_twice(ledger)
+    if named_twice is not None:
+        raise Refusal(f"emissions.parquet: vehicle {named_twice}: a message is due twice")
     total = 0
-    for row in rows.collect():
-        if row["named"] != row["due"]:
-            raise Refusal(f"emissions.parquet: vehicle {row['vehicle_id']}: a message is due twice")
-        placed = row["delivered"] + row["late"] + row["lost"] + row["unsent"]
-        if row["due"] != placed:
-            raise ArithmeticError(f"ledger: vehicle {row['vehicle_id']}: {row['due']} due, {placed} placed")
+    for row in over_file(_PLACED, ledger):
+        if row["due"] != row["placed"]:
+            raise ArithmeticError(
+                f"ledger: vehicle {row['vehicle_id']}: {row['due']} due, {row['placed']} placed"
+            )
         total += row["due"]
     if total != due:
         raise ArithmeticError(f"ledger: {due} messages due, {total} placed")
 
 
-def _write_one_file(frame: DataFrame, path: Path) -> None:
-    temporary = path.with_suffix(".parquet.part")
-    rows = frame.toArrow().sort_by([(name, "ascending") for name in KEY])
-    pq.write_table(rows, temporary, compression="zstd")
-    temporary.replace(path)
+_PLACED: Final = (
+    "select vehicle_id, count(*) as due,"  # noqa: S608 - the text is all our own
+    f" count(*) filter (where fate in ({', '.join(map(repr, FATES))})) as placed from ? group by vehicle_id"
+)
+
+
+def _named_twice(ledger: Path) -> str | None:
+    """Return whose message has two rows; they follow each other, so that a batch of rows is enough to see it."""
+    last = None
+    with pq.ParquetFile(ledger) as file:
+        for batch in file.iter_batches(columns=list(KEY)):
+            rows = pa.Table.from_batches([batch])
+            rows = rows if last is None else pa.concat_tables([last, rows])
+            same = [pc.equal(rows[name].slice(1), rows[name].slice(0, len(rows) - 1)) for name in KEY]
+            again = rows["vehicle_id"].slice(1).filter(pc.and_(pc.and_(same[0], same[1]), same[2]))
+            if len(again):
+                return str(again[0])
+            last = rows.slice(len(rows) - 1)
+    return None
+
+
+def _write_one_file(frame: DataFrame, path: Path, due: int) -> None:
+    """Write the rows, sorted and checked, to one file; Spark writes it, so that a long run's need not fit into memory."""
+    parts = path.with_suffix(".parts")
+    shutil.rmtree(parts, ignore_errors=True)  # of a ledger that was ended in the middle
+    try:
+        ordered = frame.coalesce(1).sortWithinPartitions(*KEY)
+        ordered.write.option("compression", "zstd").parquet(str(parts))
+        (part,) = parts.glob("part-*.parquet")
+        check(part, due)
+        part.replace(path)
+    finally:
+        shutil.rmtree(parts, ignore_errors=True)
 
 
 def _write_atomically(path: Path, text: str) -> None:
     temporary = path.with_suffix(path.suffix + ".part")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
+
+
+def tell_step(words: str) -> None:
+    """Tell the owner what the ledger is at."""
+    emit("step", words=words)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -203,9 +207,10 @@ def main(arguments: list[str] | None = None) -> int:
     started = time.monotonic()
     try:
         config = read_twin_config(words[0])
+        tell_step("starting Spark")
         session = open_session(config)
         try:
-            metrics = write_ledger(session, config)
+            metrics = write_ledger(session, config, say=tell_step)
         finally:
             close_session(session)
     except Refusal as error:
@@ -214,7 +219,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ArithmeticError as error:
         print(error, file=sys.stderr)
         return 1
-    summary = {name: metrics[name] for name in ("due", "delivered", "late", "lost", "unsent", "partial")}
+    summary = {name: metrics[name] for name in ("due", *FATES, "partial")}
     print(json.dumps(summary | {"seconds": round(time.monotonic() - started, 1)}))
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -25,7 +26,7 @@ _LINK: Final = "vehicle_id string, second bigint, direction string, wire_bytes b
 _COUNTERS: Final = ("received", "known", "duplicates", "payload_bytes")
 _BEFORE: Final = ("received_before", "known_before")
 _HEADERS: Final = (
-    "messages", "duplicates", "gaps", "payload_bytes", "received_before", "gaps_before",
+    "messages", "duplicates", "gaps", "given_up", "payload_bytes", "received_before", "gaps_before",
     "sampled_at_ns", "sampled_before_ns", "received_at_ns", "last_received_at_ns",
 )  # fmt: skip
 
@@ -77,12 +78,13 @@ def events(records: DataFrame, config: TwinConfig) -> DataFrame:
     own = F.col("received_at_ns") == F.col("last_received_at_ns")
     due = F.coalesce("sampled_at_ns", "received_at_ns")
     applied = F.unix_millis("timestamp") * F.lit(1_000_000)
+    received = F.col("messages") - F.col("duplicates") - F.col("given_up")
     return typed.select(
         F.coalesce(F.when(is_state, F.col("key")), F.col("e.vehicle_id"), F.col("l.vehicle_id")).alias("vehicle_id"),
         F.coalesce(F.floor(due / F.lit(1_000_000_000)), _second("e"), _second("l")).alias("second"),
-        (F.col("messages") - F.col("duplicates")).alias("received"),
-        (F.col("messages") - F.col("duplicates") + F.col("gaps")).alias("known"),
-        "duplicates", "payload_bytes", "received_before",
+        received.alias("received"),
+        (received + F.col("gaps")).alias("known"),
+        "duplicates", "given_up", "payload_bytes", "received_before",
         (F.col("received_before") + F.col("gaps_before")).alias("known_before"),
         *_ages(applied),
         F.when(own, applied - due).alias("end_to_end_ns"),
@@ -149,7 +151,7 @@ def _aggregates() -> list[Column]:
     sums = ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink", "age_area", "age_time")
     shares = F.array(*(F.lit(share) for share in _QUANTILES.values()))
     return [
-        *(F.max(name).alias(name) for name in (*_COUNTERS, "age_peak")),
+        *(F.max(name).alias(name) for name in (*_COUNTERS, "given_up", "age_peak")),
         *(F.min(name).alias(name) for name in _BEFORE),
         *(F.sum(name).alias(name) for name in sums),
         F.count("received").alias("updates"),
@@ -162,8 +164,10 @@ def _aggregates() -> list[Column]:
 
 def _fields(width: int) -> list[Column]:
     fleet = F.col("vehicle") == FLEET
-    # Counters of one vehicle grow over the run; a maximum over many vehicles says nothing.
-    of_one = {name: F.when(~fleet, F.col(name)) for name in (*_COUNTERS, *_BEFORE)}
+    # Counters of one vehicle grow over the run; a maximum over many vehicles says nothing. Once the twin has given
+    # records up its other counters are of a part: what was received is not known.
+    whole = ~fleet & (F.col("given_up") == 0)
+    of_one = {name: F.when(whole, F.col(name)) for name in (*_COUNTERS, *_BEFORE)}
     received, known = of_one["received"], of_one["known"]
     wire = F.col("wire_bytes_uplink") + F.col("wire_bytes_downlink")
     run = F.col("window_start").isNull()
@@ -181,6 +185,7 @@ def _fields(width: int) -> list[Column]:
         received.alias("received"),
         of_one["duplicates"].alias("duplicates"),
         (known - received).alias("gaps"),
+        F.when(~fleet, F.col("given_up")).alias("given_up"),
         of_one["payload_bytes"].alias("payload_bytes"),
         *(
             F.col(name)
@@ -236,8 +241,27 @@ def await_first_batch(queries: list[StreamingQuery], alive: Callable[[], None]) 
             time.sleep(0.1)
 
 
-def finish(queries: list[StreamingQuery]) -> None:
-    """Let every query but the twin's take what is in Kafka."""
+def finish(queries: list[StreamingQuery], limit_s: float) -> None:
+    """Let every query but the twin's take what is in Kafka; TimeoutError for one that has not after `limit_s`."""
     for query in queries:
         if query.name != "twin":
+            _take_all(query, limit_s)
+
+
+def _take_all(query: StreamingQuery, limit_s: float) -> None:
+    failed: list[BaseException] = []
+
+    def take() -> None:
+        try:
             query.processAllAvailable()
+        except Exception as error:  # noqa: BLE001 - told by the thread that waits
+            failed.append(error)
+
+    # Spark has no limit of its own here, and waits for ever for a Kafka that is gone.
+    taking = threading.Thread(target=take, daemon=True)
+    taking.start()
+    taking.join(limit_s)
+    if taking.is_alive():
+        raise TimeoutError(f"query {query.name} has not taken all that there is in {limit_s:g} s")
+    if failed:
+        raise failed[0]

@@ -15,6 +15,8 @@ class Metric(NamedTuple):
 
 
 HOPS: Final = ("vehicle", "link", "broker", "gateway", "kafka")
+# Who answers a vehicle, and so may refuse its message.
+REFUSING_HOPS: Final = ("broker", "gateway")
 DIRECTIONS: Final = ("uplink", "downlink")
 # Nearest rank (inverse of the distribution function): the smallest value with at least this share at or below it.
 QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
@@ -41,12 +43,17 @@ LATENCIES: Final = {
 }
 
 _WINDOW: Final = "due in the window"
+# Every message due meets exactly one of these; the order is that of tables and charts.
 _FATES: Final = {
     "delivered": "emitted and contained in the twin, received within the loss timeout",
     "late": "contained in the twin, received after the loss timeout",
-    "lost": "emitted, not contained in the twin by the end",
+    "lost": "emitted, not contained in the twin by the end, and nobody said so",
+    "refused": "emitted, and the peer's last word was that it will not keep it; nobody behind the peer has it",
     "unsent": "due, but the client would not take it",
+    "unknown": "what would decide it could not be read, or its loss timeout was not over at the stop",
 }
+FATES: Final = tuple(_FATES)
+ACCOUNT: Final = "due = " + " + ".join(FATES)
 _LAST_SEEN: Final = {
     "vehicle": "still in the vehicle's client: emitted without a connection, never acknowledged",
     "link": "given to a connected client, never acknowledged, never at the gateway",
@@ -58,11 +65,14 @@ _LAST_SEEN: Final = {
 
 def _table() -> list[Metric]:
     return [
-        Metric("due", "1", _WINDOW, "messages due; due = delivered + late + lost + unsent"),
+        Metric("window_from_s", "s", "the run", "begin of the measurement window, after the start"),
+        Metric("window_to_s", "s", "the run", "end of the measurement window, after the start"),
+        Metric("due", "1", _WINDOW, f"messages due; {ACCOUNT}"),
         *(Metric(name, "1", _WINDOW, meaning) for name, meaning in _FATES.items()),
         Metric("duplicates", "1", _WINDOW, "further records in Kafka of a message that is already there"),
         Metric("delivery_ratio", "ratio", _WINDOW, "delivered / due"),
         *(Metric(f"lost_at_{hop}", "1", "lost", f"last seen: {_LAST_SEEN[hop]}") for hop in HOPS),
+        *(Metric(f"refused_by_{hop}", "1", "refused", f"the {hop} refused it") for hop in REFUSING_HOPS),
         *_latencies(),
         Metric(
             "emission_lag_p99_ms",
@@ -78,7 +88,10 @@ def _table() -> list[Metric]:
             "unknown_records", "1", "the run", "good records of vehicle.status that no message due explains"
         ),
         Metric(
-            "unlogged_emissions", "1", _WINDOW, "delivered or late without an emission stamp (the pacer died)"
+            "unlogged_emissions",
+            "1",
+            _WINDOW,
+            "delivered or late without an emission stamp (the sender died)",
         ),
         Metric("clock_drift_ms", "ms", "the run", "movement of the wall clock against the monotonic clock"),
         *_connections(),

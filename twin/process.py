@@ -1,4 +1,4 @@
-"""One twin process from start to stop: session, queries, the owner's commands, the ledger."""
+"""One twin process from start to stop: its session, the queries and the ledger of one run after the other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from schemas.control import emit
+from schemas.errors import Refusal
 from twin import checkpoint, drain, history, job, kafka_topics, ledger, live, rehearsal, warm
 from twin.config import TwinConfig
+from twin.endings import Endings
 from twin.session import close_session, open_session
+
+# What holds for the whole session: a run that wants another value needs another process.
+_OF_SESSION = ("spark_master", "jars_dir", "jit", "shuffle_partitions", "shuffle_wait_ms", "log_level")
 
 
 class QueryDiedError(RuntimeError):
@@ -26,15 +31,18 @@ class TwinProcess:
         self._config = config
         self._session: SparkSession | None = None
         self._queries: list[StreamingQuery] = []
+        self._endings: Endings | None = None
         self._started = time.monotonic()
 
     def open(self) -> dict[str, Any]:
         """Start everything and return the fields of `ready`; the twin query has then taken warm-up records."""
         config = self._config
+        made: list[str] = []
         if config.topology != "echo":
-            kafka_topics.ensure_topics(config)
-            checkpoint.claim(config)
-        self._session = open_session(config)
+            checkpoint.claim(config)  # refused before a topic is made
+            made = kafka_topics.ensure_topics(config)
+        if self._session is None:
+            self._session = open_session(config)
         opened_s = time.monotonic() - self._started
         warm_s, batches = 0.0, 0
         if config.topology != "echo":
@@ -47,14 +55,33 @@ class TwinProcess:
             batches = rehearsal.finish(rehearsed, config, self.check)
             if config.history:
                 self._queries += history.start(self._session, config)
+            if config.twin_ttl_s is not None:
+                self._endings = Endings(config)
         return {
             "trigger": config.trigger,
             "topics_prefix": config.topics_prefix,
+            "topics_made": made,
             "session_s": round(opened_s, 1),
             "warm_s": round(warm_s, 1),
             "rehearsed_batches": batches,
             "ready_s": round(time.monotonic() - self._started, 1),
         }
+
+    def reopen(self, config: TwinConfig) -> dict[str, Any]:
+        """Leave the run so far and open the queries of another in the same session; return the fields of `ready`.
+
+        Refusal when the other run wants another session.
+        """
+        for name in _OF_SESSION:
+            if (now := getattr(self._config, name)) != (wanted := getattr(config, name)):
+                raise Refusal(f"{name} {wanted!r}: this twin process has {now!r}, for all its runs")
+        self.leave()
+        self._config, self._started = config, time.monotonic()
+        return self.open()
+
+    def leave(self) -> None:
+        """Stop the queries of the run; the session stays for the next one."""
+        self._stop_queries()
 
     def check(self) -> None:
         """Raise QueryDiedError when a query has ended by itself."""
@@ -63,6 +90,8 @@ class TwinProcess:
                 error = query.exception()
                 first = str(error).strip().splitlines()[0] if error else "ended"
                 raise QueryDiedError(f"query {query.name}: {first[:300]}")
+        if self._endings is not None and self._endings.failure is not None:
+            raise QueryDiedError(f"the sweeps of ended twins: {self._endings.failure[:300]}")
 
     def progress(self) -> dict[str, Any]:
         """Return what the queries say of themselves; a real-time batch reports when it ends."""
@@ -74,9 +103,10 @@ class TwinProcess:
         started = time.monotonic()
         reasons = list(partial)
         if self._config.topology != "echo":
+            ledger.tell_step("waiting until the twin has all")
             reasons += self._finish_queries()
         drained = time.monotonic()
-        metrics = ledger.write_ledger(self._session, self._config, reasons)
+        metrics = ledger.write_ledger(self._session, self._config, reasons, ledger.tell_step)
         seconds = {"drain_s": round(drained - started, 1), "ledger_s": round(time.monotonic() - drained, 1)}
         return {"metrics": metrics, **seconds}
 
@@ -87,7 +117,7 @@ class TwinProcess:
             self.check()
             late = drain.await_applied(self._session, self._config, self.check)
             reasons += [late] if late else []
-            live.finish(self._queries)
+            live.finish(self._queries, self._config.drain_timeout_s)
             if self._config.history:
                 history.compact_all(Path(self._config.run_dir))
         except Exception as error:  # noqa: BLE001 - a dead query or broker must not cost the ledger
@@ -96,6 +126,9 @@ class TwinProcess:
         return reasons
 
     def _stop_queries(self) -> None:
+        endings, self._endings = self._endings, None
+        if endings is not None:
+            endings.close()
         for query in reversed(self._queries):
             query.stop()
         self._queries.clear()

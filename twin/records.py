@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,11 +23,21 @@ _NO_MESSAGES: Final = (
 
 @dataclass
 class KafkaRecords:
-    """What the topics hold. `messages`: a row per message that has a record; counts are None without Kafka."""
+    """What the topics hold, as far as they could be read.
+
+    Attributes:
+        messages: a row per message that has a record; `contained` is null where the twin's states could not be read.
+        status_known: vehicle.status was read whole; else `messages` says nothing.
+        state_known: twin.state was read whole.
+        twin_updates, rejected_records, good_records: None where their topic could not be read.
+    """
 
     messages: DataFrame
+    status_known: bool = True
+    state_known: bool = True
     twin_updates: int | None = None
     rejected_records: int | None = None
+    good_records: int | None = None
     cached: list[DataFrame] = field(default_factory=list)
 
     def unpersist(self) -> None:
@@ -35,45 +46,82 @@ class KafkaRecords:
 
 
 def read(session: SparkSession, config: TwinConfig, partial: list[str]) -> KafkaRecords:
-    """Return vehicle.status and twin.state of the run; without Kafka no rows, and `partial` says why."""
+    """Return vehicle.status and twin.state of the run; `partial` says what could not be read and why.
+
+    What could not be read is unknown and not empty: `status_known` and `state_known` say so.
+    """
     empty = session.createDataFrame([], _NO_MESSAGES)
     if config.topology == "echo":
         return KafkaRecords(empty)
+    rows = _whole(lambda: status(session, config), _STATUS_COUNTS, config, config.topics.status, partial)
+    if rows is None:
+        return KafkaRecords(empty, status_known=False, state_known=False)
+    states = _whole(lambda: state(session, config), _STATE_COUNTS, config, config.topics.state, partial)
+    rejected = rows.counts["rejected"]
+    return KafkaRecords(
+        _joined(rows.frame, states.frame if states else None),
+        state_known=states is not None,
+        twin_updates=states.counts["records"] if states else None,
+        rejected_records=rejected,
+        good_records=rows.counts["records"] - rejected,
+        cached=[read.frame for read in (rows, states) if read],
+    )
+
+
+@dataclass(frozen=True)
+class _Topic:
+    """A topic's records, read once and kept, and what was counted of them on the way."""
+
+    frame: DataFrame
+    counts: dict[str, int]
+
+
+_STATE_COUNTS: Final = {"records": "count(*)"}
+_STATUS_COUNTS: Final = {"records": "count(*)", "rejected": "count(reason)"}
+
+
+def _whole(
+    read_topic: Callable[[], DataFrame],
+    counts: dict[str, str],
+    config: TwinConfig,
+    topic: str,
+    partial: list[str],
+) -> _Topic | None:
+    """Return what a topic holds; None, and the reason in `partial`, when it cannot be read."""
     try:
         # Asked here first: Spark's own readers would try for a minute.
-        kafka_topics.require(config)
-        return _read(session, config)
+        kafka_topics.require(config, topic)
+        rows = read_topic().cache()
+        counted = rows.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).collect()
     except Exception as error:  # noqa: BLE001 - Spark wraps every failure of Kafka's client in types of its own
-        partial.append(f"Kafka at {config.bootstrap} is not readable: {_first_line(error)}")
-        return KafkaRecords(empty)
+        partial.append(f"Kafka at {config.bootstrap}: {topic} is not readable: {_first_line(error)}")
+        return None
+    return _Topic(rows, counted[0].asDict())
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
 
 
-def _read(session: SparkSession, config: TwinConfig) -> KafkaRecords:
-    rows = status(session, config).cache()
-    states = state(session, config).cache()
-    rejected_of = rows.agg(F.count(F.when(F.col("reason").isNotNull(), 1)).alias("rejected"))
-    totals = rejected_of.crossJoin(states.agg(F.count("*").alias("updates"))).head()
-    assert totals is not None
-    good = rows.where("reason is null")
+def _joined(rows: DataFrame, states: DataFrame | None) -> DataFrame:
     first = F.struct("appended_at_ns", "partition", "offset", "received_at_ns")
+    good = rows.where("reason is null")
     messages = good.groupBy(*KEY).agg(F.min(first).alias("first"), F.count("*").alias("copies"))
     messages = messages.select(
         *KEY,
         F.col("first.received_at_ns").alias("kafka_received_at_ns"),
         F.col("first.appended_at_ns"),
         "copies",
-    ).cache()
-    refused = rows.where("reason is not null and epoch is not null and sequence is not null")
-    refused = refused.groupBy(*KEY).agg(F.min("reason").alias("rejected_reason"))
-    joined = messages.join(refused, KEY, "full").join(applied(messages, states), KEY, "left")
-    joined = joined.withColumn("in_kafka", F.lit(True)).withColumn(
-        "contained", F.col("applied_at_ns").isNotNull()
     )
-    return KafkaRecords(joined.cache(), totals["updates"], totals["rejected"], [rows, states, messages])
+    rejected = rows.where("reason is not null and epoch is not null and sequence is not null")
+    rejected = rejected.groupBy(*KEY).agg(F.min("reason").alias("rejected_reason"))
+    joined = messages.join(rejected, KEY, "full").withColumn("in_kafka", F.lit(True))
+    if states is None:
+        # A record that may not enter the twin is not in it; of the others nobody knows.
+        undecided = F.when(F.col("copies").isNull(), F.lit(False))
+        return joined.withColumns({"applied_at_ns": F.lit(None).cast("bigint"), "contained": undecided})
+    joined = joined.join(applied(messages, states), KEY, "left")
+    return joined.withColumn("contained", F.col("applied_at_ns").isNotNull())
 
 
 def status(session: SparkSession, config: TwinConfig) -> DataFrame:
@@ -84,7 +132,8 @@ def status(session: SparkSession, config: TwinConfig) -> DataFrame:
 
 def state(session: SparkSession, config: TwinConfig) -> DataFrame:
     """Return twin.state without payloads: whose, which newest message, when appended, messages counted."""
-    frame = source.read_batch(session, config, config.topics.state)
+    # A tombstone ends a twin and updates none.
+    frame = source.read_batch(session, config, config.topics.state).where("value is not null")
     return frame.select(
         F.col("key").cast("string").alias("vehicle_id"),
         *(source.header(name).try_cast("bigint").alias(name) for name in ("epoch", "sequence", "messages")),

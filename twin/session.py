@@ -1,26 +1,24 @@
-"""The one Spark session of a twin process, with the fold compiled into it; it knows no topic and no query."""
+"""The one Spark session of a twin process, with the fold in it; it knows no topic and no query."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from twin import jvm
+from twin.class_archive import java_options
 from twin.config import TwinConfig
+from twin.fold_jar import fold_jar
 
-_SOURCE = Path(__file__).with_name("TwinFold.java")
 _SCRATCH = ".spark"
-_CLASS = "ivsim.twin.TwinFold"
-FOLD_INPUT = (
-    "epoch bigint, sequence bigint, received_at_ns bigint, sampled_at_ns bigint, offset bigint,"
-    " head string, payload binary"
-)
+# A catalog of functions is Spark's public way to an aggregate from a jar that needs no code in the JVM to be registered.
+FOLD: Final = "ivsim.twin_fold"
+_CATALOG = "ivsim.twin.FoldCatalog"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 # The first tier alone halves what compiling costs a short run, and costs a long one some throughput.
@@ -53,7 +51,8 @@ def settings(config: TwinConfig) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.jars": ",".join(config.jars()),
+        "spark.jars": ",".join([*config.jars(), str(fold_jar())]),
+        f"spark.sql.catalog.{FOLD.split('.')[0]}": _CATALOG,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
@@ -78,7 +77,7 @@ def settings(config: TwinConfig) -> dict[str, str]:
 
 
 def open_session(config: TwinConfig) -> SparkSession:
-    """Start Spark and give it the aggregate `twin_fold`; the caller stops it."""
+    """Start Spark, which finds the aggregate `FOLD` in its catalog; the caller stops it."""
     scratch = Path(config.run_dir).resolve() / _SCRATCH
     shutil.rmtree(scratch, ignore_errors=True)  # a killed process leaves one
     scratch.mkdir()
@@ -89,50 +88,17 @@ def open_session(config: TwinConfig) -> SparkSession:
     for key, value in settings(config).items():
         builder = builder.config(key, value)
     java = f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'} -XX:+UseParallelGC {_JIT[config.jit]}"
+    java = " ".join([java, *java_options("spark")])
     builder = builder.config("spark.driver.extraJavaOptions", java)
     builder = builder.config("spark.local.dir", str(scratch)).config(
         "spark.sql.warehouse.dir", str(scratch / "warehouse")
     )
     session: SparkSession = builder.getOrCreate()
-    register_fold(session, scratch)
     return session
 
 
 def close_session(session: SparkSession) -> None:
     """Stop Spark and its JVM and remove what it kept beside the run."""
     scratch = Path(session.conf.get("spark.local.dir"))
-    gateway: Any = session.sparkContext._gateway  # noqa: SLF001
-    session.stop()
-    gateway.shutdown()
-    # The JVM ends at the end of its standard input; PySpark itself would not wait for it.
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
-    SparkContext._gateway = None  # noqa: SLF001 - the next session of this process starts a JVM of its own
-    SparkContext._jvm = None  # noqa: SLF001
+    jvm.stop(session)
     shutil.rmtree(scratch, ignore_errors=True)
-
-
-def register_fold(session: SparkSession, scratch: Path) -> None:
-    """Compile the fold with the Janino compiler inside Spark and register it as `twin_fold`."""
-    jvm: Any = session._jvm  # noqa: SLF001 - PySpark has no public way to a user-defined JVM aggregate
-    jar = scratch / "twin-fold.jar"
-    _write_jar(jvm, jar)
-    session.sql(f"ADD JAR '{jar}'").collect()
-    inner: Any = session._jsparkSession  # noqa: SLF001
-    fold_class = inner.artifactManager().classloader().loadClass(_CLASS)
-    gateway: Any = session.sparkContext._gateway  # noqa: SLF001
-    make = fold_class.getDeclaredConstructor(gateway.new_array(jvm.Class, 0))
-    fold = make.newInstance(gateway.new_array(jvm.Object, 0))
-    row = jvm.org.apache.spark.sql.types.DataType.fromDDL(FOLD_INPUT)
-    encoder = jvm.org.apache.spark.sql.Encoders.row(row)
-    inner.udf().register("twin_fold", jvm.org.apache.spark.sql.functions.udaf(fold, encoder))
-
-
-def _write_jar(jvm: Any, path: Path) -> None:
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(_SOURCE.read_text(encoding="utf-8"))
-    classes = compiler.getBytecodes()
-    with zipfile.ZipFile(path, "w") as jar:
-        for name in classes:
-            jar.writestr(name.replace(".", "/") + ".class", bytes(classes[name]))

@@ -116,11 +116,11 @@ def _reason(config: TwinConfig) -> Column:
         F.col("sampled_at_ns").isNull() | (F.col("sampled_at_ns") <= 0)
     )
     rules: list[tuple[str, Column]] = [
-        ("no_key", F.col("vehicle_id").isNull() | ~F.col("vehicle_id").rlike("^[A-Za-z0-9_-]{1,32}$")),
+        ("no_key", F.col("vehicle_id").isNull() | ~F.col("vehicle_id").rlike(r"\A[A-Za-z0-9_-]{1,32}\z")),
         ("payload_too_large", F.col("payload_bytes") > config.max_payload_bytes),
         ("no_payload", F.col("payload_bytes").isNull() | (F.col("payload_bytes") == 0)),
         ("header_missing", _any([F.col(f"h_{name}").isNull() for name in required])),
-        ("bad_header", _any([~F.col(f"h_{name}").rlike("^[ -~]{0,64}$") for name in HEADERS])),
+        ("bad_header", _any([~F.col(f"h_{name}").rlike(r"\A[ -~]{0,64}\z") for name in HEADERS])),
         ("unknown_format", ~F.col("h_format").isin(*FORMAT_NAMES)),
         ("bad_epoch", ~_between("epoch", 0)),
         ("bad_sequence", ~_between("sequence", 1)),

@@ -6,30 +6,28 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
-
 from schemas.errors import Refusal
 from twin.config import TwinConfig
 
 
 @dataclass(frozen=True)
 class Window:
-    """Messages due from `from_ns` (inclusive) to `to_ns` (exclusive) are measured; a bound of None is none."""
+    """Messages due from `from_ns` (inclusive) to `to_ns` (exclusive) are measured; a bound of None is none.
+
+    `stop_at_ns` is when the run stopped, None where it stayed until everything had arrived.
+    """
 
     start_at_ns: int | None
     warmup_s: float
     from_ns: int | None
     to_ns: int | None
+    stop_at_ns: int | None = None
 
-    def column(self) -> Column:
-        """Return whether a ledger row is measured."""
-        inside = F.lit(True)
-        if self.from_ns is not None:
-            inside = inside & (F.col("due_at_ns") >= self.from_ns)
-        if self.to_ns is not None:
-            inside = inside & (F.col("due_at_ns") < self.to_ns)
-        return inside
+    def since_start_s(self, at_ns: int | None) -> float | None:
+        """Return a bound in seconds after the start; None where either is not known."""
+        if at_ns is None or self.start_at_ns is None:
+            return None
+        return (at_ns - self.start_at_ns) / 1e9
 
     @property
     def seconds(self) -> float | None:
@@ -55,10 +53,12 @@ def read_window(config: TwinConfig, partial: list[str]) -> Window:
     except (ValueError, KeyError, TypeError) as error:
         raise Refusal(f"{path}: {error}") from error
     ends = []
-    if run.get("stop_at_ns") is not None:
-        ends.append(int(run["stop_at_ns"]) - round(config.loss_timeout_s * 1e9))
+    stop_at_ns = None if run.get("stop_at_ns") is None else int(run["stop_at_ns"])
+    if stop_at_ns is not None:
+        ends.append(stop_at_ns - round(config.loss_timeout_s * 1e9))
     if run.get("end_at_ns") is not None:
         ends.append(int(run["end_at_ns"]))
     if not ends:
         partial.append("run.json has neither stop_at_ns nor end_at_ns: the window has no end")
-    return Window(start, warmup_s, start + round(warmup_s * 1e9), min(ends) if ends else None)
+    from_ns = start + round(warmup_s * 1e9)
+    return Window(start, warmup_s, from_ns, min(ends) if ends else None, stop_at_ns)

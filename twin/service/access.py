@@ -74,6 +74,10 @@ class Gate:
                 405, "methodnotallowed", f"{scope['method']} is not allowed: the twin service is read-only."
             )
         path = scope["path"]
+        if not scope["query_string"].isascii():
+            raise ApiError(
+                400, "parameter.invalid", "A query has ASCII characters alone: escape the others with %."
+            )
         if not self._token:
             if not is_loopback(_host(headers.get(b"host", ""))):
                 raise ApiError(421, "host.unknown", "Ask by a loopback name: localhost, 127.0.0.1 or [::1].")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
-import orjson
 from fastapi import FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from schemas.formats import FORMATS
 from twin.service import decoded, ditto, page
 from twin.service.access import Gate
-from twin.service.ask import Ask
 from twin.service.errors import ApiError, bad_parameter, not_found
 from twin.service.exposition import CONTENT_TYPE, ServiceCollector, exposition
 from twin.service.fleet import Twin
+from twin.service.queries import Ask
 from twin.service.reader import Reader
-from twin.service.stream import Changed, Streams
+from twin.service.responses import json_answer
+from twin.service.stream import Changed, EventStream, Streams
 
 MAX_LIMIT: Final = 1_000
 MAX_POINTS: Final = 2_000
@@ -47,17 +46,6 @@ def make_app(
     return Gate(app, token, port)
 
 
-def answer(body: Any) -> Response:
-    """Return JSON that no cache keeps."""
-    return Response(orjson.dumps(body), media_type="application/json", headers={"cache-control": "no-store"})
-
-
-def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
-    """Return server-sent events."""
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
-
-
 def _fleet_routes(app: FastAPI, ask: Ask, streams: Streams) -> None:
     @app.get("/api/vehicles", tags=["fleet"], summary="The fleet in short, filtered and page by page")
     def vehicles(
@@ -71,20 +59,23 @@ def _fleet_routes(app: FastAPI, ask: Ask, streams: Streams) -> None:
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 100,
         offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
     ) -> Response:
-        return answer(ask.rows(filter, sort, limit, offset, stale=stale))
+        return json_answer(ask.rows(filter, sort, limit, offset, stale=stale))
 
     @app.get("/api/fleet", tags=["fleet"], summary="The fleet in figures")
     def fleet() -> Response:
-        return answer(ask.summary())
+        return json_answer(ask.summary())
+
+    @app.get("/api/rejected", tags=["fleet"], summary="Records that were kept out, by reason")
+    async def rejected() -> Response:
+        return json_answer(ask.rejected())
 
     @app.get("/api/columns", tags=["fleet"], summary="What the columns of a row mean")
     async def columns() -> Response:
-        return answer(decoded.COLUMNS)
+        return json_answer(decoded.COLUMNS)
 
     @app.get("/api/events", tags=["fleet"], summary="Every change of the fleet, as server-sent events")
     async def events() -> Response:
-        streams.admit()
-        return event_stream(streams.rows())
+        return EventStream(streams, streams.rows())
 
 
 def _vehicle_routes(app: FastAPI, ask: Ask) -> None:
@@ -96,7 +87,7 @@ def _vehicle_routes(app: FastAPI, ask: Ask) -> None:
 
     @app.get("/api/vehicles/{vehicle_id}", tags=["vehicle"], summary="One vehicle in short, with its age")
     async def vehicle(vehicle_id: _VehicleId) -> Response:
-        return answer(ask.row(known(vehicle_id), ask.now_ns()))
+        return json_answer(ask.row(known(vehicle_id), ask.now_ns()))
 
     @app.get("/api/vehicles/{vehicle_id}/payload", tags=["vehicle"], summary="The newest payload, untouched")
     async def payload(vehicle_id: _VehicleId) -> Response:
@@ -115,7 +106,7 @@ def _vehicle_routes(app: FastAPI, ask: Ask) -> None:
         ] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_POINTS)] = 300,
     ) -> Response:
-        return answer(_history(ask, known(vehicle_id), signals, limit))
+        return json_answer(_history(ask, known(vehicle_id), signals, limit))
 
 
 def _history(ask: Ask, twin: Twin, names: str | None, limit: int) -> dict[str, Any]:
@@ -138,13 +129,13 @@ def _history(ask: Ask, twin: Twin, names: str | None, limit: int) -> dict[str, A
 def _service_routes(app: FastAPI, ask: Ask, changed: Changed, reader: Reader | None) -> None:
     @app.get("/api/session", tags=["service"], summary="Trade the token for a cookie, for the page")
     async def session() -> Response:
-        return answer({"session": "open"})
+        return json_answer({"session": "open"})
 
     @app.get("/health", tags=["service"], summary="200 when the fleet was read and Kafka answers, else 503")
     async def health() -> Response:
         status = _status(reader)
-        made = answer({"status": status, "vehicles": len(ask.fleet), "stateRecords": ask.fleet.records,
-                       "badRecords": dict(ask.fleet.bad), "lastBadKeys": dict(ask.fleet.last_bad)})  # fmt: skip
+        made = json_answer({"status": status, "vehicles": len(ask.fleet), "stateRecords": ask.fleet.records,
+                       "badRecords": dict(ask.fleet.bad), "deadLetters": dict(ask.fleet.dead_letters)})  # fmt: skip
         made.status_code = 200 if status == "UP" else 503
         return made
 
@@ -174,7 +165,7 @@ def _status(reader: Reader | None) -> str:
 def _error_answers(app: FastAPI) -> None:
     @app.exception_handler(ApiError)
     async def ours(_: Request, error: ApiError) -> Response:
-        made = answer(error.body)
+        made = json_answer(error.body)
         made.status_code = error.status
         return made
 

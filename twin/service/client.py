@@ -9,11 +9,11 @@ from typing import Any, Final, Protocol
 import httpx
 
 from schemas.errors import Refusal
-from twin.service.ask import Ask
 from twin.service.config import ServiceConfig
 from twin.service.errors import ApiError
-from twin.service.figures import Figures
 from twin.service.fleet import Fleet
+from twin.service.live_metrics import Figures
+from twin.service.queries import Ask
 from twin.service.reader import Reader
 from twin.service.selection import fields_of, select
 from twin.service.things import thing_id
@@ -49,11 +49,11 @@ def open_source(config: ServiceConfig | None, url: str, token: str) -> Iterator[
         return
     fleet, figures = Fleet(config), Figures(config.max_vehicles)
     with Reader(config, fleet, figures, lambda: None) as reader:
+        reader.looked.wait()
+        if reader.refusal is not None:
+            raise Refusal(reader.refusal)
         if not reader.caught_up.wait(READ_S):
-            raise Refusal(
-                f"{config.bootstrap}: topic {config.topics.state} was not read within {READ_S:g} s"
-                " (no such topic? see --prefix)"
-            )
+            raise Refusal(f"{config.bootstrap}: topic {config.topics.state} was not read within {READ_S:g} s")
         yield _Kafka(Ask(config, fleet, figures))
 
 

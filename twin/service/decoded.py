@@ -9,6 +9,7 @@ import msgspec
 
 from schemas.errors import PayloadError
 from schemas.formats import FORMATS
+from schemas.generated.records import Position
 from schemas.messages import SECTIONS, CurrentStatus
 from twin.service.fleet import Twin
 from twin.service.record import State
@@ -27,9 +28,10 @@ COLUMNS: Final = {
     "messages": "records the twin has seen, duplicates included",
     "duplicates": "further arrivals of a message",
     "gaps": "sequences that never came",
+    "givenUp": "records in epochs of which the other counters know nothing",
     "payloadBytes": "length of the newest payload",
-    "latitudeDeg": "degrees north",
-    "longitudeDeg": "degrees east",
+    "latitudeDeg": "degrees north; null where it is not known: none sent, or out of range",
+    "longitudeDeg": "degrees east; null together with the latitude",
     "headingDeg": "degrees clockwise from north",
     "speedKmh": "over ground",
     "energyPct": "charge of the traction battery, else fuel level",
@@ -38,11 +40,13 @@ COLUMNS: Final = {
     "rsrpDbm": "received power of the radio cell",
     "sinrDb": "signal to noise",
     "queuedMessages": "waiting in the vehicle",
-    "problem": "why the payload could not be decoded",
+    "problem": "why the payload, or a part of it, is not shown",
 }
 _DECODED: Final = len(COLUMNS) - list(COLUMNS).index("latitudeDeg") - 1
 _WARNING: Final = frozenset({"LAMP_YELLOW", "LAMP_RED"})
 _MS: Final = 1_000_000
+MAX_LATITUDE_DEG: Final = 90.0
+MAX_LONGITUDE_DEG: Final = 180.0
 
 
 def decode(state: State) -> CurrentStatus:
@@ -65,10 +69,11 @@ def _row(vehicle_id: str, state: State) -> list[Any]:
     known = [
         vehicle_id, state.format, state.protocol, state.mode, state.epoch, state.sequence,
         None if sampled is None else sampled // _MS, state.received_at_ns // _MS, state.appended_at_ns // _MS,
-        state.messages, state.duplicates, state.gaps, len(state.payload),
+        state.messages, state.duplicates, state.gaps, state.given_up, len(state.payload),
     ]  # fmt: skip
     try:
-        return [*known, *_decoded(decode(state)), None]
+        status = decode(state)
+        return [*known, *_decoded(status), _misplaced(status.position)]
     except PayloadError as error:
         return [*known, *[None] * _DECODED, str(error)]
 
@@ -78,7 +83,8 @@ def _decoded(status: CurrentStatus) -> list[Any]:
     combustion, traction = status.combustion, status.traction
     place: list[Any] = [None] * 4
     if position is not None:
-        place = [round(position.latitude_deg, 6), round(position.longitude_deg, 6),
+        where = [round(position.latitude_deg, 6), round(position.longitude_deg, 6)]
+        place = [*(where if on_earth(position) else (None, None)),
                  round(position.heading_deg, 1), round(position.ground_speed_kmh, 1)]  # fmt: skip
     charge = traction.state_of_charge_pct if traction is not None else None
     energy = charge or (combustion.fuel_level_primary_pct if combustion is not None else None)
@@ -90,6 +96,17 @@ def _decoded(status: CurrentStatus) -> list[Any]:
     quality = [None] * 3 if radio is None else [radio.rsrp_dbm, radio.sinr_db, radio.queued_messages]
     lamps = sum(lamp.state in _WARNING for lamp in status.lamps)
     return [*place, None if energy is None else round(energy.value, 1), powertrain, lamps, *quality]
+
+
+def on_earth(position: Position) -> bool:
+    """Return whether there is such a place: latitude within 90 degrees, longitude within 180; NaN is nowhere."""
+    return abs(position.latitude_deg) <= MAX_LATITUDE_DEG and abs(position.longitude_deg) <= MAX_LONGITUDE_DEG
+
+
+def _misplaced(position: Position | None) -> str | None:
+    if position is None or on_earth(position):
+        return None
+    return f"position out of range: latitude {position.latitude_deg:g}, longitude {position.longitude_deg:g}"
 
 
 def sections(status: CurrentStatus, names: tuple[str, ...] = SECTIONS) -> dict[str, dict[str, Any]]:

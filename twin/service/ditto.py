@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import orjson
 from fastapi import FastAPI, Header, Path, Query
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
-from twin.service.ask import Ask
 from twin.service.errors import not_found, path_not_found
 from twin.service.fleet import Twin
+from twin.service.queries import Ask
+from twin.service.responses import json_answer
 from twin.service.selection import fields_of, path_of, select
-from twin.service.stream import Streams
+from twin.service.stream import EventStream, Streams
 from twin.service.things import vehicle_of
 
 MAX_IDS = 1_000
@@ -34,14 +34,8 @@ _Option = Annotated[
 _Accept = Annotated[str, Header(include_in_schema=False)]
 
 
-def _json(body: Any) -> Response:
-    return Response(orjson.dumps(body), media_type="application/json", headers={"cache-control": "no-store"})
-
-
 def _stream(streams: Streams, *arguments: Any) -> Response:
-    streams.admit()
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(streams.things(*arguments), media_type="text/event-stream", headers=headers)
+    return EventStream(streams, streams.things(*arguments))
 
 
 def routes(app: FastAPI, ask: Ask, streams: Streams) -> None:
@@ -74,8 +68,8 @@ def _things(app: FastAPI, ask: Ask, streams: Streams) -> None:
         if "text/event-stream" in accept:
             return _stream(streams, set(names) if names else None, selected, ask.filter(filter, namespaces))
         if names is not None:
-            return _json(ask.things(names, selected))
-        return _json(ask.search(filter, "size(200)", fields, namespaces)["items"])
+            return json_answer(ask.things(names, selected))
+        return json_answer(ask.search(filter, "size(200)", fields, namespaces)["items"])
 
     @app.get(
         "/api/2/things/{thing_id}",
@@ -86,7 +80,7 @@ def _things(app: FastAPI, ask: Ask, streams: Streams) -> None:
         selected, twin = fields_of(fields), _twin(ask, thing_id)
         if "text/event-stream" in accept:
             return _stream(streams, {thing_id}, selected, None)
-        return _json(select(ask.thing(twin), selected))
+        return json_answer(select(ask.thing(twin), selected))
 
 
 def _parts(app: FastAPI, ask: Ask) -> None:
@@ -94,29 +88,29 @@ def _parts(app: FastAPI, ask: Ask) -> None:
         "/api/2/things/{thing_id}/policyId", tags=["things"], summary="The policy's name: all is read-only"
     )
     async def policy(thing_id: _ThingId) -> Response:
-        return _json(ask.thing(_twin(ask, thing_id)).get(("policyId",))[0])
+        return json_answer(ask.thing(_twin(ask, thing_id)).get(("policyId",))[0])
 
     @app.get("/api/2/things/{thing_id}/attributes", tags=["things"], summary="What names the vehicle")
     async def attributes(thing_id: _ThingId) -> Response:
-        return _json(ask.thing(_twin(ask, thing_id)).attributes())
+        return json_answer(ask.thing(_twin(ask, thing_id)).attributes())
 
     @app.get("/api/2/things/{thing_id}/attributes/{path:path}", tags=["things"], summary="One attribute")
     async def attribute(thing_id: _ThingId, path: str) -> Response:
-        return _json(_one(ask, thing_id, "attribute", ("attributes", *path_of(path)), path))
+        return json_answer(_one(ask, thing_id, "attribute", ("attributes", *path_of(path)), path))
 
     @app.get("/api/2/things/{thing_id}/features", tags=["things"], summary="All sections")
     async def features(thing_id: _ThingId) -> Response:
-        return _json(ask.thing(_twin(ask, thing_id)).features())
+        return json_answer(ask.thing(_twin(ask, thing_id)).features())
 
     @app.get("/api/2/things/{thing_id}/features/{feature}", tags=["things"], summary="One section")
     async def feature(thing_id: _ThingId, feature: str) -> Response:
-        return _json(_one(ask, thing_id, "feature", ("features", feature), feature))
+        return json_answer(_one(ask, thing_id, "feature", ("features", feature), feature))
 
     @app.get(
         "/api/2/things/{thing_id}/features/{feature}/properties", tags=["things"], summary="Its properties"
     )
     async def properties(thing_id: _ThingId, feature: str) -> Response:
-        return _json(_one(ask, thing_id, "feature", ("features", feature, "properties"), feature))
+        return json_answer(_one(ask, thing_id, "feature", ("features", feature, "properties"), feature))
 
     @app.get(
         "/api/2/things/{thing_id}/features/{feature}/properties/{path:path}",
@@ -125,7 +119,7 @@ def _parts(app: FastAPI, ask: Ask) -> None:
     )
     async def property_(thing_id: _ThingId, feature: str, path: str) -> Response:
         where = ("features", feature, "properties", *path_of(path))
-        return _json(_one(ask, thing_id, "property", where, path))
+        return json_answer(_one(ask, thing_id, "property", where, path))
 
 
 def _one(ask: Ask, thing_id: str, what: str, path: tuple[str, ...], name: str) -> Any:
@@ -144,8 +138,8 @@ def _search(app: FastAPI, ask: Ask) -> None:
         fields: _Fields = None,
         namespaces: _Namespaces = None,
     ) -> Response:
-        return _json(ask.search(filter, option, fields, namespaces))
+        return json_answer(ask.search(filter, option, fields, namespaces))
 
     @app.get("/api/2/search/things/count", tags=["search"], summary="How many things a filter fits")
     def count(filter: _Filter = None, namespaces: _Namespaces = None) -> Response:  # noqa: A002 - Ditto's word
-        return _json(len(ask.found(filter, namespaces)))
+        return json_answer(len(ask.found(filter, namespaces)))

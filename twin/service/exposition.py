@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from twin.service.ask import Ask
+from twin.service.queries import Ask
 from twin.service.record import REASONS
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ class ServiceCollector(Collector):
         gauges = {
             "vehicles": ("Twins in memory.", len(fleet)),
             "stale_vehicles": ("Twins older than stale_after_s.", summary["staleVehicles"]),
+            "given_up_records": (
+                "Records of which the twins' counters know nothing (docs/twin.md).",
+                summary["givenUp"],
+            ),
             "streams": ("Open streams of changes.", self._changed.streams),
             "history_bytes": ("Memory of kept older states, by estimate.", fleet.kept_bytes()),
             "resident_memory_bytes": ("Resident memory of the process.", resident_bytes()),
@@ -62,6 +66,14 @@ class ServiceCollector(Collector):
         for reason in REASONS:
             bad.add_metric([reason], fleet.bad.get(reason, 0))
         yield bad
+        letters = CounterMetricFamily(
+            "ivsim_twin_dead_letters",
+            "Records of vehicle.dead-letter: what gateways and twin kept out, by reason.",
+            labels=["reason"],
+        )
+        for reason, count in list(fleet.dead_letters.items()):
+            letters.add_metric([reason], count)
+        yield letters
 
 
 def resident_bytes() -> int:

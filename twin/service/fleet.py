@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
@@ -9,10 +10,15 @@ from typing import Any, Final, NamedTuple
 
 from twin.service.config import ServiceConfig
 from twin.service.record import BadRecord, State, state_of, vehicle_of
+from twin.service.totals import FleetFigures, Totals
 
 # What a kept state costs beside its payload: the tuple, its integers, its places in two queues.
 STATE_BYTES: Final = 640
 MAX_REMOVED: Final = 10_000
+# The twin's reasons are short words (twin/source.py); a gateway writes a sentence.
+_REASON: Final = re.compile(rb"[a-z_]{1,40}")
+GATEWAY: Final = "at the gateway"
+MAX_REASONS: Final = 64
 
 
 class Twin:
@@ -64,6 +70,8 @@ class Fleet:
         self.records = 0
         self.bad: Counter[str] = Counter()
         self.last_bad: dict[str, str] = {}
+        self.dead_letters: Counter[str] = Counter()
+        self._totals = Totals()
 
     def __len__(self) -> int:
         return len(self._twins)
@@ -82,6 +90,19 @@ class Fleet:
         """Count a record that was left out, and remember whose the last one was."""
         self.bad[reason] += 1
         self.last_bad[reason] = (key or b"")[:64].decode("ascii", "backslashreplace")
+
+    def count_dead_letter(self, headers: list[tuple[str, bytes | None]] | None) -> None:
+        """Count a record of `vehicle.dead-letter` by the reason that it gives."""
+        said = next((text for name, text in headers or () if name == "reason" and text is not None), b"")
+        reason = said.decode("ascii") if _REASON.fullmatch(said) else GATEWAY
+        if reason not in self.dead_letters and len(self.dead_letters) >= MAX_REASONS:
+            reason = GATEWAY
+        self.dead_letters[reason] += 1
+
+    def figures(self, now_ns: int, stale_after_ns: int) -> FleetFigures:
+        """Return counts, sums and ages of this instant, at a cost that does not grow with the fleet."""
+        with self._lock:
+            return self._totals.at(now_ns, stale_after_ns)
 
     def get(self, vehicle_id: str) -> Twin | None:
         """Return a vehicle's twin."""
@@ -144,6 +165,9 @@ class Fleet:
             twin = self._twins[name] = Twin(name, state)
             self._names = None
             self._removed.pop(name, None)
+            self._totals.replace(None, state)
+        else:
+            self._totals.replace(twin.state, state)
         self.serial += 1
         twin.state, twin.serial = state, self.serial
         self._twins.move_to_end(name)
@@ -153,6 +177,7 @@ class Fleet:
         twin = self._twins.pop(name, None)
         if twin is None:
             return
+        self._totals.replace(twin.state, None)
         self.serial += 1
         self._names = None
         self._removed[name] = self.serial

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import threading
 import time
@@ -11,9 +12,10 @@ from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from schemas.topics import KafkaTopics
 from twin.service.config import ServiceConfig
-from twin.service.figures import Figures
 from twin.service.fleet import Fleet, Record
+from twin.service.live_metrics import Figures
 from twin.service.record import BadRecord
 
 log = logging.getLogger("twin.service")
@@ -24,12 +26,19 @@ POLL_S: Final = 0.02
 LOOK_S: Final = 5.0
 FIRST_LOOK_S: Final = 0.5
 METADATA_TIMEOUT_S: Final = 3.0
+NAMED_PREFIXES: Final = 5
 
 
 class Reader:
     """Fills a Fleet and its Figures; a context manager that owns its thread and its consumer.
 
-    Topics that do not exist yet, and a Kafka that is away, are looked for again until `close`.
+    A Kafka that is away is looked for again until `close`; so are topics that do not exist yet, where the configuration
+    says to wait for them.
+
+    Attributes:
+        looked: Kafka was asked for its topics, whether it has answered or not.
+        refusal: why there is nothing to follow: a prefix that no run has.
+        failure: the error of ours that ended it.
     """
 
     def __init__(
@@ -43,11 +52,15 @@ class Reader:
             topics.emissions: figures.take_emissions,
             topics.link: figures.take_link,
         }
+        self._dead_letter_topic = topics.dead_letter
+        self._bootstrap, self._waits = config.bootstrap, config.wait_for_topics
         self._assigned: dict[tuple[str, int], TopicPartition] = {}
         self._ends: set[tuple[str, int]] = set()
         self._closing = threading.Event()
         self.caught_up = threading.Event()
+        self.looked = threading.Event()
         self.reachable = False
+        self.refusal: str | None = None
         self.failure: str | None = None
         self._consumer = Consumer(_settings(config))
         self._thread = threading.Thread(target=self._run, name="twin reader", daemon=True)
@@ -75,13 +88,15 @@ class Reader:
             # A service that goes on without its reader would show a fleet that stands still, as if it were so.
             log.exception("the reader of Kafka ended by an error")
             self.failure = f"the reader of Kafka ended by an error: {error!r}"
+            self.looked.set()
             self._changed()
 
     def _follow(self) -> None:
         look_at_s = 0.0
-        while not self._closing.is_set():
+        while not self._closing.is_set() and self.refusal is None:
             if time.monotonic() >= look_at_s:
                 self._look()
+                self.looked.set()
                 look_at_s = time.monotonic() + (LOOK_S if self._assigned and self.reachable else FIRST_LOOK_S)
             if not self._assigned:
                 self._closing.wait(POLL_S)
@@ -101,7 +116,10 @@ class Reader:
             self.reachable = False
             return
         self.reachable = True
-        wanted = (self._state_topic, *self._takers)
+        if not self._waits and not self._assigned and self._state_topic not in known:
+            self.refusal = _unknown_prefix(self._bootstrap, self._state_topic, list(known))
+            return
+        wanted = (self._state_topic, self._dead_letter_topic, *self._takers)
         fresh = {
             (name, partition): TopicPartition(name, partition, 0)
             for name in wanted
@@ -123,6 +141,8 @@ class Reader:
                 states.append(
                     Record(message.key(), message.value(), message.headers(), message.timestamp()[1])
                 )
+            elif message.topic() == self._dead_letter_topic:
+                self._fleet.count_dead_letter(message.headers())
             else:
                 self._take_figure(message)
         if states:
@@ -148,6 +168,21 @@ class Reader:
     def _at_end(self) -> bool:
         state = {place for place in self._assigned if place[0] == self._state_topic}
         return bool(state) and state <= self._ends
+
+
+def _unknown_prefix(bootstrap: str, wanted: str, known: list[str]) -> str:
+    """Return why there is no fleet to show, with the prefixes that there are, the likest first."""
+    name = KafkaTopics().state
+    prefixes = sorted(topic.removesuffix(name) for topic in known if topic.endswith(name))
+    like = difflib.get_close_matches(wanted.removesuffix(name), prefixes, NAMED_PREFIXES, cutoff=0.0)
+    if not like:
+        there = f"no topic there ends in {name}"
+    else:
+        more = len(prefixes) - len(like)
+        there = (
+            "there are " + ", ".join(repr(prefix) for prefix in like) + (f" and {more} more" if more else "")
+        )
+    return f"{bootstrap}: no topic {wanted} (--prefix: {there}; --wait starts before the run)"
 
 
 def _settings(config: ServiceConfig) -> dict[str, Any]:

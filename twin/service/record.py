@@ -10,9 +10,10 @@ from schemas.formats import FORMATS
 from schemas.topics import HEADERS
 
 MAX_INTEGER: Final = 2**53
+MAX_STAMP_NS: Final = 2**63  # in the year 2262
 _NAME: Final = re.compile(rb"[A-Za-z0-9_-]{1,32}")
 _INTEGER: Final = re.compile(rb"[0-9]{1,19}")
-_COUNTERS: Final = ("messages", "duplicates", "gaps")
+_COUNTERS: Final = ("messages", "duplicates", "gaps", "given_up")
 _STAMPS: Final = ("received_at_ns", "first_received_at_ns", "last_received_at_ns")
 _REQUIRED: Final = frozenset({*HEADERS, *_COUNTERS, *_STAMPS} - {"sampled_at_ns"})
 _NS_PER_MS: Final = 1_000_000
@@ -26,7 +27,7 @@ REASONS: Final = {
     "unknown_format": "the header format names no format",
     "bad_epoch": "the header epoch is no integer from 0 to 2^53",
     "bad_sequence": "the header sequence is no integer from 1 to 2^53",
-    "bad_stamp": "a stamp is no positive integer of nanoseconds",
+    "bad_stamp": "a stamp, or Kafka's own, is no positive integer of nanoseconds below 2^63",
     "bad_counter": "a counter is no integer from 0 to 2^53",
     "stamp_in_future": "a stamp is later than Kafka's own by more than the tolerance",
     "bad_payload": "the payload's header cannot be read in its format",
@@ -60,6 +61,7 @@ class State(NamedTuple):
     messages: int
     duplicates: int
     gaps: int
+    given_up: int  # records of which the twin's other counters know nothing
     first_received_at_ns: int
     last_received_at_ns: int
 
@@ -102,13 +104,15 @@ def state_of(
     text = words.get("sampled_at_ns", b"")
     sampled = _stamp(text) if text else None
     appended = appended_at_ms * _NS_PER_MS
+    if not 0 < appended < MAX_STAMP_NS:  # a topic that is stamped by its producers says anything
+        raise BadRecord("bad_stamp")
     if max(received, last, sampled or 0) > appended + future_tolerance_ns:
         raise BadRecord("stamp_in_future")
-    messages, duplicates, gaps = (_integer(words[counter], "bad_counter") for counter in _COUNTERS)
+    messages, duplicates, gaps, given_up = (_integer(words[counter], "bad_counter") for counter in _COUNTERS)
     _check_payload(vehicle, name, value, epoch, sequence)
     return State(
         value, name, protocol, mode, epoch, sequence, sampled, received, appended,
-        messages, duplicates, gaps, first, last,
+        messages, duplicates, gaps, given_up, first, last,
     )  # fmt: skip
 
 
@@ -133,7 +137,7 @@ def _integer(text: bytes, reason: str, low: int = 0) -> int:
 
 
 def _stamp(text: bytes) -> int:
-    if not _INTEGER.fullmatch(text) or not 0 < (number := int(text)) < 2**63:
+    if not _INTEGER.fullmatch(text) or not 0 < (number := int(text)) < MAX_STAMP_NS:
         raise BadRecord("bad_stamp")
     return number
 

@@ -138,11 +138,6 @@ def cursor_of(offset: int, filter_text: str, option: str | None) -> str:
     return base64.urlsafe_b64encode(words.encode()).decode().rstrip("=")
 
 
-def sort_text(option: str | None) -> str:
-    """Return the sort order as it was written."""
-    return _options(option or "").get("sort", "")
-
-
 def _options(text: str) -> dict[str, str]:
     words: dict[str, str] = {}
     at, text = 0, text.replace(" ", "")

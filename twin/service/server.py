@@ -13,10 +13,10 @@ import uvicorn
 
 from schemas.errors import Refusal
 from twin.service.api import make_app
-from twin.service.ask import Ask
 from twin.service.config import ServiceConfig, token_for
-from twin.service.figures import Figures
 from twin.service.fleet import Fleet
+from twin.service.live_metrics import Figures
+from twin.service.queries import Ask
 from twin.service.reader import Reader
 from twin.service.stream import Changed
 
@@ -62,6 +62,10 @@ class TwinService:
     async def __aenter__(self) -> Self:
         self._changed.open()
         self.reader.__enter__()
+        await asyncio.to_thread(self.reader.looked.wait)
+        if self.reader.refusal is not None:
+            await self.__aexit__(None, None, None)
+            raise Refusal(self.reader.refusal)
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started and not self._serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.01)
@@ -78,8 +82,13 @@ class TwinService:
         self._socket.close()
 
     async def until(self, stop: asyncio.Event) -> None:
-        """Return once `stop` is set; ReaderDiedError when what reads Kafka ended before."""
+        """Return once `stop` is set; ReaderDiedError when what reads Kafka ended before.
+
+        Refusal when a Kafka that was away at the start has no such topics.
+        """
         while not stop.is_set():
+            if self.reader.refusal is not None:
+                raise Refusal(self.reader.refusal)
             if self.reader.failure is not None:
                 raise ReaderDiedError(self.reader.failure)
             with contextlib.suppress(TimeoutError):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import orjson
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from twin.service import decoded
-from twin.service.ask import FIGURE_COLUMNS, Ask, figures_row
 from twin.service.errors import ApiError
-from twin.service.figures import VehicleFigures
 from twin.service.fleet import Twin
+from twin.service.live_metrics import VehicleFigures
+from twin.service.queries import FIGURE_COLUMNS, Ask, figures_row
 from twin.service.selection import Path, select
 from twin.service.things import Thing, thing_id
 
@@ -82,23 +85,21 @@ class Streams:
         self._ask, self._changed = ask, changed
         self._interval_s = ask.config.stream_interval_s
 
-    def admit(self) -> None:
-        """ApiError when as many streams are open as are allowed."""
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold one of the places that there are for streams; ApiError when all are taken."""
         if self._changed.streams >= self._ask.config.max_streams:
             raise ApiError(
                 503, "streams.toomany", f"{self._changed.streams} streams are open already; try later."
             )
-
-    async def rows(self) -> AsyncIterator[bytes]:
-        """Yield hello, then the fleet and its changes: rows, figures, summaries (docs/twin-service.md)."""
         self._changed.streams += 1
         try:
-            async for event in self._rows():
-                yield event
+            yield
         finally:
             self._changed.streams -= 1
 
-    async def _rows(self) -> AsyncIterator[bytes]:
+    async def rows(self) -> AsyncIterator[bytes]:
+        """Yield hello, then the fleet and its changes: rows, figures, summaries (docs/twin-service.md)."""
         ask, seen, seen_figures = self._ask, 0, 0
         hello = {"columns": list(decoded.COLUMNS), "figureColumns": FIGURE_COLUMNS, **ask.summary()}
         yield _event("hello", hello)
@@ -129,23 +130,19 @@ class Streams:
         self, ids: set[str] | None, fields: list[Path] | None, fits: Callable[[Thing], bool] | None
     ) -> AsyncIterator[bytes]:
         """Yield each thing that changes from now on, as Ditto does; a comment keeps the connection alive."""
-        self._changed.streams += 1
-        try:
-            seen = self._ask.fleet.serial
-            while not self._changed.closing:
-                event = self._changed.next()
-                changes = self._ask.fleet.changes(seen)
-                seen = changes.serial
-                for twin in changes.twins:
-                    body = self._thing(twin, ids, fields, fits)
-                    if body is not None:
-                        yield b"data: " + orjson.dumps(body) + b"\n\n"
-                        await asyncio.sleep(0)
-                await asyncio.sleep(self._interval_s)
-                if not await _wait(event, HEARTBEAT_S):
-                    yield b":\n\n"
-        finally:
-            self._changed.streams -= 1
+        seen = self._ask.fleet.serial
+        while not self._changed.closing:
+            event = self._changed.next()
+            changes = self._ask.fleet.changes(seen)
+            seen = changes.serial
+            for twin in changes.twins:
+                body = self._thing(twin, ids, fields, fits)
+                if body is not None:
+                    yield b"data: " + orjson.dumps(body) + b"\n\n"
+                    await asyncio.sleep(0)
+            await asyncio.sleep(self._interval_s)
+            if not await _wait(event, HEARTBEAT_S):
+                yield b":\n\n"
 
     def _thing(
         self,
@@ -158,6 +155,20 @@ class Streams:
             return None
         thing = self._ask.thing(twin)
         return None if fits is not None and not fits(thing) else select(thing, fields)
+
+
+class EventStream(StreamingResponse):
+    """A stream as an answer; it holds its place from its first byte to its last, whoever ends it."""
+
+    def __init__(self, streams: Streams, events: AsyncIterator[bytes]) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Asked and taken in one step of the event loop: two that come at once cannot both have the last place.
+        with self._streams.place():
+            await super().__call__(scope, receive, send)
 
 
 def _figures_row(named: tuple[str, VehicleFigures]) -> list[Any]:

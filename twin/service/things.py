@@ -8,8 +8,8 @@ from typing import Any, Final
 from schemas.errors import PayloadError
 from schemas.messages import SECTIONS
 from twin.service import decoded
-from twin.service.figures import WAYS, VehicleFigures
 from twin.service.fleet import Twin
+from twin.service.live_metrics import WAYS, VehicleFigures
 
 NAMESPACE: Final = "ivsim"
 POLICY: Final = "ivsim:read-only"
@@ -42,6 +42,7 @@ class Thing:
         self._now_ns = now_ns
         self._stale_after_s = stale_after_s
         self._features: dict[str, dict[str, Any]] = {}
+        self._decoded = False
         self._status: Any = None
         self._problem: str | None = None
 
@@ -121,12 +122,14 @@ class Thing:
             case "link":
                 return self._link()
             case "problem":
-                self._decode()
+                for section in SECTIONS:  # some formats decode a section when it is read
+                    self.feature(section)
                 return None if self._problem is None else {"message": self._problem}
         return self._section(name) if name in SECTIONS else None
 
     def _decode(self) -> Any:
-        if self._status is None and self._problem is None:
+        if not self._decoded:
+            self._decoded = True
             try:
                 self._status = decoded.decode(self._state)
             except PayloadError as error:
@@ -135,7 +138,14 @@ class Thing:
 
     def _section(self, name: str) -> dict[str, Any] | None:
         status = self._decode()
-        return None if status is None else decoded.sections(status, (name,)).get(name)
+        if status is None:
+            return None
+        try:
+            return decoded.sections(status, (name,)).get(name)
+        except PayloadError as error:
+            # What one vehicle sends wrong may not cost the others their answer: it is named, and the rest is shown.
+            self._problem = self._problem or str(error)
+            return None
 
     def _freshness(self) -> dict[str, Any]:
         state, age_ms = self._state, self.age_ms()
@@ -157,9 +167,13 @@ class Thing:
             "messages": state.messages,
             "duplicates": state.duplicates,
             "gaps": state.gaps,
+            "givenUp": state.given_up,
             "emitted": emitted,
             "unsent": None if figures is None or emitted is None else figures.unsent,
-            "deliveryRatio": delivery_ratio(state.messages - state.duplicates, state.gaps, emitted),
+            # Of a part only, it would be no ratio of what was due.
+            "deliveryRatio": None
+            if state.given_up
+            else delivery_ratio(state.messages - state.duplicates, state.gaps, emitted),
             "run": None if figures is None else figures.run,
             "window": None if figures is None else figures.window,
         }

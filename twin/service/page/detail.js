@@ -50,6 +50,8 @@ export class FleetDetail {
       ["delivered", tile("Delivery so far", "received over known to be due")],
       ["lost", tile("Gaps", "sequences that never came")],
       ["duplicates", tile("Duplicates", "messages that came more than once")],
+      ["givenUp", tile("Given up", "records in epochs of which the other counters know nothing")],
+      ["rejected", tile("Rejected", "records that were kept out")],
       ["p50", tile("End to end p50", "from due to contained in the twin, the run so far")],
       ["p99", tile("End to end p99", "from due to contained in the twin, the run so far")],
     ]);
@@ -65,6 +67,12 @@ export class FleetDetail {
     put(this.tiles, "overhead", this.overhead());
     put(this.tiles, "lost", number(summary.gaps), summary.gaps ? "warn" : "");
     put(this.tiles, "duplicates", number(summary.duplicates));
+    put(this.tiles, "givenUp", number(summary.givenUp), summary.givenUp ? "warn" : "");
+    const rejected = this.store.rejected();
+    const all = rejected.reduce((sum, [, count]) => sum + count, 0);
+    put(this.tiles, "rejected", number(all), all ? "warn" : "");
+    const reasons = rejected.map(([reason, count]) => `${reason}: ${count}`).join("\n");
+    this.tiles.rejected.node.title = reasons || "records that were kept out";
     put(this.tiles, "p50", age(run.end_to_end_latency_p50_ms));
     put(this.tiles, "p99", age(run.end_to_end_latency_p99_ms));
     const share = fleetDelivery(this.store);
@@ -83,6 +91,7 @@ export class FleetDetail {
     for (const vehicle of store.vehicles.values()) {
       const up = store.of(vehicle, "uplinkBytes");
       if (up === null || !up) continue;
+      if (store.get(vehicle, "givenUp")) return DASH;
       const received = store.get(vehicle, "messages") - store.get(vehicle, "duplicates");
       wire += up + store.of(vehicle, "downlinkBytes");
       payload += received * store.get(vehicle, "payloadBytes");
@@ -94,9 +103,11 @@ export class FleetDetail {
   draw() { for (const chart of this.charts) chart.draw(this.store.now()); }
 }
 
+// Of a part of the messages it would be no ratio of what was due.
 export function fleetDelivery(store) {
   let [received, due] = [0, 0];
   for (const vehicle of store.vehicles.values()) {
+    if (store.get(vehicle, "givenUp")) return null;
     const have = store.get(vehicle, "messages") - store.get(vehicle, "duplicates");
     received += have;
     due += Math.max(have + store.get(vehicle, "gaps"), store.of(vehicle, "emitted") ?? 0);
@@ -114,6 +125,7 @@ export class VehicleDetail {
       ["latency", tile("Latency", "newest message: from sampling to the twin")],
       ["delivery", tile("Delivery", "received over known to be due")],
       ["gaps", tile("Gaps / dup.", "sequences that never came / messages that came again")],
+      ["givenUp", tile("Given up", "records in epochs of which the other counters know nothing")],
       ["unsent", tile("Unsent", "due, but the client would not take them")],
       ["quantiles", tile("p50 / p99", "end-to-end latency of the run so far")],
       ["up", tile("Uplink", "bits on the wire in the newest full second")],
@@ -228,6 +240,7 @@ export class VehicleDetail {
     put(this.tiles, "latency", age(store.latency(vehicle)));
     put(this.tiles, "delivery", ratio(delivery), delivery !== null && delivery < 0.98 ? "bad" : "");
     put(this.tiles, "gaps", `${number(get("gaps"))} / ${number(get("duplicates"))}`);
+    put(this.tiles, "givenUp", number(get("givenUp")), get("givenUp") ? "warn" : "");
     put(this.tiles, "unsent", number(store.of(vehicle, "emitted") === null ? null : store.of(vehicle, "unsent")));
     put(this.tiles, "quantiles", [store.of(vehicle, "endToEndP50Ms"), store.of(vehicle, "endToEndP99Ms")].map((ms) => number(ms)).join(" / ") + " ms");
     put(this.tiles, "up", rate(store.of(vehicle, "uplinkBytesPerSecond")));
@@ -237,11 +250,11 @@ export class VehicleDetail {
     const words = [get("powertrain"), `${get("protocol")} ${get("mode")}`, `${get("format")}, ${number(get("payloadBytes"))} B`].filter(Boolean);
     if (stale) words.push("stale");
     if (get("lampsOn")) words.push(`${get("lampsOn")} lamp${get("lampsOn") > 1 ? "s" : ""} on`);
-    if (get("problem")) words.push("payload not decodable");
+    if (get("problem")) words.push(/^position/.test(get("problem")) ? get("problem") : "payload not decodable");
     const text = words.join("|");
     if (this.badgeText === text) return;
     this.badgeText = text;
-    this.badges.replaceChildren(...words.flatMap((word) => [element("span", { className: /stale|not dec/.test(word) ? "badge bad" : "badge", textContent: word }), " "]));
+    this.badges.replaceChildren(...words.flatMap((word) => [element("span", { className: /stale|not dec|out of range/.test(word) ? "badge bad" : "badge", textContent: word }), " "]));
   }
 
   draw() { for (const chart of this.charts) chart.draw(this.store.now()); }

@@ -123,6 +123,9 @@ store.addEventListener("fleet", () => {
 });
 store.addEventListener("summary", () => {
   figures();
+  const unplaced = store.unplaced();
+  $("unplaced").hidden = !unplaced;
+  $("unplaced").textContent = `position unknown: ${unplaced}`;
   detail.summary();
   stale.order = true;
 });

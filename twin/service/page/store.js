@@ -107,7 +107,11 @@ export class Store extends EventTarget {
   }
 
   move(vehicle, latitude, longitude, now) {
-    if (latitude === null || longitude === null || latitude === undefined) return;
+    if (latitude === null || longitude === null || latitude === undefined) {
+      // Where it was is not where it is.
+      [vehicle.x, vehicle.y, vehicle.trail, vehicle.moveMs] = [null, null, [], 0];
+      return;
+    }
     const [x, y] = this.project(latitude, longitude);
     if (vehicle.x === null) {
       [vehicle.fromX, vehicle.fromY] = [x, y];
@@ -167,8 +171,21 @@ export class Store extends EventTarget {
     return from === null ? null : this.get(vehicle, "appliedAtMs") - from;
   }
 
-  // Received over what is known to be due, as the service defines it.
+  // How many vehicles no map can show: no position sent, or one that is nowhere on Earth.
+  unplaced() {
+    let count = 0;
+    for (const vehicle of this.vehicles.values()) if (vehicle.x === null) count++;
+    return count;
+  }
+
+  // What was kept out, by reason: of the fleet, and before it by the twin and the gateways.
+  rejected() {
+    return [...Object.entries(this.summary.badRecords ?? {}), ...Object.entries(this.summary.deadLetters ?? {})];
+  }
+
+  // Received over what is known to be due, as the service defines it; unknown once records were given up.
   delivery(vehicle) {
+    if (this.get(vehicle, "givenUp")) return null;
     const received = this.get(vehicle, "messages") - this.get(vehicle, "duplicates");
     const due = Math.max(received + this.get(vehicle, "gaps"), this.of(vehicle, "emitted") ?? 0);
     return due ? received / due : null;

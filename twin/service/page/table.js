@@ -72,6 +72,7 @@ export class VehicleTable {
       stale: () => store.stale(vehicle),
       gaps: () => store.get(vehicle, "gaps") > 0,
       lamps: () => store.get(vehicle, "lampsOn") > 0,
+      unplaced: () => vehicle.x === null,
       problem: () => store.get(vehicle, "problem") !== null,
     };
     if (tests[this.which] && !tests[this.which]()) return false;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -11,8 +10,9 @@ from typing import Any
 from twin.service import decoded, rql
 from twin.service.config import ServiceConfig
 from twin.service.errors import bad_filter, bad_parameter
-from twin.service.figures import WAYS, Figures, VehicleFigures
 from twin.service.fleet import Fleet, Twin
+from twin.service.live_metrics import WAYS, Figures, VehicleFigures
+from twin.service.record import REASONS
 from twin.service.selection import Page, Path, cursor_of, fields_of, page_of, path_of, select
 from twin.service.things import Thing, vehicle_of
 
@@ -112,6 +112,19 @@ class Ask:
         """Return whether the twin is older than what counts as fresh."""
         return self.age_ns(twin, now_ns) > self.config.stale_after_s * 1e9
 
+    def rejected(self) -> dict[str, Any]:
+        """Return what was kept out: of the fleet here, with the last key, and by the twin and the gateways."""
+        bad = [
+            {
+                "reason": reason,
+                "meaning": REASONS[reason],
+                "count": count,
+                "lastKey": self.fleet.last_bad.get(reason, ""),
+            }
+            for reason, count in list(self.fleet.bad.items())
+        ]
+        return {"badRecords": bad, "deadLetters": dict(self.fleet.dead_letters)}
+
     def _values(self, twin: Twin, now_ns: int, name: str) -> list[Any]:
         if name == "vehicleId":
             return [twin.vehicle_id]
@@ -127,31 +140,24 @@ class Ask:
     def summary(self, windows: int = 60, seconds: int = 300) -> dict[str, Any]:
         """Return the fleet in figures: counts, ages, and what the run said of itself, of late."""
         now = self.now_ns()
-        twins = self.fleet.twins()
-        ages = sorted(self.age_ns(twin, now) for twin in twins)
-        counts = [
-            sum(getattr(twin.state, name) for twin in twins) for name in ("messages", "duplicates", "gaps")
-        ]
-        fleet = self.figures.fleet(windows, seconds)
+        found = self.fleet.figures(now, int(self.config.stale_after_s * 1e9))
         return {
             "nowMs": now // 1_000_000,
             "title": self.config.title,
             "staleAfterS": self.config.stale_after_s,
-            "vehicles": len(twins),
-            "staleVehicles": sum(age > self.config.stale_after_s * 1e9 for age in ages),
+            "vehicles": found.vehicles,
+            "staleVehicles": found.stale_vehicles,
             "ageOfInformationMs": {
-                name: rank(ages, share) for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+                name: None if age is None else age / 1e6 for name, age in found.ages_ns.items()
             },
-            **dict(zip(("messages", "duplicates", "gaps"), counts, strict=True)),
-            **fleet,
+            "messages": found.messages,
+            "duplicates": found.duplicates,
+            "gaps": found.gaps,
+            "givenUp": found.given_up,
+            "badRecords": dict(self.fleet.bad),
+            "deadLetters": dict(self.fleet.dead_letters),
+            **self.figures.fleet(windows, seconds),
         }
-
-
-def rank(values: list[int], share: float) -> float | None:
-    """Return a quantile of sorted ns in ms, by nearest rank; None of nothing."""
-    if not values:
-        return None
-    return values[max(0, math.ceil(share * len(values)) - 1)] / 1e6
 
 
 def figures_row(vehicle_id: str, figures: VehicleFigures) -> list[Any]:

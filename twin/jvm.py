@@ -1,0 +1,26 @@
+"""Ends the JVM that PySpark starts: the one place of the twin that uses names which PySpark keeps to itself.
+
+PySpark has no public way to end its JVM: `SparkSession.stop` leaves it running until this process ends, and then nobody
+waits for it. docs/decisions/twin-fold.md says why it has to end earlier; a test notices when a name is no more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+END_S = 30.0
+
+
+def stop(session: SparkSession) -> None:
+    """Stop Spark and return when its JVM has ended; the next session of this process starts one of its own."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001
+    session.stop()
+    gateway.shutdown()
+    # The JVM ends at the end of its standard input.
+    gateway.proc.stdin.close()
+    gateway.proc.wait(END_S)
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
