@@ -6,20 +6,23 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gateways.protocols import PROTOCOLS
 from ivsim.testbed import leftovers
-from ivsim.testbed.mosquitto import SEARCH_PATH
 from ivsim.testbed.paths import jars_dir
-from ivsim.testbed.rabbitmq import SERVER as RABBITMQ_SERVER
+from ivsim.testbed.programs import where
+from ivsim.testbed.server import ServerKind
+from ivsim.testbed.servers import SERVERS
+from schemas.errors import Refusal
+from twin.fold_jar import fold_jar
 
 EXIT_WELL = 0
 EXIT_LACKING = 1
@@ -74,17 +77,18 @@ def examine() -> list[Finding]:
     return [
         _python_packages(),
         Finding("Java", EVERY_RUN, _java(), "apt-get install default-jre-headless"),
-        Finding("jars of Kafka", "every run without --kafka", _jars("kafka"), JARS_REMEDY),
         Finding("jars of Spark's connector", EVERY_RUN, _jars("spark"), JARS_REMEDY),
+        Finding("the twin's fold", EVERY_RUN, _fold(), "make setup"),
         Finding("the name localhost", EVERY_RUN, _localhost(), "echo 127.0.0.1 localhost >> /etc/hosts"),
         _program("nsenter", EVERY_RUN, "apt-get install util-linux"),
         _program("setpriv", EVERY_RUN, "apt-get install util-linux"),
         _program("ip", EVERY_RUN, "apt-get install iproute2"),
-        _program("mosquitto", "--protocol mqtt", "apt-get install mosquitto"),
-        Finding("rabbitmq-server", "--protocol amqp", _rabbitmq(), "apt-get install rabbitmq-server"),
+        *(_server(kind) for kind in SERVERS.values()),
         _program("linux.uml", "--link uml", "apt-get install user-mode-linux"),
         _program("mvn", "fetching the jars", "apt-get install maven"),
-        _program("tshark", "tests of captures", "apt-get install tshark"),
+        _program("tshark", "audits of frames, tests", "apt-get install tshark"),
+        _program("busybox", "tests of the link netem", "apt-get install busybox"),
+        _program("flatc", "tests of formats", "apt-get install flatbuffers-compiler"),
         Finding("chromium", "tests of the page", _first(CHROMIUMS), "apt-get install chromium"),
     ]
 
@@ -132,6 +136,13 @@ def _jars(kind: str) -> str | None:
     return f"{count} in {jars_dir(kind)}" if count else None
 
 
+def _fold() -> str | None:
+    try:
+        return str(fold_jar())
+    except Refusal:
+        return None
+
+
 def _localhost() -> str | None:
     # Spark's Python side binds to it by name.
     try:
@@ -144,12 +155,17 @@ def _program(name: str, needed_for: str, remedy: str) -> Finding:
     return Finding(name, needed_for, _first((name,)), remedy)
 
 
-def _first(names: tuple[str, ...], which: Callable[..., str | None] = shutil.which) -> str | None:
-    return next((path for name in names if (path := which(name) or which(name, path=SEARCH_PATH))), None)
+def _first(names: tuple[str, ...]) -> str | None:
+    return next((path for name in names if (path := where(name))), None)
 
 
-def _rabbitmq(server: Path = RABBITMQ_SERVER) -> str | None:
-    return str(server) if server.is_file() else None
+def _server(kind: ServerKind) -> Finding:
+    try:
+        found = kind.find()
+    except Refusal:
+        found = None
+    users = (f"--protocol {row.name}" for row in PROTOCOLS.values() if row.broker == kind.name)
+    return Finding(kind.part, kind.needed_for or ", ".join(users), found, kind.remedy)
 
 
 def _parts_table(findings: list[Finding]) -> Table:
@@ -190,7 +206,9 @@ def _report_leftovers(console: Console, *, clean: bool) -> list[str]:
         console.print("`ivsim doctor --clean` removes it.")
         return []
     stays = leftovers.clean(found)
-    console.print("Could not be removed (are you root?):" if stays else "All of it is removed.")
+    console.print(
+        "Could not be removed (are you root? does Kafka answer?):" if stays else "All of it is removed."
+    )
     for line in stays:
         console.print(f"  {escape(line)}")
     return stays

@@ -1,25 +1,138 @@
-"""What a run is asked to do, checked as a whole before anything starts; it starts nothing itself."""
+"""What a run is asked to do: every option once, and the check of all of them before anything starts.
+
+An option is one field of `RunOptions`: its name carries the unit, its type the limits, its `Option` the rest. The
+command line, the axes of studies and docs/options.md are made from the fields.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
-from gateways.protocols import PROTOCOLS
+from gateways.protocols import PROTOCOLS, protocol_named
+from ivsim.option import (
+    Declared,
+    Naming,
+    Need,
+    Option,
+    declared,
+    ineffective,
+    needs_some,
+    none_with,
+    refusal_of,
+    shown,
+    word_of,
+)
+from ivsim.topologies import TOPOLOGIES, Topology
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
 from schemas.formats.padded import MAX_BYTES, MIN_BYTES
 from schemas.topics import MAX_VEHICLES
-from simulator.links import LINKS
+from simulator.links import AUTO, LINKS
+from simulator.links.tcp_stack import ALGORITHMS
+from simulator.links.tcp_stack import DEFAULT as DEFAULT_ALGORITHM
 from simulator.traces import BUNDLED, DEFAULT, Trace, bundled, read_trace
 
-TRIGGERS = ("realtime", "microbatch")
-TOPOLOGIES = ("gateway", "echo")
+PROTOCOL: Final = "Protocol"
+VEHICLES: Final = "Vehicles and messages"
+LINK: Final = "Link"
+IMPAIRMENTS: Final = "Impairments of the link"
+CLOUD: Final = "Cloud side"
+RUN: Final = "Run"
+PANELS: Final = (PROTOCOL, VEHICLES, LINK, IMPAIRMENTS, CLOUD, RUN)
+
+MAX_RTT_MS: Final = 60_000
+AUTO_SHARDS: Final = "auto"
+MAX_SHARDS: Final = 64
+# What a ledger with a row a message still fits into memory with; more would be sent for hours before that is seen.
+MAX_MESSAGES: Final = 100_000_000
+# The first row is what a run takes when nothing is said.
+_USUAL: Final = next(iter(PROTOCOLS.values()))
+_STAGE: Final = re.compile(
+    r"(?:(?P<h>[0-9]{1,4})h)?(?:(?P<m>[0-9]{1,6})m)?(?:(?P<s>[0-9]{1,8}(?:\.[0-9]{1,9})?)s)?"
+    r":(?P<begin>[0-9]{1,9})(?:-(?P<end>[0-9]{1,9}))?"
+)
+_SPARK_MASTER: Final = re.compile(r"local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+")
+
+
+def _of_topology(holds: Callable[[Topology], bool]) -> Need:
+    """Return the need of a topology that is so."""
+    names = " or ".join(topology.name for topology in TOPOLOGIES.values() if holds(topology))
+    return Need(
+        lambda options: holds(TOPOLOGIES[options.topology]),
+        lambda _options, name: f"needs {name('topology')} {names}",
+    )
+
+
+GATEWAY = _of_topology(lambda topology: topology.bridged)
+ECHOED = _of_topology(lambda topology: topology.echoed)
+EMULATED = none_with("link", "direct")
+
+
+def _of_protocol(setting: str, *, shared: bool = False) -> Need:
+    """Return the need of a protocol that obeys the setting."""
+
+    def says(options: Any, name: Naming) -> str:
+        having = ", ".join(protocol.name for protocol in PROTOCOLS.values() if setting in protocol.settings)
+        return f"has no effect with {name('protocol')} {options.protocol}, only with {having}"
+
+    return Need(lambda options: setting in PROTOCOLS[options.protocol].settings, says, shared)
+
+
+def _secured(options: Any, name: Naming) -> str:
+    having = ", ".join(p.name for p in PROTOCOLS.values() if options.security in p.securities)
+    return f"has no effect with {name('protocol')} {options.protocol}, only with {having}"
+
+
+SECURED = Need(lambda options: options.security in PROTOCOLS[options.protocol].securities, _secured)
+
+
+def _of_traces(holds: Callable[[Trace], bool], what: str) -> Need:
+    """Return the need of a trace, one of the run's, that is so."""
+    return Need(
+        lambda options: any(holds(trace) for trace in options.traces),
+        lambda options, _name: f"needs a trace {what}, and {options.trace} is none",
+        shared=True,
+    )
+
+
+RATED = _of_traces(lambda t: t.uplink_kbps is not None or t.downlink_kbps is not None, "with a rate")
+WITHOUT_LOSS = _of_traces(lambda t: t.loss_ratio is None, "without a column of losses")
+LOSING = Need(
+    lambda options: options.loss_ratio > 0 or any(trace.loss_ratio is not None for trace in options.traces),
+    lambda _options, name: f"needs {name('loss_ratio')} above 0, or a trace with a column of losses",
+    shared=True,
+)
+DELAYED = Need(
+    lambda options: fixed_rtt_ms(options) != 0,
+    lambda _options, name: f"has no effect with {name('rtt')} 0",
+    shared=True,
+)
+
+
+ACKNOWLEDGING = Need(
+    lambda options: PROTOCOLS[options.protocol].modes[options.mode].gateway_acknowledges,
+    lambda options, _name: (
+        f"has no effect with {options.protocol} {options.mode}, which the gateway does not acknowledge"
+    ),
+)
 
 
 class Faults(BaseModel):
@@ -38,72 +151,428 @@ class Faults(BaseModel):
     twin: tuple[tuple[str, int], ...] = ()
 
 
+def _outages(value: Any) -> Any:
+    """Accept `START:SECONDS` where a pair of numbers stands."""
+    return [_outage(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _outage(value: Any) -> tuple[float, float]:
+    start, _, length = value.partition(":") if isinstance(value, str) else (value[0], "", value[-1])
+    try:
+        pair = float(start), float(length)
+    except (ValueError, TypeError):
+        pair = (-1.0, -1.0)
+    if not (0 <= pair[0] < float("inf") and 0 < pair[1] < float("inf")):
+        raise ValueError(f"{shown(value)}: write START:SECONDS, such as 20:10")
+    return pair
+
+
+def _stages(value: Any) -> Any:
+    """Accept `DURATION:VEHICLES` and `DURATION:FROM-TO` where three numbers stand."""
+    return [_stage(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _stage(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    found = _STAGE.fullmatch(value.strip())
+    duration_s = (
+        0.0
+        if found is None
+        else sum(float(found[unit] or 0) * seconds for unit, seconds in (("h", 3600), ("m", 60), ("s", 1)))
+    )
+    if found is None or duration_s <= 0:
+        raise ValueError(
+            f"{shown(value)}: write DURATION:VEHICLES, such as 60s:1000, or a ramp, such as 1m30s:0-500"
+        )
+    return duration_s, int(found["begin"]), int(found["end"] or found["begin"])
+
+
+def _faults(value: Any) -> Any:
+    """Accept JSON where an object stands."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"no JSON: {error}") from None
+
+
 class RunOptions(BaseModel):
     """One run of the testbed; units are in the names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    protocol: str = "mqtt"
-    mode: str = "qos1"
-    topology: Literal["gateway", "echo"] = "gateway"
-    vehicles: int = Field(default=20, ge=1, le=MAX_VEHICLES)
-    interval_s: float = Field(default=1.0, gt=0, le=86_400)
-    duration_s: float = Field(default=60.0, gt=0, le=7 * 86_400)
-    warmup_s: float = Field(default=0.0, ge=0)
-    loss_timeout_s: float = Field(default=30.0, gt=0, le=3_600)
-    format: str = "protobuf"
-    trace: str = DEFAULT
-    trace_offsets: bool = True
-    jitter_ms: float = Field(default=0.0, ge=0, le=10_000)
-    jitter_distribution: Literal["uniform", "normal", "pareto", "paretonormal"] = "normal"
-    loss_burst: float | None = Field(default=None, ge=1, le=1_000)
-    reorder_ratio: float = Field(default=0.0, ge=0, lt=1)
-    duplicate_ratio: float = Field(default=0.0, ge=0, lt=1)
-    queue_bytes: int | None = Field(default=None, ge=1_514, lt=2**31)
-    rate_factor: float = Field(default=1.0, gt=0, le=1_000)
-    loss_ratio: float = Field(default=0.01, ge=0, le=1)
-    loss_direction: Literal["both", "uplink", "downlink"] = "both"
-    rtt: str | None = None
-    link: str = "auto"
-    trigger: str = "realtime"
-    kafka: str | None = None
-    spark_master: str | None = Field(
-        default=None, pattern=r"^(local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+)$"
+    protocol: Annotated[str, Option("Protocol of the vehicles.", PROTOCOL, choices=lambda: PROTOCOLS)] = (
+        _USUAL.name
     )
-    page: bool = False
-    page_port: int = Field(default=8080, ge=0, lt=65_536)
-    seed: int = Field(default=1, ge=0, lt=2**63)
-    gateways: int = Field(default=1, ge=1, le=64)
-    early_ack: bool = False
-    security: Literal["plain", "tls"] = "plain"
-    outage: tuple[tuple[float, float], ...] = ()
-    keepalive_s: int = Field(default=60, ge=1, le=65_535)
-    outbox_limit: int = Field(default=1_000, ge=1)
-    outbox_policy: Literal["drop_oldest", "drop_newest", "block"] = "drop_oldest"
-    faults: Faults = Faults()
-    # For studies: payloads of a size, and netem on the cloud machine alone, as the protocol paper had it.
-    message_bytes: int | None = Field(default=None, ge=MIN_BYTES, le=MAX_BYTES)
-    shaping: Literal["both", "cloud_egress"] = "both"
+    mode: Annotated[str, Option("Delivery mode of the protocol.", PROTOCOL, cli=False, axis="mode")] = (
+        _USUAL.default_mode
+    )
+    security: Annotated[
+        Literal["plain", "tls", "mtls", "oscore"],
+        Option(
+            "Plain, or with keys of the run's own: TLS 1.3 where each vehicle has a password (tls) or a"
+            " certificate (mtls), or OSCORE around each CoAP message.",
+            PROTOCOL,
+            effective=(GATEWAY, SECURED),
+            off="plain",
+            axis="security",
+        ),
+    ] = "plain"
+    keepalive_s: Annotated[
+        int,
+        Field(ge=1, le=65_535),
+        Option(
+            "Keep-alive (MQTT) or heartbeat (AMQP): how soon a vehicle sees an outage.",
+            PROTOCOL,
+            "s",
+            word="keepalive",
+            effective=(_of_protocol("keepalive_s", shared=True),),
+        ),
+    ] = 60
 
-    @field_validator("protocol")
-    @classmethod
-    def _protocol(cls, value: str) -> str:
-        return _one_of(value, PROTOCOLS)
+    coap_block_bytes: Annotated[
+        Literal["16", "32", "64", "128", "256", "512", "1024", "none"],
+        BeforeValidator(lambda value: str(value) if type(value) is int else value),
+        Option(
+            "Largest payload that CoAP sends in one block; none is one datagram up to the path's MTU.",
+            PROTOCOL,
+            "bytes",
+            effective=(_of_protocol("coap_block_bytes"),),
+            axis="coap_block_bytes",
+        ),
+    ] = "1024"
 
-    @field_validator("format")
-    @classmethod
-    def _format(cls, value: str) -> str:
-        return _one_of(value, FORMATS)
+    vehicles: Annotated[
+        int, Field(ge=1, le=MAX_VEHICLES), Option("How many vehicles.", VEHICLES, axis="vehicles")
+    ] = 20
+    interval_s: Annotated[
+        float,
+        Field(gt=0, le=86_400),
+        Option("Time between two messages of a vehicle.", VEHICLES, "s", word="interval", axis="interval_s"),
+    ] = 1.0
+    duration_s: Annotated[
+        float,
+        Field(gt=0, le=7 * 86_400),
+        Option("Time in which messages are due.", VEHICLES, "s", word="duration"),
+    ] = 60.0
+    stages: Annotated[
+        tuple[tuple[float, int, int], ...],
+        BeforeValidator(_stages),
+        Option(
+            "DURATION:VEHICLES, or DURATION:FROM-TO for a ramp, one behind another: how many of the vehicles send.",
+            VEHICLES,
+            word="stage",
+            cli=False,
+            absent="all, throughout",
+        ),
+    ] = ()
+    warmup_s: Annotated[
+        float,
+        Field(ge=0),
+        Option("Time at the start whose messages are sent and not measured.", VEHICLES, "s", word="warmup"),
+    ] = 0.0
+    loss_timeout_s: Annotated[
+        float,
+        Field(gt=0, le=3_600),
+        Option(
+            "Time after which a message that arrives is late, and one that has not arrived is lost.",
+            VEHICLES,
+            "s",
+            word="loss-timeout",
+        ),
+    ] = 30.0
+    format: Annotated[
+        str, Option("Format of the payload.", VEHICLES, choices=lambda: FORMATS, axis="format")
+    ] = "protobuf"
+    message_bytes: Annotated[
+        int | None,
+        Field(ge=MIN_BYTES, le=MAX_BYTES),
+        Option(
+            "Size of every payload, made of filler that no twin can decode.",
+            VEHICLES,
+            "bytes",
+            cli=False,
+            absent="the format's",
+            effective=(ECHOED,),
+            axis="message_bytes",
+        ),
+    ] = None
+    outbox_limit: Annotated[
+        int,
+        Field(ge=1),
+        Option("Messages that a vehicle keeps while it cannot send.", VEHICLES, "messages"),
+    ] = 1_000
+    outbox_policy: Annotated[
+        Literal["drop_oldest", "drop_newest", "block"],
+        Option("What a vehicle does when that many wait.", VEHICLES),
+    ] = "drop_oldest"
 
-    @field_validator("link")
-    @classmethod
-    def _link(cls, value: str) -> str:
-        return _one_of(value, ["auto", *(name for name in LINKS if name != "auto")])
+    link: Annotated[
+        str,
+        Option(
+            "Back end of the link; direct is the control, without emulation.",
+            LINK,
+            choices=lambda: (AUTO, *LINKS),
+            axis="link",
+        ),
+    ] = AUTO
+    trace: Annotated[
+        str,
+        Option(
+            "A bundled trace (ivsim trace list) or a file; of several, with commas between, each vehicle"
+            " drives one in turn.",
+            LINK,
+            effective=(EMULATED,),
+            axis="trace",
+        ),
+    ] = DEFAULT
+    trace_offsets: Annotated[
+        bool,
+        Option(
+            "Each vehicle starts at its own second of the trace.",
+            LINK,
+            negative="no-trace-offsets",
+            effective=(EMULATED,),
+        ),
+    ] = True
+    rate_factor: Annotated[
+        float,
+        Field(gt=0, le=1_000),
+        Option(
+            "Multiplies the trace's rates.", LINK, effective=(EMULATED, RATED), off=1.0, axis="rate_factor"
+        ),
+    ] = 1.0
+    rtt: Annotated[
+        str | None,
+        Option(
+            "Round-trip time in ms, or a trace that has it: a bundled one, or a file.",
+            LINK,
+            "ms",
+            absent="the trace's own",
+            effective=(EMULATED,),
+            axis="rtt",
+        ),
+    ] = None
+    outage: Annotated[
+        tuple[tuple[float, float], ...],
+        BeforeValidator(_outages),
+        Option(
+            "START:SECONDS in which no packet moves; may be given more than once.",
+            LINK,
+            "s",
+            absent="none",
+            effective=(EMULATED,),
+        ),
+    ] = ()
+    shaping: Annotated[
+        Literal["both", "cloud_egress"],
+        Option(
+            "Shape both directions, or only what leaves the cloud, as netem on one machine does.",
+            LINK,
+            cli=False,
+            effective=(EMULATED,),
+            axis="shaping",
+        ),
+    ] = "both"
+    tcp: Annotated[
+        str,
+        Option(
+            "Congestion control of TCP across the link, at both ends; the host's own choice has no effect.",
+            LINK,
+            choices=lambda: ALGORITHMS,
+            effective=(_of_protocol("tcp", shared=True),),
+            off=DEFAULT_ALGORITHM,
+            axis="tcp",
+        ),
+    ] = DEFAULT_ALGORITHM
 
-    @field_validator("trigger")
+    loss_ratio: Annotated[
+        float,
+        Field(ge=0, le=1),
+        Option(
+            "Share of packets lost in each direction, where the trace has no column of losses.",
+            IMPAIRMENTS,
+            "ratio",
+            word="loss",
+            axis="loss",
+            off=0.0,
+            effective=(EMULATED, WITHOUT_LOSS),
+        ),
+    ] = 0.01
+    loss_direction: Annotated[
+        Literal["both", "uplink", "downlink"],
+        Option("Which direction loses.", IMPAIRMENTS, effective=(EMULATED, LOSING), axis="loss_direction"),
+    ] = "both"
+    loss_burst: Annotated[
+        float | None,
+        Field(ge=1, le=1_000),
+        Option(
+            "Mean length of a burst of losses (Gilbert-Elliott).",
+            IMPAIRMENTS,
+            "packets",
+            absent="each packet is lost by itself",
+            effective=(EMULATED, LOSING),
+        ),
+    ] = None
+    jitter_ms: Annotated[
+        float,
+        Field(ge=0, le=10_000),
+        Option(
+            "Spread of each packet's delay around the trace's.",
+            IMPAIRMENTS,
+            "ms",
+            word="jitter",
+            off=0.0,
+            effective=(EMULATED,),
+        ),
+    ] = 0.0
+    jitter_distribution: Annotated[
+        Literal["uniform", "normal", "pareto", "paretonormal"],
+        Option(
+            "Its distribution, as netem's tables have it.",
+            IMPAIRMENTS,
+            effective=(EMULATED, needs_some("jitter_ms")),
+        ),
+    ] = "normal"
+    reorder_ratio: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        Option(
+            "Share of packets that overtake others.",
+            IMPAIRMENTS,
+            "ratio",
+            word="reorder",
+            off=0.0,
+            effective=(EMULATED, DELAYED),
+        ),
+    ] = 0.0
+    duplicate_ratio: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        Option(
+            "Share of packets that come twice; for one vehicle.",
+            IMPAIRMENTS,
+            "ratio",
+            word="duplicate",
+            off=0.0,
+            effective=(EMULATED,),
+        ),
+    ] = 0.0
+    queue_bytes: Annotated[
+        int | None,
+        Field(ge=1_514, lt=2**31),
+        Option(
+            "Bytes that may wait for the rate.",
+            IMPAIRMENTS,
+            "bytes",
+            absent="from rate and delay",
+            effective=(EMULATED, RATED),
+        ),
+    ] = None
+
+    topology: Annotated[
+        str,
+        Option(
+            "; ".join(f"{topology.name}: {topology.meaning}" for topology in TOPOLOGIES.values()) + ".",
+            CLOUD,
+            choices=lambda: TOPOLOGIES,
+            axis="topology",
+        ),
+    ] = "gateway"
+    gateways: Annotated[
+        int,
+        Field(ge=1, le=64),
+        Option("Gateway processes that share the vehicles.", CLOUD, effective=(GATEWAY,)),
+    ] = 1
+    early_ack: Annotated[
+        bool,
+        Option(
+            "Acknowledge before Kafka has the record: careless on purpose.",
+            CLOUD,
+            effective=(GATEWAY, ACKNOWLEDGING),
+            axis="early_ack",
+        ),
+    ] = False
+    trigger: Annotated[
+        Literal["realtime", "microbatch"],
+        Option("Trigger of the Spark query.", CLOUD, effective=(GATEWAY,), axis="trigger"),
+    ] = "realtime"
+    future_tolerance_s: Annotated[
+        float,
+        Field(ge=0, le=86_400),
+        Option(
+            "How far a vehicle's clock may be ahead of Kafka's; a reading from further on is kept out of the twin.",
+            CLOUD,
+            "s",
+            word="future-tolerance",
+            effective=(GATEWAY,),
+        ),
+    ] = 5.0
+    kafka: Annotated[
+        str | None,
+        Option("HOST:PORT of a Kafka broker.", CLOUD, absent="the run's own", effective=(GATEWAY,)),
+    ] = None
+    spark_master: Annotated[
+        str | None,
+        Option(
+            "Master of a Spark cluster, such as spark://HOST:7077.",
+            CLOUD,
+            absent="this machine",
+            effective=(GATEWAY,),
+        ),
+    ] = None
+    page: Annotated[
+        bool,
+        Option("Serve the live page of the twins while the run goes.", CLOUD, effective=(GATEWAY,)),
+    ] = False
+    page_port: Annotated[
+        int,
+        Field(ge=0, lt=65_536),
+        Option(
+            "Port of that page on 127.0.0.1; 0 takes a free one.",
+            CLOUD,
+            effective=(needs_some("page"),),
+        ),
+    ] = 8080
+
+    seed: Annotated[
+        int,
+        Field(ge=0, lt=2**63),
+        Option("The same seed gives the same messages over the same link.", RUN),
+    ] = 1
+    shards: Annotated[
+        str,
+        BeforeValidator(lambda value: str(value) if type(value) is int else value),
+        Option(
+            f"Sender processes that share the vehicles, 1 to {MAX_SHARDS}; auto: by rate, cores and open files.",
+            RUN,
+        ),
+    ] = AUTO_SHARDS
+    pcap: Annotated[
+        bool,
+        Option("Keep every frame at the vehicles' end in frames.pcap, for `ivsim audit` and Wireshark.", RUN),
+    ] = False
+    faults: Annotated[
+        Faults,
+        BeforeValidator(_faults),
+        Option("Losses on purpose, as JSON; see ivsim.options.Faults.", RUN, absent="none", hidden=True),
+    ] = Faults()
+
+    @staticmethod
+    def stages_of(words: Sequence[str]) -> tuple[tuple[float, int, int], ...]:
+        """Return stages as numbers; ValueError for a word that is none."""
+        return tuple(_stage(word) for word in words)
+
+    @field_validator("*")
     @classmethod
-    def _trigger(cls, value: str) -> str:
-        return _one_of(value, TRIGGERS)
+    def _one_of(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse what is not in the option's table."""
+        choices = declared(cls)[str(info.field_name)].option.choices
+        if choices is not None and value not in (names := list(choices())):
+            raise ValueError(f"{shown(value)}: allowed are {', '.join(names)}")
+        return value
 
     @field_validator("kafka")
     @classmethod
@@ -112,168 +581,253 @@ class RunOptions(BaseModel):
             return None
         host, _, port = value.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise ValueError(f"{value!r}: write HOST:PORT, such as localhost:9092")
+            raise ValueError(f"{shown(value)}: write HOST:PORT, such as localhost:9092")
         return value
 
+    @field_validator("shards")
+    @classmethod
+    def _shards(cls, value: str) -> str:
+        if value == AUTO_SHARDS:
+            return value
+        if not (
+            value.isascii()
+            and value.isdigit()
+            and len(value) <= len(str(MAX_SHARDS))
+            and 1 <= int(value) <= MAX_SHARDS
+        ):
+            raise ValueError(f"{shown(value)}: write {AUTO_SHARDS}, or a number from 1 to {MAX_SHARDS}")
+        return str(int(value))
 
-def _one_of(value: str, allowed: Any) -> str:
-    names = list(allowed)
-    if value not in names:
-        raise ValueError(f"{value!r}: allowed are {', '.join(names)}")
-    return value
+    @field_validator("spark_master")
+    @classmethod
+    def _spark_master(cls, value: str | None) -> str | None:
+        if value is not None and not _SPARK_MASTER.fullmatch(value):
+            raise ValueError(f"{shown(value)}: write local[N], spark://HOST:PORT, k8s://URL or yarn")
+        return value
+
+    @field_validator("trace")
+    @classmethod
+    def _trace(cls, value: str) -> str:
+        for name in value.split(","):
+            problem = None if name in BUNDLED else _unreadable(name)
+            if problem is not None:
+                raise ValueError(
+                    f"{shown(name)}: {problem}, and no bundled trace; bundled: {', '.join(BUNDLED)}"
+                )
+        return value
+
+    @field_validator("rtt")
+    @classmethod
+    def _rtt(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if value in BUNDLED:
+            if bundled(value).rtt_ms is None:
+                names = ", ".join(name for name in BUNDLED if bundled(name).rtt_ms is not None)
+                raise ValueError(f"{shown(value)}: has no rtt_ms; bundled traces that have it: {names}")
+            return value
+        try:
+            number = float(value)
+        except ValueError:
+            problem = _unreadable(value)
+            if problem is None:
+                return value
+            names = ", ".join(BUNDLED)
+            raise ValueError(
+                f"{shown(value)}: {problem}; write milliseconds, a file, or a bundled trace: {names}"
+            ) from None
+        if not math.isfinite(number) or not 0 <= number <= MAX_RTT_MS:
+            raise ValueError(f"{value}: allowed are 0 to {MAX_RTT_MS} milliseconds")
+        return value
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """Return the traces of the run, bundled ones by name, others as files; Refusal names file and line."""
+        return [_load(name) for name in self.trace.split(",")]
 
 
-# What the command line calls a field, for messages that a person can act upon.
-OPTION_NAMES = {
-    "interval_s": "interval",
-    "keepalive_s": "keepalive",
-    "duration_s": "duration",
-    "loss_ratio": "loss",
-    "warmup_s": "warmup",
-    "jitter_ms": "jitter",
-    "reorder_ratio": "reorder",
-    "duplicate_ratio": "duplicate",
-}
+OPTIONS: Final[Mapping[str, Declared]] = declared(RunOptions)
 
 
 def option_name(field: str) -> str:
     """Return the command-line word of a field, such as `--loss` for `loss_ratio`."""
-    return "--" + OPTION_NAMES.get(field, field).replace("_", "-")
+    return word_of(field, OPTIONS)
 
 
 def run_options(**fields: Any) -> RunOptions:
     """Return the checked options; Refusal with one line that names option, value and what is allowed."""
-    try:
-        options = RunOptions(**fields)
-    except ValidationError as error:
-        raise Refusal(_one_line(error)) from None
-    if options.mode not in PROTOCOLS[options.protocol].modes:
-        modes = ", ".join(PROTOCOLS[options.protocol].modes)
-        raise Refusal(f"--mode {options.mode!r}: {options.protocol} has {modes}")
-    _check_combination(options)
-    if options.warmup_s >= options.duration_s:
-        raise Refusal(
-            f"--warmup {options.warmup_s:g}: must be shorter than --duration {options.duration_s:g}"
-        )
-    fixed_rtt_ms(options)
-    _check_road(options)
+    return checked_options(fields, option_name)
+
+
+def checked_options(fields: Mapping[str, Any], naming: Naming) -> RunOptions:
+    """Return options that a run can have and that each have an effect; Refusal names them by `naming`."""
+    options = possible_options(fields, naming)
+    for found in ineffective(options, OPTIONS, naming):
+        raise Refusal(found.refusal)
     return options
 
 
-def _check_road(options: RunOptions) -> None:
-    """Refuse what would have no effect: a missing column, a step shorter than a second, an outage that never is."""
-    traces = load_traces(options)
-    for name, trace in zip(options.trace.split(","), traces, strict=True):
+def possible_options(fields: Mapping[str, Any], naming: Naming) -> RunOptions:
+    """Return options that a run can have, whether or not each has an effect; Refusal names them by `naming`."""
+    try:
+        options = RunOptions(**fields)
+    except ValidationError as error:
+        raise Refusal(refusal_of(error, OPTIONS, naming)) from None
+    for rule in _RULES:
+        for problem in rule(options, naming):
+            raise Refusal(problem)
+    return options
+
+
+def _mode(options: RunOptions, name: Naming) -> Iterator[str]:
+    modes = PROTOCOLS[options.protocol].modes
+    if options.mode not in modes:
+        yield f"{name('mode')} {shown(options.mode)}: {options.protocol} has {', '.join(modes)}"
+
+
+def _window(options: RunOptions, name: Naming) -> Iterator[str]:
+    if options.warmup_s >= options.duration_s:
+        yield (
+            f"{name('warmup_s')} {options.warmup_s:g}: must be shorter than"
+            f" {name('duration_s')} {options.duration_s:g}"
+        )
+
+
+def _messages(options: RunOptions, name: Naming) -> Iterator[str]:
+    due = options.vehicles * options.duration_s / options.interval_s
+    if due > MAX_MESSAGES:
+        yield (
+            f"{name('interval_s')} {options.interval_s:g}: {due:.3g} messages would be due of {name('vehicles')}"
+            f" {options.vehicles} in {name('duration_s')} {options.duration_s:g}; a run takes up to {MAX_MESSAGES:g}"
+        )
+
+
+def _columns(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse a trace without what the link needs, and one that no vehicle drives."""
+    rtt = rtt_of(options)
+    if isinstance(rtt, Trace) and rtt.rtt_ms is None:
+        yield f"{name('rtt')} {options.rtt}: has no rtt_ms"
+    names = options.trace.split(",")
+    if len(names) > options.vehicles:
+        yield f"{name('trace')} {options.trace}: {len(names)} traces need as many {name('vehicles')}, one each"
+    for word, trace in zip(names, options.traces, strict=True):
         if trace.duration_s > 1 and min(np.diff(trace.time_s)) < 1 - 1e-6:
-            raise Refusal(f"--trace {name}: its steps are shorter than 1 s, in which the road changes")
+            yield f"{name('trace')} {word}: its steps are shorter than 1 s, in which the link changes"
         if options.rtt is None and trace.rtt_ms is None:
-            raise Refusal(
-                f"--trace {name}: has no rtt_ms: give --rtt, in milliseconds or as a bundled trace that has it"
+            yield (
+                f"{name('trace')} {word}: has no rtt_ms: give {name('rtt')}, in milliseconds or as a bundled trace"
+                " that has it"
             )
-    if options.rtt in BUNDLED and bundled(str(options.rtt)).rtt_ms is None:
-        names = ", ".join(name for name in BUNDLED if bundled(name).rtt_ms is not None)
-        raise Refusal(f"--rtt {options.rtt!r}: has no rtt_ms; bundled traces that have it: {names}")
-    rates = (rate for trace in traces for rate in (trace.uplink_kbps, trace.downlink_kbps))
-    if options.rate_factor != 1 and all(rate is None for rate in rates):
-        raise Refusal(f"--rate-factor {options.rate_factor:g}: {options.trace} has no rate to multiply")
+
+
+def _outage_in_run(options: RunOptions, name: Naming) -> Iterator[str]:
     end_s = options.duration_s + options.loss_timeout_s
     for start_s, length_s in options.outage:
         if start_s % 1 or length_s % 1 or start_s >= end_s:
-            raise Refusal(
-                f"--outage {start_s:g}:{length_s:g}: whole seconds, starting before the run's end at {end_s:g} s"
+            yield (
+                f"{name('outage')} {start_s:g}:{length_s:g}: whole seconds, starting before the run's end at"
+                f" {end_s:g} s"
             )
+
+
+def _stages_fit(options: RunOptions, name: Naming) -> Iterator[str]:
+    if not options.stages:
+        return
+    total_s = sum(length_s for length_s, _, _ in options.stages)
+    counts = [count for _, begin, end in options.stages for count in (begin, end)]
+    if any(length_s <= 0 for length_s, _, _ in options.stages):
+        yield f"{name('stages')}: a stage lasts longer than 0 s"
+    elif abs(total_s - options.duration_s) >= 1e-9:
+        yield f"{name('stages')}: they last {total_s:g} s, and {name('duration_s')} is {options.duration_s:g}"
+    elif min(counts) < 0 or max(counts) != options.vehicles:
+        yield (
+            f"{name('stages')}: {name('vehicles')} is {options.vehicles}, and must be the most that send in a stage,"
+            f" {max(counts)}"
+        )
+
+
+def _shards_have_vehicles(options: RunOptions, name: Naming) -> Iterator[str]:
+    if options.shards != AUTO_SHARDS and int(options.shards) > options.vehicles:
+        yield (
+            f"{name('shards')} {options.shards}: each needs a vehicle at least: {name('vehicles')} is"
+            f" {options.vehicles}"
+        )
+
+
+def _netem(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse what netem cannot do."""
     if options.loss_burst is not None and options.loss_ratio > options.loss_burst * (1 - options.loss_ratio):
-        raise Refusal(
-            f"--loss-burst {options.loss_burst:g}: too short for --loss {options.loss_ratio:g}:"
-            " even with one packet between the bursts fewer are lost"
+        yield (
+            f"{name('loss_burst')} {options.loss_burst:g}: too short for {name('loss_ratio')}"
+            f" {options.loss_ratio:g}: even with one packet between the bursts fewer are lost"
         )
     if options.duplicate_ratio and options.vehicles > 1:
-        raise Refusal(
-            "--duplicate: needs --vehicles 1; netem duplicates only where it is a device's one qdisc"
+        yield (
+            f"{name('duplicate_ratio')} {options.duplicate_ratio:g}: needs {name('vehicles')} 1;"
+            " netem duplicates only where it is a device's one qdisc"
         )
 
 
-def _check_combination(options: RunOptions) -> None:
-    """Refuse what no part can do together."""
-    if options.security == "tls" and PROTOCOLS[options.protocol].broker is None:
-        raise Refusal(f"--security tls: MQTT and AMQP have it, not {options.protocol}")
-    if options.message_bytes is not None and options.topology != "echo":
-        raise Refusal("--message-bytes: needs --topology echo; the twin cannot decode filler")
-    if options.topology == "echo":
-        for field, plain in (
-            ("security", "plain"),
-            ("early_ack", False),
-            ("gateways", 1),
-            ("kafka", None),
-            ("page", False),
-        ):
-            if getattr(options, field) != plain:
-                raise Refusal(f"{option_name(field)}: needs --topology gateway; echo has no gateway")
+_RULES: Final = (
+    _mode,
+    _window,
+    _messages,
+    _columns,
+    _outage_in_run,
+    _netem,
+    _shards_have_vehicles,
+    _stages_fit,
+)
 
 
-def _one_line(error: ValidationError) -> str:
-    first = error.errors()[0]
-    field = str(first["loc"][0]) if first["loc"] else "options"
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error":
-        return f"{option_name(field)} {message}"
-    return f"{option_name(field)} {first['input']!r}: {message[:1].lower()}{message[1:]}"
+def _unreadable(name: str) -> str | None:
+    """Return why a word is no file, None when it is one."""
+    if not name:
+        return "no name"
+    try:
+        mode = Path(name).stat().st_mode
+    except (OSError, ValueError) as error:
+        return f"no such file ({getattr(error, 'strerror', None) or error})"
+    return None if stat.S_ISREG(mode) else "no file"
 
 
-def mode_of(protocol: str, words: dict[str, Any]) -> str:
+def mode_of(protocol: str, words: Mapping[str, Any]) -> str:
     """Return the name of the mode that the `words` given choose (such as qos=1), the default without any.
 
     Refusal for an unknown protocol, for a word of another protocol, or for a value it does not offer.
     """
-    if protocol not in PROTOCOLS:
-        raise Refusal(f"--protocol {protocol!r}: allowed are {', '.join(PROTOCOLS)}")
     given = {word: value for word, value in words.items() if value is not None}
-    return PROTOCOLS[protocol].mode(given).name
-
-
-def faults_of(text: str) -> Any:
-    """Return `--faults` as it is checked later; Refusal when it is no JSON."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise Refusal(f"--faults: no JSON: {error}") from None
-
-
-def outage_of(text: str) -> tuple[float, float]:
-    """Return start and length of one `--outage`, in seconds."""
-    start, _, length = text.partition(":")
-    try:
-        pair = float(start), float(length)
-    except ValueError:
-        pair = (-1.0, -1.0)
-    if not (0 <= pair[0] < float("inf") and 0 < pair[1] < float("inf")):
-        raise Refusal(f"--outage {text!r}: write START:SECONDS, such as 20:10")
-    return pair
+    return protocol_named(protocol, option_name("protocol")).mode(given).name
 
 
 def load_traces(options: RunOptions) -> list[Trace]:
-    """Return the traces of a run, bundled ones by name, others as files; Refusal names file and line."""
-    return [_load(name) for name in options.trace.split(",")]
+    """Return the traces of a run; Refusal names file and line."""
+    return options.traces
+
+
+@cache
+def _bundled(name: str) -> Trace:
+    return bundled(name)
 
 
 def _load(name: str) -> Trace:
-    if name in BUNDLED:
-        return bundled(name)
-    path = Path(name)
-    if not path.is_file():
-        raise Refusal(f"--trace {name!r}: no such file, and no bundled trace; bundled: {', '.join(BUNDLED)}")
-    return read_trace(path)
+    return _bundled(name) if name in BUNDLED else read_trace(Path(name))
 
 
 def fixed_rtt_ms(options: RunOptions) -> float | None:
     """Return `--rtt` in ms where it is a number, None where it is absent or names a bundled trace."""
-    if options.rtt is None or options.rtt in BUNDLED:
+    rtt = rtt_of(options)
+    return rtt if isinstance(rtt, float) else None
+
+
+def rtt_of(options: RunOptions) -> Trace | float | None:
+    """Return what `--rtt` says: a trace that has it, milliseconds, or None for the trace's own.
+
+    Refusal names file and line.
+    """
+    if options.rtt is None:
         return None
     try:
-        value = float(options.rtt)
+        return float(options.rtt)
     except ValueError:
-        names = ", ".join(BUNDLED)
-        raise Refusal(f"--rtt {options.rtt!r}: write milliseconds, or a bundled trace: {names}") from None
-    if not math.isfinite(value) or not 0 <= value <= 60_000:
-        raise Refusal(f"--rtt {options.rtt}: allowed are 0 to 60000 milliseconds")
-    return value
+        return _load(options.rtt)

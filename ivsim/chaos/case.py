@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.faults import FAULTS, Fault
 from ivsim.chaos.promises import KEEPS, Judgement, Promise, judge, promise_of
-from ivsim.feed import Feed
 from ivsim.options import RunOptions, run_options
-from ivsim.parts import Parts
-from ivsim.runner import Outcome, Run, execute
+from ivsim.runs.runner import Outcome
+from ivsim.runs.started import StartedRun
+from ivsim.runs.testbed import Testbed
 
 VEHICLES = 10
 AT_MESSAGE = 50
@@ -51,23 +51,18 @@ class Disturber:
         self.restored_at_ns: int | None = None
         self.done = False
 
-    def __call__(self, run: Run, parts: Parts, feed: Feed) -> None:
+    def __call__(self, run: StartedRun) -> None:
         if self.done:
             return
         if self._restore_at_s is None:
-            if feed.totals().get("emitted", 0) >= self._at_message:
-                self._inject(run, parts)
+            if run.publisher.totals().get("emitted", 0) >= self._at_message:
+                run.components.children.down |= self._fault.inject(run)
+                self._restore_at_s = time.monotonic() + self._fault.down_s
         elif time.monotonic() >= self._restore_at_s:
-            self._fault.restore(parts)
-            parts.down.clear()
+            self._fault.restore(run)
+            run.components.children.down.clear()
             self.restored_at_ns = time.time_ns()
             self.done = True
-
-    def _inject(self, run: Run, parts: Parts) -> None:
-        assert run.start_at_ns is not None
-        second = int((time.time_ns() - run.start_at_ns) // 1_000_000_000)
-        parts.down |= self._fault.inject(parts, run.road, second)
-        self._restore_at_s = time.monotonic() + self._fault.down_s
 
 
 def options_of(case: Case, seed: int) -> RunOptions:
@@ -84,13 +79,13 @@ def options_of(case: Case, seed: int) -> RunOptions:
     )
 
 
-def run_case(case: Case, output: Path, *, seed: int = 1) -> tuple[Outcome, Judgement]:
-    """Run one case below `output`; the judgement also says when the run itself failed."""
+def run_case(case: Case, output: Path, *, seed: int, testbed: Testbed) -> tuple[Outcome, Judgement]:
+    """Run one case in a testbed, below `output`; the judgement also says when the run itself failed."""
     disturber = Disturber(FAULTS[case.fault], AT_MESSAGE)
     directory = output / case.name
     if (directory / "manifest.json").is_file():
         shutil.rmtree(directory)  # of a command that was stopped in the middle of this case
-    outcome = execute(options_of(case, seed), directory, quiet=True, disturb=disturber)
+    outcome = testbed.run(options_of(case, seed), directory, disturb=disturber)
     ledger = directory / "ledger.parquet"
     rows = pq.read_table(ledger).to_pylist() if ledger.is_file() else []
     judgement = judge(rows, case.promise(), outcome.twin_distinct, disturber.restored_at_ns)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateways.protocols import PROTOCOLS
-from ivsim import child_configs as configs
-from ivsim.parts import READY_S, Parts, start_child
-from ivsim.testbed.mosquitto import MosquittoServer
+from ivsim.runs.started import StartedRun
+from ivsim.runs.twin_session import TwinSession
 from ivsim.testbed.process import POLL_S
-from simulator.road import Road
+from ivsim.testbed.server import Broker
+from ivsim.testbed.servers import KAFKA
 
 OUTAGE_S = 20.0
 DOWN_S = 3.0
@@ -35,8 +35,8 @@ class Fault:
 
     name: str
     what: str
-    inject: Callable[[Parts, Road, int], set[str]]
-    restore: Callable[[Parts], None]
+    inject: Callable[[StartedRun], set[str]]
+    restore: Callable[[StartedRun], None]
     down_s: float = DOWN_S
     of_broker: bool = False
 
@@ -45,82 +45,87 @@ class Fault:
         return not self.of_broker or PROTOCOLS[protocol].broker is not None
 
 
-def _kill_broker(parts: Parts, _road: Road, _second: int) -> set[str]:
-    assert parts.broker is not None
-    parts.broker.process.kill()
-    return {parts.broker.process.name}
+def _broker(run: StartedRun) -> Broker:
+    broker = run.components.broker
+    assert broker is not None, "`applies_to` keeps faults of a broker from protocols without one"
+    return broker
 
 
-def _stop_broker(parts: Parts, _road: Road, _second: int) -> set[str]:
-    assert parts.broker is not None
-    process = parts.broker.process
+def _kill_broker(run: StartedRun) -> set[str]:
+    process = _broker(run).process
+    process.kill()
+    return {process.name}
+
+
+def _stop_broker(run: StartedRun) -> set[str]:
+    process = _broker(run).process
     process.popen.send_signal(signal.SIGTERM)
     process.popen.wait(process.stop_timeout_s)
     return {process.name}
 
 
-def _restart_broker(parts: Parts) -> None:
-    assert parts.broker is not None
-    parts.broker.restart()
+def _restart_broker(run: StartedRun) -> None:
+    _broker(run).restart()
 
 
-def _kill_gateway(parts: Parts, _road: Road, _second: int) -> set[str]:
-    parts.gateways[0].kill()
-    return {parts.gateways[0].name}
+def _kill_gateway(run: StartedRun) -> set[str]:
+    name = run.components.gateways[0]
+    run.components.children[name].kill()
+    return {name}
 
 
-def _restart_gateway(parts: Parts) -> None:
-    config = configs.gateway_config(parts, 0)
-    arguments = ["gateways", parts.options.protocol, "--config"]
-    parts.gateways[0] = start_child(parts, config["name"], arguments, config)
-    parts.gateways[0].wait_for("ready", READY_S)
+def _restart_gateway(run: StartedRun) -> None:
+    run.components.children.restart(run.components.gateways[0])
 
 
-def _kill_broker_with_backlog(parts: Parts, road: Road, second: int) -> set[str]:
+def _kill_broker_with_backlog(run: StartedRun) -> set[str]:
     # With its gateway away the broker holds every message that it acknowledges: the most it can lose.
-    down = _kill_gateway(parts, road, second)
+    down = _kill_gateway(run)
     time.sleep(BACKLOG_S)
-    # What mosquitto has just saved it does not lose: wait until it has acknowledged more.
-    while isinstance(parts.broker, MosquittoServer) and time.time() - parts.broker.last_save_s() < UNSAVED_S:
+    # What a broker has just saved it does not lose: wait until it has acknowledged more.
+    while (saved_s := _broker(run).last_save_s()) is not None and time.time() - saved_s < UNSAVED_S:
         time.sleep(POLL_S)
-    return down | _kill_broker(parts, road, second)
+    return down | _kill_broker(run)
 
 
-def _restart_both(parts: Parts) -> None:
-    _restart_broker(parts)
-    _restart_gateway(parts)
+def _restart_both(run: StartedRun) -> None:
+    _restart_broker(run)
+    _restart_gateway(run)
 
 
-def _kill_kafka(parts: Parts, _road: Road, _second: int) -> set[str]:
-    assert parts.kafka is not None
-    parts.kafka.process.kill()
-    return {parts.kafka.process.name}
+def _kill_kafka(run: StartedRun) -> set[str]:
+    run.components.servers[KAFKA].process.kill()
+    return {KAFKA}
 
 
-def _restart_kafka(parts: Parts) -> None:
-    assert parts.kafka is not None
-    parts.kafka.restart()
+def _restart_kafka(run: StartedRun) -> None:
+    run.components.servers[KAFKA].restart()
 
 
-def _kill_spark(parts: Parts, _road: Road, _second: int) -> set[str]:
-    assert parts.twin is not None
-    parts.twin.kill()
-    return {parts.twin.name}
+def _kill_spark(run: StartedRun) -> set[str]:
+    process = _twin(run).process
+    process.kill()
+    return {process.name}
 
 
-def _restart_spark(parts: Parts) -> None:
-    parts.twin = start_child(parts, "twin", ["twin"], configs.twin_config(parts))
-    parts.twin.wait_for("ready", READY_S)
+def _restart_spark(run: StartedRun) -> None:
+    _twin(run).restart()
 
 
-def _cut_link(_parts: Parts, road: Road, second: int) -> set[str]:
-    # The road is read once a second: the cut begins with the next one.
-    road.cut(second + 1, OUTAGE_S)
+def _twin(run: StartedRun) -> TwinSession:
+    twin = run.components.twin
+    assert twin is not None, "every case has a twin"
+    return twin
+
+
+def _cut_link(run: StartedRun) -> set[str]:
+    # The schedule is read once a second: the cut begins with the next one.
+    run.plan.schedule.cut(run.second() + 1, OUTAGE_S)
     return set()
 
 
-def _nothing(_parts: Parts) -> None:
-    """The road comes back by itself."""
+def _nothing(_run: StartedRun) -> None:
+    """The link comes back by itself."""
 
 
 FAULTS = {

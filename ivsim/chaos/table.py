@@ -11,7 +11,7 @@ from ivsim.chaos.case import Case
 from ivsim.chaos.promises import ALWAYS, PROMISES, Judgement
 
 Judged = dict[Case, Judgement]
-COLUMNS = ("fault", "in twin", "late", "lost", "unsent", "acked,\nlost", "promise", "verdict")
+COLUMNS = ("fault", "in twin", "late", "lost or\nrefused", "unsent", "acked,\nlost", "promise", "verdict")
 WORDS = 2  # columns that are words stand at both ends
 LEGEND_WIDTH = 80
 
@@ -40,7 +40,10 @@ def row(judgement: Judgement) -> tuple[str, ...]:
     """Return the cells of one case after its fault."""
     counts = judgement.counts
     in_twin = counts.get("delivered", 0) + counts.get("late", 0)
-    lost = ", ".join(f"{count} {hop}" for hop, count in judgement.lost_by_hop.items())
+    gone = [f"{count} {hop}" for hop, count in judgement.lost_by_hop.items()]
+    if refused := counts.get("refused"):
+        gone.append(f"{refused} refused")
+    lost = ", ".join(gone)
     return (
         f"{in_twin}/{counts.get('due', 0)}",
         str(counts.get("late", 0)),

@@ -1,27 +1,54 @@
-"""The sub-commands, one file and one line each: a module has `app` (commands of its own) or `command`."""
+"""The table of commands, one module and one line each; a command's module is imported when it is called."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
-import typer
-
-# word on the command line -> module
-COMMANDS = {
-    "chaos": "ivsim.commands.chaos",
-    "link": "ivsim.commands.link",
-    "reproduce": "ivsim.commands.reproduce",
-    "study": "ivsim.commands.study",
-    "trace": "ivsim.commands.trace",
-    "twin": "ivsim.commands.twin",
-}
+from typing import Final, NamedTuple
 
 
-def mount(app: typer.Typer) -> None:
-    """Add every sub-command to the command line."""
-    for name, path in COMMANDS.items():
-        module = import_module(path)
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
-        else:
-            app.command(name)(module.command)
+class Command(NamedTuple):
+    """One row of `COMMANDS`.
+
+    Attributes:
+        name: the word of the command line.
+        module: has `app` (commands of its own) or `command`.
+        help: the line of `ivsim --help`, which imports no module.
+    """
+
+    name: str
+    module: str
+    help: str
+
+
+_ROWS = (
+    Command(
+        "run", "ivsim.commands.run", "Send a fleet's messages over a replayed link, and account for each."
+    ),
+    Command("load", "ivsim.commands.load", "A load test in stages, judged by thresholds."),
+    Command(
+        "audit", "ivsim.commands.audit", "Recompute a finished run's figures from its raw logs, and compare."
+    ),
+    Command("results", "ivsim.commands.results", "Results of runs and studies: list, show, remove."),
+    Command("compare", "ivsim.commands.compare", "Two runs side by side, each figure with the difference."),
+    Command("export", "ivsim.commands.export", "A result as CSV, Parquet or JSON for other programs."),
+    Command("study", "ivsim.commands.study", "Trade-offs as data: run in a fair order, reported, compared."),
+    Command(
+        "pipe", "ivsim.commands.pipe", "Records through a platform such as Kafka: delay, speed and cost."
+    ),
+    Command(
+        "platform",
+        "ivsim.commands.platform",
+        "Ingestion platforms: list them, install those that set-up leaves out.",
+    ),
+    Command("reproduce", "ivsim.commands.reproduce", "Repeat a published study, claim by claim."),
+    Command("trace", "ivsim.commands.trace", "Traces of cellular links: import, list, show, plot, generate."),
+    Command("link", "ivsim.commands.link", "The emulated link: what works here, and proof of what it does."),
+    Command("twin", "ivsim.commands.twin", "The vehicles' twins: serve them, get one, watch all."),
+    Command(
+        "chaos", "ivsim.commands.chaos", "Kill or cut a part in mid-run, and check what each mode promised."
+    ),
+    Command("up", "ivsim.commands.up", "Keep a testbed open, on which runs begin within seconds."),
+    Command("doctor", "ivsim.commands.doctor", "What is installed, what is missing, and how to get it."),
+    Command("version", "ivsim.commands.version", "Print the version and the commit."),
+)
+
+COMMANDS: Final[dict[str, Command]] = {row.name: row for row in _ROWS}

@@ -10,13 +10,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gateways.protocols import PROTOCOLS
+from gateways.protocols import PROTOCOLS, protocol_named
 from ivsim.chaos.case import Case, run_case
 from ivsim.chaos.faults import FAULTS
-from ivsim.chaos.promises import FATES, Judgement
+from ivsim.chaos.promises import Judgement
 from ivsim.chaos.table import Judged, print_tables
-from ivsim.run_directory import write_json
+from ivsim.commands.files import writing
+from ivsim.runs.interrupt import interruptible
+from ivsim.runs.testbed import Testbed
 from schemas.errors import Refusal
+from schemas.json_files import write_json
+from twin.metrics import FATES
 
 RESULTS = "chaos.json"
 INTERRUPTED = 128  # a shell's exit codes above it name a signal
@@ -24,20 +28,20 @@ INTERRUPTED = 128  # a shell's exit codes above it name a signal
 
 def cases_of(protocol: str | None, mode: str | None, fault: str | None) -> list[Case]:
     """Return the cases that the words choose; Refusal for a word no table has."""
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise Refusal(f"--protocol {protocol!r}: allowed are {', '.join(PROTOCOLS)}")
+    rows = PROTOCOLS.values() if protocol is None else (protocol_named(protocol, "--protocol"),)
     if fault is not None and fault not in FAULTS:
         raise Refusal(f"--fault {fault!r}: allowed are {', '.join(FAULTS)}")
-    modes = [(p.name, m) for p in PROTOCOLS.values() for m in p.modes if protocol in (None, p.name)]
+    modes = [(row.name, name) for row in rows for name in row.modes]
     if mode is not None:
-        if protocol is None or mode not in PROTOCOLS[protocol].modes:
-            owners = [
-                f"{p.name} has {', '.join(p.modes)}" for p in PROTOCOLS.values() if protocol in (None, p.name)
-            ]
-            raise Refusal(f"--mode {mode!r}: name its --protocol; {'; '.join(owners)}")
+        if protocol is None or (protocol, mode) not in modes:
+            owners = "; ".join(f"{row.name} has {', '.join(row.modes)}" for row in rows)
+            raise Refusal(f"--mode {mode!r}: name its --protocol; {owners}")
         modes = [(protocol, mode)]
     found = [Case(p, m, f.name) for p, m in modes for f in FAULTS.values() if fault in (None, f.name)]
-    return [case for case in found if FAULTS[case.fault].applies_to(case.protocol)]
+    cases = [case for case in found if FAULTS[case.fault].applies_to(case.protocol)]
+    if not cases:
+        raise Refusal(f"--fault {fault}: {protocol} has no broker that could fail")
+    return cases
 
 
 def command(
@@ -54,17 +58,24 @@ def command(
 ) -> None:
     """Kill or cut one part in the middle of a run, bring it back, and check what each mode promised."""
     if not every and (protocol, mode, fault) == (None, None, None):
-        raise Refusal("ivsim chaos: choose --all, or a --protocol, --mode or --fault")
+        raise Refusal("chaos: choose --all, or a --protocol, --mode or --fault")
     cases = cases_of(protocol, mode, fault)
     base = output or Path("results") / time.strftime("chaos-%Y%m%d-%H%M%S", time.gmtime())
-    base.mkdir(parents=True, exist_ok=True)
-    judged = _run_all(cases, base, seed)
+    with writing("--output", base):
+        base.mkdir(parents=True, exist_ok=True)
+    with interruptible(), Testbed() as testbed:
+        raise typer.Exit(judge_all(base, cases, seed=seed, testbed=testbed))
+
+
+def judge_all(base: Path, cases: list[Case], *, seed: int, testbed: Testbed) -> int:
+    """Run the cases that `base` does not hold yet, print what each came to, and return the exit code."""
+    judged = _run_all(cases, base, seed, testbed)
     print_tables(Console(), judged)
     print(f"results: {base}")
-    raise typer.Exit(1 if any(judgement.broken for judgement in judged.values()) else 0)
+    return 1 if any(judgement.broken for judgement in judged.values()) else 0
 
 
-def _run_all(cases: list[Case], base: Path, seed: int) -> Judged:
+def _run_all(cases: list[Case], base: Path, seed: int, testbed: Testbed) -> Judged:
     """Run what `base` does not hold yet, one after the other, saying on stderr how it goes."""
     console = Console(stderr=True, highlight=False)
     known = _known(base)
@@ -79,7 +90,7 @@ def _run_all(cases: list[Case], base: Path, seed: int) -> Judged:
         console.print(
             rf"\[{index + 1}/{len(todo)}{left}] {case.protocol} {case.mode}, {FAULTS[case.fault].what}"
         )
-        outcome, judgement = run_case(case, base, seed=seed)
+        outcome, judgement = run_case(case, base, seed=seed, testbed=testbed)
         if outcome.exit_code > INTERRUPTED:
             console.print(f"stopped; the same command with --output {base} goes on from here")
             raise typer.Exit(outcome.exit_code)
@@ -87,7 +98,7 @@ def _run_all(cases: list[Case], base: Path, seed: int) -> Judged:
         known[case.name] = judgement
         write_json(base / RESULTS, {name: vars(found) for name, found in known.items()})
         counts = judgement.counts
-        told = ", ".join(f"{counts[fate]} {fate}" for fate in FATES if counts[fate])
+        told = ", ".join(f"{counts[fate]} {fate}" for fate in FATES if counts.get(fate))
         console.print(
             f"    {'BROKEN: ' + '; '.join(judgement.broken) if judgement.broken else 'kept'}: {told}"
         )

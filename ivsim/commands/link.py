@@ -7,18 +7,22 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from ivsim.listing import listing, width_of
 from schemas.errors import Refusal
 from schemas.topics import MAX_VEHICLES
-from simulator.links import AUTO, LINKS, Condition, Link, choose, judging, open_link, why_not
-from simulator.links.judging import Check, Verdict
+from simulator.link_schedule import LinkSchedule
+from simulator.links import AUTO, LINKS, Condition, Link, choose, open_link, why_not
 from simulator.links.privileges import ensure_privileges
-from simulator.links.verify import Proof, Step, representative, verify
-from simulator.links.verify_fleet import verify_fleet
-from simulator.links.verify_replay import verify_replay
-from simulator.road import Road
+from simulator.links.proof import checks
+from simulator.links.proof.checks import Check, Verdict
+from simulator.links.proof.verify import Proof, Step, representative, verify
+from simulator.links.proof.verify_fleet import verify_fleet
+from simulator.links.proof.verify_replay import verify_replay
 from simulator.traces import BUNDLED, bundled, read_trace
 
 app = typer.Typer(no_args_is_help=True, help="The emulated link: what works here, and proof of what it does.")
@@ -28,6 +32,7 @@ STEPS_AT_ONCE = 20  # vehicles of the link on which steps are proven
 REPLAY_SECONDS = 8
 LONGEST_TRACE_S = 3600
 FILE_WIDTH = 160
+MAX_SECONDS = 3600
 AGAIN = " (measured again: it was off once, and that may be the machine)"
 
 STANDARD = (
@@ -69,19 +74,26 @@ def verify_link(
     vehicles: Annotated[
         int, typer.Option(min=1, max=MAX_VEHICLES, help="Above 20: also each vehicle's own delay and loss.")
     ] = STEPS_AT_ONCE,
-    seconds: Annotated[float, typer.Option(min=1, help="Length of each kind of probe traffic, s.")] = 4.0,
+    seconds: Annotated[
+        float, typer.Option(min=1, max=MAX_SECONDS, help="Length of each kind of probe traffic, s.")
+    ] = 4.0,
     loss: Annotated[
         float, typer.Option(min=0, max=1, help="Loss ratio asked where a trace has none.")
     ] = 0.01,
 ) -> None:
     """Drive UDP and TCP through the link, print asked against achieved; exit code 1 when a step is off."""
+    if link not in {AUTO, *LINKS}:
+        raise Refusal(f"--link {link!r}: allowed are {AUTO}, {', '.join(LINKS)}")
     series = [(name, _series(name, loss)) for name in _names(trace)]
     ensure_privileges()
+    reason = None if link == AUTO else why_not(link)
+    if reason is not None:
+        raise Refusal(f"--link {link}: {reason}")
     run = f"verify{secrets.token_hex(2)}"
     console = _console()
     verdicts: list[Verdict] = []
     with open_link(link, run, max(vehicles, STEPS_AT_ONCE)) as opened:
-        console.print(f"link {opened.name}: {opened.properties()}")
+        _print_properties(opened)
         if not series:
             verdicts += _verify_steps(console, opened, "standard steps", STANDARD, seconds)
         for name, conditions in series:
@@ -112,8 +124,8 @@ def _names(trace: str | None) -> Sequence[str]:
 
 def _series(name: str, loss: float) -> list[tuple[Condition, Condition]]:
     trace = bundled(name) if name in BUNDLED else read_trace(name)
-    road = Road(trace, 1, 1, loss_ratio=loss, offsets=False)
-    return [road.at(second)[1] for second in range(int(min(max(1, trace.duration_s), LONGEST_TRACE_S)))]
+    schedule = LinkSchedule(trace, 1, 1, loss_ratio=loss, offsets=False)
+    return [schedule.at(second)[1] for second in range(int(min(max(1, trace.duration_s), LONGEST_TRACE_S)))]
 
 
 def _verify_trace(
@@ -153,35 +165,39 @@ def _twice(measure: Callable[[str], list[Verdict]]) -> list[Verdict]:
 def _print_proofs(console: Console, title: str, proofs: Sequence[Proof]) -> list[Verdict]:
     table = _table(title)
     for proof in proofs:
+        table.add_row(Text(proof.step.name, style="bold"))
         for check in proof.checks:
-            _add(table, proof.step.name, check)
+            _add(table, check)
         table.add_section()
     console.print(table)
     return [proof.verdict for proof in proofs]
 
 
-def _print_checks(console: Console, title: str, checks: Sequence[Check]) -> list[Verdict]:
+def _print_checks(console: Console, title: str, made: Sequence[Check]) -> list[Verdict]:
     table = _table(title)
-    for check in checks:
-        _add(table, "", check)
+    for check in made:
+        _add(table, check)
     console.print(table)
-    return [judging.overall(checks)]
+    return [checks.overall(made)]
 
 
 def _table(title: str) -> Table:
+    columns = ("parameter", "direction", "asked", "achieved", "tolerance", "verdict")
     return Table(
-        "step",
-        "parameter",
-        "direction",
-        "asked",
-        "achieved",
-        "tolerance",
-        "verdict",
-        title=title,
-        expand=False,
+        *columns, title=title, title_justify="left", expand=False, box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
 
 
-def _add(table: Table, step: str, check: Check) -> None:
+def _add(table: Table, check: Check) -> None:
     words = (check.parameter, check.direction, check.asked, check.achieved, check.tolerance)
-    table.add_row(step, *words, check.verdict, style="bold red" if check.verdict == "off" else None)
+    table.add_row(*words, check.verdict, style="bold red" if check.verdict == "off" else None)
+
+
+def _print_properties(link: Link) -> None:
+    said = {name: value for name, value in link.properties().items() if name != "name"}
+    print(f"link {link.name}")
+    print(
+        "\n".join(
+            listing([(name.replace("_", " "), str(value)) for name, value in said.items()], width_of(), 2)
+        )
+    )

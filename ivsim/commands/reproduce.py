@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ivsim.study.catalogue import run_entry, study_named
-from ivsim.study.model import cells_of
-from ivsim.study.store import Store
+from ivsim.papers import PAPERS, paper_named
 
 EXIT_FAILED = 1
 
-app = typer.Typer(no_args_is_help=True, help="Repeat a published study, claim by claim.")
+_LIST = "\n\n".join(f"{name}: {row.citation}" for name, row in PAPERS.items())
+HELP = f"""Repeat a published study and decide its claims, one by one; goes on with results that are there.
+
+Papers:
+
+{_LIST}"""
 
 
-@app.callback()
-def _group() -> None:
-    """Keep the paper's name a word of its own, as further papers may follow."""
-
-
-@app.command()
-def ifip2020(
+def command(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help=f"One of {', '.join(PAPERS)}.")],
     quick: Annotated[bool, typer.Option("--quick", help="At most ten minutes: small samples.")] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Directory of results; one with results is gone on with.")
+        Path | None, typer.Option(help="Directory of results; default results/studies/PAPER.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Persson Proos and Carlsson, IFIP Networking 2020: MQTT, AMQP, CoAP on a lossy cellular link."""
-    from ivsim.study.execution import default_output, run_study  # noqa: PLC0415 - not before it is needed
-    from ivsim.study.ifip.report import SERIALISATION, claims_text, failed, write_report  # noqa: PLC0415
+    from ivsim.papers.reproduction import reproduce  # noqa: PLC0415 - the testbed: not before it is needed
+    from ivsim.study.execution import default_output  # noqa: PLC0415
 
-    study, path = study_named("ifip2020")
-    where = output or default_output("ifip2020", quick=quick)
-    if (where / "study.json").is_file():
-        store = Store.open(where)
-        store.check_versions()
-    else:
-        store = Store.create(where, "ifip2020", study, quick=quick)
-    run_study(store, cells_of(store.study, str(path), quick=store.quick), quiet=quiet)
-    formats = where / SERIALISATION
-    if not (formats / "results.json").is_file():
-        run_entry(study_named("serialisation")[0], formats, quick=store.quick)
-    written = write_report(store, where)
-    print(claims_text(store))
-    print(f"\n{written}")
-    raise typer.Exit(EXIT_FAILED if failed(store) else 0)
+    where = output or default_output(paper, quick=quick)
+    found = reproduce(paper_named(paper), where, quick=quick, quiet=quiet)
+    print(f"{found.claims}\n\n{found.report}")
+    for study, why in found.left_out.items():
+        print(f"ivsim: study {study} left out: {why}", file=sys.stderr)
+    for failure in found.failures:
+        print(f"ivsim: cell {failure}", file=sys.stderr)
+    raise typer.Exit(EXIT_FAILED if found.failures else 0)
+
+
+command.__doc__ = HELP

@@ -1,24 +1,29 @@
-"""`ivsim study`: list, check, run, resume, report and compare studies; ivsim.study does the work."""
+"""`ivsim study`: list, check, plan, run, resume, report and compare studies; ivsim.study does the work.
+
+What a command needs is imported when it is called: scipy, matplotlib and the engines take seconds to load.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from ivsim.study.catalogue import run_entry, studies, study_named
-from ivsim.study.figures_of_cells import STUDY_METRICS
-from ivsim.study.model import Study, cells_of
-from ivsim.study.plan import sessions
-from ivsim.study.store import Store
-from schemas.errors import Refusal
+from ivsim.commands.files import check_writable, writing
+from ivsim.listing import listing, paragraph, table, width_of
+from ivsim.study.catalogue import studies, study_named, title_of
+from ivsim.study.engines import ENGINES
+
+if TYPE_CHECKING:
+    from ivsim.library.studies import StudyResults
+    from ivsim.study.engines.base import Engine
 
 EXIT_FAILED = 1
 EXIT_MISSED = 3
+EXIT_UNDECIDED = 5
 
 app = typer.Typer(
     no_args_is_help=True, help="Studies: trade-offs as data, run in a fair order, reported, compared."
@@ -36,22 +41,20 @@ _Junit = Annotated[Path | None, typer.Option("--junit", help="Also write the ver
 @app.command("list")
 def list_() -> None:
     """List the studies that come with the project."""
-    for name, path in studies().items():
-        study, _ = study_named(str(path))
-        print(f"{name:18} {study.title}")
+    _print([(name, title_of(path)) for name, path in studies().items()])
 
 
 @app.command()
 def check(name: _Name) -> None:
     """Check a study without running it, and say what it would run."""
+    from ivsim.study.model import cells_of  # noqa: PLC0415 - see the module
+    from ivsim.study.plan import sessions  # noqa: PLC0415
+
     study, path = study_named(name)
-    if study.entry is not None:
-        print(f"{path}: fine; measures by itself ({study.entry})")
-        return
     for quick in (False, True):
         cells = cells_of(study, str(path), quick=quick)
         planned = sessions(study, cells, 1 if quick else study.repetitions)
-        total = sum(session.seconds for session in planned) / 60
+        total = sum(study.measured_by.seconds(session) for session in planned) / 60
         what = "quick: " if quick else "fine; "
         print(f"{path}: {what}{len(cells)} cells in {len(planned)} sessions, about {total:.0f} min")
 
@@ -66,18 +69,12 @@ def run(
     quiet: _Quiet = False,
     junit: _Junit = None,
 ) -> None:
-    """Run a study and report it; exit code 3 when a service level is missed, 1 when a cell failed."""
-    from ivsim.study.execution import default_output  # noqa: PLC0415 - not before it is needed
+    """Run a study and report it; exit code 3 when a service level is missed, 5 undecided, 1 when a cell failed."""
+    from ivsim.library.studies import begun, measured  # noqa: PLC0415 - the testbed: not before it is needed
 
-    study, path = study_named(name)
-    title = path.parent.name if path.name == "study.toml" else path.stem
-    where = output or default_output(title, quick=quick)
-    if study.entry is not None:
-        print(run_entry(study, where, quick=quick))
-        return
-    cells_of(study, str(path), quick=quick)
-    store = Store.create(where, title, study, quick=quick)
-    raise typer.Exit(_go_on(store, quiet=quiet, again=False, junit=junit))
+    _check_junit(junit)
+    store = begun(name, output, quick=quick)
+    raise typer.Exit(_told(measured(store, quiet=quiet, again=False), junit))
 
 
 @app.command()
@@ -90,9 +87,13 @@ def resume(
     junit: _Junit = None,
 ) -> None:
     """Go on with a study that was interrupted; nothing that is finished runs again."""
+    from ivsim.library.studies import measured  # noqa: PLC0415 - see the module
+    from ivsim.study.store import Store  # noqa: PLC0415
+
+    _check_junit(junit)
     store = Store.open(results)
     store.check_versions()
-    raise typer.Exit(_go_on(store, quiet=quiet, again=failed, junit=junit))
+    raise typer.Exit(_told(measured(store, quiet=quiet, again=failed), junit))
 
 
 @app.command()
@@ -104,57 +105,142 @@ def report(
     junit: _Junit = None,
 ) -> None:
     """Write report.md, its figures and report.html from results that are there."""
-    raise typer.Exit(_report(Store.open(results), output or results, junit))
+    from ivsim.library.studies import load_study  # noqa: PLC0415 - charts and scipy take a second to load
+
+    _check_junit(junit)
+    found = load_study(results)
+    found.write_report(output)
+    raise typer.Exit(_told(found, junit, output))
 
 
 @app.command()
-def compare(first: _Results, second: _Results) -> None:
-    """Show two results side by side, with the difference and whether it is more than noise."""
+def compare(
+    first: _Results,
+    second: _Results,
+    relevant: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Smallest difference of interest, as a share of the first figure: what is less is not more than noise."
+            " Ratios (shares of messages) are judged without it.",
+        ),
+    ] = 0.05,
+) -> None:
+    """Show two results side by side, with the difference and whether it is more than noise.
+
+    Needs 3 repetitions on either side for a verdict; all tests of the table together keep 5 % (Holm).
+    """
     from ivsim.study import compare as comparing  # noqa: PLC0415 - scipy takes a second to load
     from ivsim.study.report import results as results_in  # noqa: PLC0415
+    from ivsim.study.store import Store  # noqa: PLC0415
 
     stores = [Store.open(path) for path in (first, second)]
-    rows = comparing.compare(*((store, results_in(store)) for store in stores))
-    table = Table("cell", "metric", str(first), str(second), "difference", "more than noise")
-    for row in rows:
-        table.add_row(*comparing.words(row))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    one, two = ((store, results_in(store)) for store in stores)
+    found = comparing.compare(one, two, relevant)
+    width = width_of()
+    for note in (*found.notes, f"first: {first}", f"second: {second}"):
+        print("\n".join(paragraph(note, width)))
+    head = ("metric", "first", "second", "difference", "more than noise")
+    for cell in dict.fromkeys(row.cell for row in found.rows):
+        print("\n".join(["", *paragraph(cell, width)]))
+        rows = [comparing.as_table_row(row)[1:] for row in found.rows if row.cell == cell]
+        print("\n".join(f"  {line}" for line in table(head, rows, width - 2)))
 
 
 @app.command()
-def metrics() -> None:
-    """List what a study can measure."""
-    for metric in STUDY_METRICS.values():
-        print(f"{metric.name:34} {metric.unit:6} {metric.meaning} ({metric.population})")
-
-
-def _go_on(store: Store, *, quiet: bool, again: bool, junit: Path | None) -> int:
-    from ivsim.study.execution import run_study  # noqa: PLC0415 - the testbed: not before it is needed
-
-    study: Study = store.study
-    cells = cells_of(study, str(store.path / "study.json"), quick=store.quick)
-    run_study(store, cells, quiet=quiet, again=again)
-    return _report(store, store.path, junit)
-
-
-def _report(store: Store, directory: Path, junit: Path | None) -> int:
-    """Write the report, print where it is, and return the exit code that the results deserve."""
-    from ivsim.study import levels  # noqa: PLC0415 - charts and scipy take a second to load
-    from ivsim.study.catalogue import writer_of  # noqa: PLC0415
+def plan(
+    name: Annotated[
+        str, typer.Argument(metavar="STUDY|RESULTS", help="A study, or the results of its pilot.")
+    ],
+    width: Annotated[
+        str,
+        typer.Option(
+            help="Wanted width of the 95 % interval: in the metric's unit, or of the estimate (10%)."
+        ),
+    ],
+    metric: Annotated[str | None, typer.Option(help="A metric of the study; its first without it.")] = None,
+    pilot: Annotated[Path | None, typer.Option(help="Results of a pilot, where STUDY is a name.")] = None,
+) -> None:
+    """Say how many repetitions of each cell reach an interval of a wanted width, from a pilot's results."""
+    from ivsim.study import pilot as planning  # noqa: PLC0415 - scipy takes a second to load
     from ivsim.study.report import results as results_in  # noqa: PLC0415
+    from ivsim.study.store import Store  # noqa: PLC0415
 
-    print(writer_of(store.name)(store, directory))
-    found = results_in(store)
-    judged = levels.judge(store.study, found)
+    wanted = planning.width_of(width)
+    store = Store.open(planning.where(name, pilot))
+    found = planning.plan(store, results_in(store), wanted, metric)
+    columns = width_of()
+    for note in found.notes:
+        print("\n".join(paragraph(note, columns)))
+    head = ("cell", f"{found.metric} now", "width now", "repetitions for it")
+    for row in map(planning.as_table_row, found.rows):
+        print("\n".join(["", *paragraph(row[0], columns)]))
+        print("\n".join(listing(list(zip(head[1:], row[1:], strict=True)), columns, indent=2)))
+    print("\n".join(["", *paragraph(found.answer, columns)]))
+
+
+_Engine = Annotated[
+    str | None, typer.Argument(metavar="[ENGINE]", help=f"One of {', '.join(ENGINES)}; all without it.")
+]
+
+
+@app.command()
+def engines() -> None:
+    """List the engines, the ways in which cells are measured."""
+    from ivsim.study.engines.base import engine_named  # noqa: PLC0415 - see the module
+
+    _print([(name, engine_named(name).summary) for name in ENGINES])
+
+
+@app.command()
+def metrics(engine: _Engine = None) -> None:
+    """List what a study can measure, by engine."""
+    for row in _chosen(engine):
+        print(f"{row.name}:")
+        rows = [(m.name, m.unit, f"{m.meaning} ({m.population})") for m in row.metrics.values()]
+        _print(rows, indent=2)
+
+
+@app.command()
+def axes(engine: _Engine = None) -> None:
+    """List what a study can vary, by engine, with what is allowed."""
+    for row in _chosen(engine):
+        print(f"{row.name}:")
+        _print([(axis.name, axis.type, axis.allowed) for axis in row.axes().values()], indent=2)
+
+
+def _chosen(name: str | None) -> list[Engine]:
+    from ivsim.study.engines.base import engine_named  # noqa: PLC0415 - see the module
+
+    return [engine_named(one) for one in (ENGINES if name is None else [name])]
+
+
+def _print(rows: Sequence[Sequence[str]], indent: int = 0) -> None:
+    for line in listing(rows, width_of(), indent):
+        print(line)
+
+
+def _check_junit(junit: Path | None) -> None:
     if junit is not None:
-        try:
-            junit.write_text(levels.junit(store.name, found, judged))
-        except OSError as error:
-            raise Refusal(f"--junit {junit}: {error.strerror}") from None
-    failed = [result for result in found if result.reasons]
+        check_writable("--junit", junit)
+
+
+def _told(found: StudyResults, junit: Path | None, written: Path | None = None) -> int:
+    """Print where the report is and what is amiss, and return the exit code that the results deserve."""
+    from ivsim.study import service_levels  # noqa: PLC0415
+
+    print((written or found.directory) / "report.md")
+    if junit is not None:
+        judged = service_levels.judge(found.study, found.cells)
+        with writing("--junit", junit):
+            junit.write_text(service_levels.junit(found.name, found.cells, judged))
+    failed = [result for result in found.cells if result.reasons]
     for result in failed:
         print(f"ivsim: cell {result.cell.name} failed: {result.reasons[0]}", file=sys.stderr)
-    missed = [one for one in judged if one.problem is not None]
-    for one in missed:
-        print(f"ivsim: {one.cell}: {one.problem}", file=sys.stderr)
-    return EXIT_FAILED if failed else EXIT_MISSED if missed else 0
+    for one in (*found.missed, *found.undecided):
+        print(f"ivsim: {one.cell}: {one.verdict}: {one.problem}", file=sys.stderr)
+    if failed or found.missed:
+        return EXIT_FAILED if failed else EXIT_MISSED
+    # A quick run is to see that it works, and decides nothing.
+    return EXIT_UNDECIDED if found.undecided and not found.quick else 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from ivsim.commands.files import writing
+from ivsim.listing import listing, paragraph, table, width_of
+from ivsim.option_signature import taking
 from schemas.errors import Refusal
 from simulator.traces import (
     BUNDLED,
@@ -21,11 +25,10 @@ from simulator.traces import (
     to_csv,
     write_trace,
 )
-from simulator.traces.describe import summary
+from simulator.traces.describe import facts, tables
 from simulator.traces.importers import IMPORTERS, Options, import_trace
-from simulator.traces.importers.base import CLOCK_BACK, DIRECTIONS, DUPLICATES, GAPS
 from simulator.traces.importers.mahimahi import to_mahimahi
-from simulator.traces.model import COLUMNS, RATE_MEANINGS
+from simulator.traces.importers.options import DIRECTIONS, OPTIONS
 from simulator.traces.plot import FORMATS, plot
 
 app = typer.Typer(
@@ -46,74 +49,40 @@ def _open(name: str) -> Trace:
     return read_trace(path)
 
 
-def _words(values: list[str] | None) -> tuple[str, ...] | None:
-    return tuple(values) if values else None
-
-
 def _choice(values: Iterable[str]) -> str:
     return ", ".join(values)
 
 
+def _import_parameters() -> list[inspect.Parameter]:
+    """Return one parameter for each policy of an import; what is given several times becomes a tuple."""
+    found = []
+    for name, (kind, asked) in OPTIONS.items():
+        plain: Any = list[str] | None if kind == tuple[str, ...] | None else kind
+        annotation = Annotated[plain, typer.Option(asked.word, help=asked.help)]
+        found.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        )
+    return found
+
+
 @app.command("import")
+@taking(_import_parameters())
 def import_(
+    *,
     file: Annotated[Path, typer.Argument(help="A recorded drive.")],
     out: _Out,
     from_: Annotated[str, typer.Option("--from", help=f"auto, or one of {_choice(IMPORTERS)}.")] = "auto",
-    column: Annotated[
-        list[str] | None, typer.Option(help=f"Take this column (again for more): {_choice(COLUMNS)}.")
-    ] = None,
-    direction: Annotated[
-        str | None, typer.Option(help=f"Of a rate that does not say it: {_choice(DIRECTIONS)}.")
-    ] = None,
-    network_mode: Annotated[
-        list[str] | None, typer.Option(help="Keep rows of this mode only, e.g. LTE; the others become gaps.")
-    ] = None,
-    state: Annotated[
-        list[str] | None, typer.Option(help="Keep rows of this logger state only, e.g. D; likewise.")
-    ] = None,
-    duplicates: Annotated[
-        str | None, typer.Option(help=f"Rows within one step: {_choice(DUPLICATES)} (average).")
-    ] = None,
-    hold: Annotated[float | None, typer.Option(help="Rows up to this many s apart are no gap (2).")] = None,
-    gaps: Annotated[str | None, typer.Option(help=f"Longer ones: {_choice(GAPS)} (refuse).")] = None,
-    clock_back: Annotated[
-        str | None, typer.Option(help=f"Rows older than one before: {_choice(CLOCK_BACK)} (refuse).")
-    ] = None,
-    step: Annotated[float | None, typer.Option(help="Length of a step of the result, s (1).")] = None,
-    period: Annotated[float | None, typer.Option(help="Time between rows that have no clock, s.")] = None,
-    skip: Annotated[float | None, typer.Option(help="Leave out this much of the beginning, s.")] = None,
-    rate_meaning: Annotated[
-        str | None, typer.Option(help=f"Of a generic CSV's rates: {_choice(RATE_MEANINGS)}.")
-    ] = None,
-    time: Annotated[str | None, typer.Option(help="Generic CSV: NAME[:s, ms, us, ns or iso].")] = None,
-    map_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map", help="Generic CSV: TARGET=NAME[:UNIT or :@UNIT_COLUMN], e.g. uplink_kbps=up:Mbit/s."
-        ),
-    ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="Generic CSV: comma, semicolon, tab, space (comma).")
-    ] = None,
+    **given: Any,
 ) -> None:
     """Bring a recorded drive into our schema; what the file leaves open must be said here."""
-    options = Options(
-        columns=_words(column),
-        direction=direction,
-        network_modes=_words(network_mode),
-        states=_words(state),
-        duplicates=duplicates,
-        hold_s=hold,
-        gaps=gaps,
-        clock_back=clock_back,
-        step_s=step,
-        period_s=period,
-        skip_s=skip,
-        rate_meaning=rate_meaning,
-        time=time,
-        mapping=_words(map_),
-        delimiter=delimiter,
-    )
+    said: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in given.items()
+        if value != []
+    }
+    options = Options(**said)
+    if out.exists() and file.exists() and out.samefile(file):
+        raise Refusal(f"--out {out}: is the drive that is read")
     trace = import_trace(file, from_, options)
     _write(trace, out)
     print(f"policy: {trace.header.get('policy', 'none needed')}")
@@ -123,7 +92,8 @@ def _write(trace: Trace, out: Path) -> None:
     if out.suffix not in (".csv", ".parquet"):
         raise Refusal(f"--out {out}: must end in .csv or .parquet")
     _checked_folder(out)
-    write_trace(trace, out)
+    with writing("--out", out):
+        write_trace(trace, out)
     print(f"{out}: {trace.duration_s:g} s, {len(trace.time_s)} steps, {', '.join(trace.columns())}")
 
 
@@ -153,7 +123,8 @@ def export(
     if direction not in DIRECTIONS:
         raise Refusal(f"--direction {direction!r}: must be one of {', '.join(DIRECTIONS)}")
     text = to_mahimahi(source, direction)
-    out.write_text(text, encoding="ascii", newline="\n")
+    with writing("--out", out):
+        out.write_text(text, encoding="ascii", newline="\n")
     print(f"{out}: {text.count(chr(10))} delivery opportunities in {source.duration_s:g} s ({direction})")
 
 
@@ -168,17 +139,18 @@ def _only_direction(trace: Trace) -> str:
 def list_() -> None:
     """The bundled traces, the profiles they are drawn from, and the formats that import."""
     print("bundled traces")
-    width = max(map(len, [*BUNDLED, *PROFILES, *IMPORTERS]))
+    rows = []
     for name, recipe in BUNDLED.items():
         mark = " (the default)" if name == DEFAULT else ""
         columns = [profile_named(p).column for p in recipe.profiles] + ["loss_ratio"] * recipe.loss
-        print(f"  {name:<{width}}  {recipe.duration_s:>5} s  {', '.join(columns)}: {recipe.about}{mark}")
+        rows.append((name, f"{recipe.duration_s:>5} s", f"{', '.join(columns)}: {recipe.about}{mark}"))
+    width = width_of()
+    print("\n".join(listing(rows, width, indent=2)))
     print("\nprofiles for `ivsim trace generate --profile`")
-    for profile in PROFILES.values():
-        print(f"  {profile.name:<{width}}  {profile.column}: {profile.note}")
+    profiles = [(profile.name, f"{profile.column}: {profile.note}") for profile in PROFILES.values()]
+    print("\n".join(listing(profiles, width, indent=2)))
     print("\nformats for `ivsim trace import --from`")
-    for importer in IMPORTERS.values():
-        print(f"  {importer.name:<{width}}  {importer.about}")
+    print("\n".join(listing([(one.name, one.about) for one in IMPORTERS.values()], width, indent=2)))
 
 
 @app.command()
@@ -191,7 +163,10 @@ def show(
     """Statistics of a trace, beside those of the real drives where its profile is known."""
     if against is not None:
         profile_named(against)
-    print("\n".join([trace, *summary(_open(trace), against)]))
+    source, width = _open(trace), width_of()
+    print("\n".join([trace, *(line for fact in facts(source) for line in paragraph(fact, width))]))
+    for found in tables(source, against):
+        print("\n".join(["", *table(found.head, found.rows, width)]))
 
 
 @app.command("plot")
@@ -204,11 +179,9 @@ def plot_(
     source = _open(trace)
     name = trace if trace in BUNDLED else Path(trace).name
     meaning = source.header.get("rate_meaning")
-    plot(
-        source,
-        out,
-        f"{name}, {source.duration_s:g} s" + (f", rate: {meaning.replace('_', ' ')}" if meaning else ""),
-    )
+    rate = f", rate: {meaning.replace('_', ' ')}" if meaning else ""
+    with writing("--out", out):
+        plot(source, out, f"{name}, {source.duration_s:g} s{rate}")
     print(f"{out}: {', '.join(source.columns())}")
 
 

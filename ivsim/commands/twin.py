@@ -24,6 +24,17 @@ PORT = 8080
 URL = f"http://127.0.0.1:{PORT}"
 SORTS = ("id", "age", "speed", "gaps")
 
+# Fields of the service's configuration, and the options that they come from.
+_TYPED = {
+    "bootstrap": "--kafka",
+    "topics_prefix": "--prefix",
+    "host": "--host",
+    "port": "--port",
+    "token_file": "--token-file",
+    "stale_after_s": "--stale-after",
+    "title": "--title",
+}
+
 app = typer.Typer(no_args_is_help=True, help="The vehicles' twins: serve them, get one, watch all.")
 
 _Kafka = Annotated[
@@ -47,6 +58,9 @@ def serve(
         float, typer.Option("--stale-after", help="Seconds until a twin is stale.")
     ] = 10.0,
     title: Annotated[str, typer.Option("--title", help="What the page says it shows.")] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Start before the run's topics are there, and wait for them.")
+    ] = False,
 ) -> None:
     """Serve the twins over HTTP with a page at /, until Ctrl-C; a token is needed off loopback."""
     from ivsim.testbed.kafka import probe  # noqa: PLC0415 - as below: --help need not wait
@@ -59,6 +73,7 @@ def serve(
         token_file=str(token_file or ""),
         stale_after_s=stale_after,
         title=title,
+        wait_for_topics=wait,
     )
     probe(kafka)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
@@ -136,7 +151,7 @@ def _vehicle(word: str) -> str:
 def _config(**words: Any) -> ServiceConfig:
     from twin.service.config import ServiceConfig  # noqa: PLC0415
 
-    return checked(words, ServiceConfig, "ivsim twin")
+    return checked(words, ServiceConfig, "ivsim twin", _TYPED)
 
 
 def _source(kafka: str | None, prefix: str, token_file: Path | None) -> ServiceConfig | None:

@@ -52,6 +52,12 @@ def _headline(summary: dict[str, Any]) -> Text:
         f"age p50 {_age(ages['p50'])}, max {_age(ages['max'])}", f"{summary['messages']} messages",
         f"{summary['gaps']} gaps", f"{summary['duplicates']} duplicates",
     ]  # fmt: skip
+    rejected = sum(summary["badRecords"].values()) + sum(summary["deadLetters"].values())
+    words += [
+        f"{count} {name}"
+        for count, name in ((summary["givenUp"], "given up"), (rejected, "rejected"))
+        if count
+    ]
     return Text(" · ".join(words), style="yellow" if summary["staleVehicles"] else "")
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
+
+from gateways.protocols import every_mode
 
 # Okabe and Ito (2008): eight colours that colour-blind readers can tell apart, and that differ in print.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#E69F00"
 GREEN: Final = "#009E73"
 VERMILION: Final = "#D55E00"
-SKY: Final = "#56B4E9"
 PURPLE: Final = "#CC79A7"
-YELLOW: Final = "#F0E442"
 BLACK: Final = "#000000"
+GREY: Final = "#666666"
 
-FATE_COLOURS: Final = {"delivered": GREEN, "late": ORANGE, "lost": VERMILION, "unsent": PURPLE}
+FATE_COLOURS: Final = {
+    "delivered": GREEN,
+    "late": ORANGE,
+    "lost": VERMILION,
+    "refused": BLUE,
+    "unsent": PURPLE,
+    "unknown": GREY,
+}
 
 STAGE_COLOURS: Final = {
     "emission lag": BLACK,
@@ -58,21 +67,28 @@ def number(value: Any, unit: str = "") -> str:
     return f"{text} {unit}" if unit and unit not in {"ratio", "messages", "1"} else text
 
 
-# Modes by colour, marker and line: protocols differ in marker and line too, so that print without colour will do.
-MODE_STYLES: Final[dict[str, dict[str, Any]]] = {
-    "mqtt qos0": {"color": BLUE, "marker": "o", "linestyle": "-", "label": "MQTT QoS 0"},
-    "mqtt qos1": {"color": SKY, "marker": "s", "linestyle": "-", "label": "MQTT QoS 1"},
-    "mqtt qos2": {"color": PURPLE, "marker": "^", "linestyle": "-", "label": "MQTT QoS 2"},
-    "amqp auto": {"color": ORANGE, "marker": "D", "linestyle": "--", "label": "AMQP auto"},
-    "amqp manual": {"color": VERMILION, "marker": "v", "linestyle": "--", "label": "AMQP manual"},
-    "coap non": {"color": BLACK, "marker": "x", "linestyle": ":", "label": "CoAP NON"},
-    "coap con": {"color": GREEN, "marker": "P", "linestyle": ":", "label": "CoAP CON"},
-    "amqp manual-confirms-persistent": {
-        "color": "#7F3B08", "marker": "<", "linestyle": "--", "label": "AMQP manual, confirms, persistent",
-    },
-}  # fmt: skip
+def window_words(metrics: Mapping[str, Any]) -> str | None:
+    """Return which of a run's messages its figures are of; None where that is not known."""
+    from_s, to_s = metrics.get("window_from_s"), metrics.get("window_to_s")
+    due, run_due = metrics.get("due"), metrics.get("run_due")
+    if from_s is None or to_s is None or due is None or run_due is None:
+        return None
+    if to_s <= from_s:
+        return f"none of the {run_due:,} messages due: the run ended before its first loss timeout was over"
+    which = "all" if due == run_due else f"{due:,} of"
+    return f"{which} {run_due:,} messages, those due from {from_s:.1f} s to {to_s:.1f} s after the start"
 
 
 def mode_style(mode: str) -> dict[str, Any]:
-    """Return how a mode looks in every figure; one without a style of its own is grey with its name."""
-    return MODE_STYLES.get(mode, {"color": "#666666", "marker": ".", "linestyle": "-.", "label": mode})
+    """Return how a mode ("mqtt qos1") looks in every chart; one without a look of its own is grey.
+
+    Protocols differ in marker and line too, so that print without colour will do.
+    """
+    found = every_mode().get(mode)
+    if found is None:
+        return {"color": GREY, "marker": ".", "linestyle": "-.", "label": mode}
+    row, known = found
+    label = f"{row.label} {known.label}"
+    if known.look is None:
+        return {"color": GREY, "marker": ".", "linestyle": row.line, "label": label}
+    return {"color": known.look.colour, "marker": known.look.marker, "linestyle": row.line, "label": label}

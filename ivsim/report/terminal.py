@@ -9,21 +9,38 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ivsim.report.style import number
-from twin.metrics import HOPS, LATENCIES, METRICS, QUANTILES
+from ivsim.report.style import number, window_words
+from twin.metrics import FATES, HOPS, LATENCIES, METRICS, QUANTILES, REFUSING_HOPS
 
 
 def print_summary(console: Console, metrics: dict[str, Any], title: str, report: Path | None) -> None:
     """Print fates, latencies, bytes and the path of the report."""
-    if metrics.get("partial"):
-        console.print(
-            Text(f"partial result: {metrics.get('partial_reason') or 'stopped early'}", style="bold yellow")
-        )
     console.print(_fates(metrics, title))
     console.print(_latencies(metrics))
     console.print(_bytes_and_link(metrics))
+    console.print(_certificate(metrics))
+    console.print(_validity(metrics))
     if report is not None:
         console.print(f"report: {report}", soft_wrap=True)
+
+
+def _certificate(metrics: dict[str, Any]) -> Text:
+    """Return what the link proved of itself, in a line."""
+    certificate = metrics.get("certificate") or {}
+    verdict = certificate.get("verdict", "none")
+    style = {"pass": "green", "off": "bold red"}.get(verdict, "yellow")
+    return Text.assemble(
+        "link: ", (verdict, style), f" {certificate.get('statement', '').partition(' Probes cost')[0]}"
+    )
+
+
+def _validity(metrics: dict[str, Any]) -> Text:
+    """Return whether the figures may be used, and why not."""
+    validity = metrics.get("validity") or {}
+    verdict = validity.get("verdict", "unknown")
+    style = {"valid": "green", "invalid": "bold red"}.get(verdict, "bold yellow")
+    causes = "; ".join(cause["words"] for cause in validity.get("causes", []))
+    return Text.assemble("run: ", (verdict, style), f": {causes}" if causes else "")
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -35,14 +52,35 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _fates(metrics: dict[str, Any], title: str) -> Table:
-    names = ("due", "delivered", "late", "lost", "unsent", "duplicates", "delivery_ratio")
-    table = _table(title, *names)
+    # What hardly ever happens takes no room while it has not.
+    rare = {"refused", "unknown"}
+    fates = [fate for fate in FATES if fate not in rare or metrics.get(fate)]
+    names = ("due", *fates, "duplicates", "delivery_ratio")
+    table = _table(title, *(name.replace("_", "\n") for name in names))
+    if len(fates) > len(FATES) - len(rare):
+        table.padding = 0  # all columns fit into 80 characters
     table.columns[0].justify = "right"
     table.add_row(*(number(metrics.get(name), "ratio" if name == "delivery_ratio" else "") for name in names))
-    hops = [f"{metrics[f'lost_at_{hop}']} at {hop}" for hop in HOPS if metrics.get(f"lost_at_{hop}")]
-    if hops:
-        table.caption = "lost: " + ", ".join(hops)
+    lost = [f"{metrics[f'lost_at_{hop}']} at {hop}" for hop in HOPS if metrics.get(f"lost_at_{hop}")]
+    refused = [
+        f"{metrics[f'refused_by_{hop}']} by {hop}"
+        for hop in REFUSING_HOPS
+        if metrics.get(f"refused_by_{hop}")
+    ]
+    lines = [
+        _window(metrics),
+        *(f"{fate}: {', '.join(where)}" for fate, where in (("lost", lost), ("refused", refused)) if where),
+    ]
+    table.caption = "\n".join(line for line in lines if line)
+    table.caption_justify = "left"
     return table
+
+
+def _window(metrics: dict[str, Any]) -> str:
+    """Return which messages the table counts; "" where the window is not known."""
+    if (words := window_words(metrics)) is None:
+        return ""
+    return f"counted: {words}"
 
 
 def _latencies(metrics: dict[str, Any]) -> Table:

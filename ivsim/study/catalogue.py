@@ -1,19 +1,16 @@
-"""The studies that come with the project, found by name, and who writes the report of each."""
+"""The studies that come with the project, found by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
+import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ivsim.study.model import Study, read_study
-from ivsim.study.store import Store
 from ivsim.testbed.paths import PACKAGE_DIR, ROOT
 from schemas.errors import Refusal
 
-# study -> module:function that writes its report; every other study has the plain one
-WRITERS = {"ifip2020": "ivsim.study.ifip.report:write_report"}
-PLAIN_WRITER = "ivsim.study.report:write_report"
+if TYPE_CHECKING:
+    from ivsim.study.model import Study
 
 
 def folder() -> Path:
@@ -31,6 +28,8 @@ def studies() -> dict[str, Path]:
 
 def study_named(name: str) -> tuple[Study, Path]:
     """Return a study by its name or file, and the file; Refusal lists the names for an unknown one."""
+    from ivsim.study.model import read_study  # noqa: PLC0415 - a list of titles needs no engine
+
     path = Path(name)
     if path.suffix == ".toml":
         return read_study(path), path
@@ -40,16 +39,17 @@ def study_named(name: str) -> tuple[Study, Path]:
     return read_study(known[name]), known[name]
 
 
-def run_entry(study: Study, output: Path, *, quick: bool) -> Path:
-    """Run a study that measures by itself; return the path of its report."""
-    assert study.entry is not None
-    module, _, function = study.entry.partition(":")
-    path: Path = getattr(import_module(module), function)(output, quick=quick)
-    return path
+def name_of(path: Path) -> str:
+    """Return what a study in a file is called: its folder, or the file where it is no `study.toml`."""
+    return path.resolve().parent.name if path.name == "study.toml" else path.stem
 
 
-def writer_of(name: str) -> Callable[[Store, Path], Path]:
-    """Return what writes a study's report."""
-    module, _, function = WRITERS.get(name, PLAIN_WRITER).partition(":")
-    writer: Callable[[Store, Path], Path] = getattr(import_module(module), function)
-    return writer
+def title_of(path: Path) -> str:
+    """Return a study's title without checking the rest, which needs its engine."""
+    try:
+        title = tomllib.loads(path.read_text()).get("title")
+    except (OSError, ValueError) as error:
+        raise Refusal(f"{path}: {error}") from None
+    if not isinstance(title, str):
+        raise Refusal(f"{path}: title: a text is wanted")
+    return title

@@ -1,4 +1,4 @@
-"""The figures of studies as SVG text, known from papers; they hold no number of their own."""
+"""The charts of studies as SVG text, known from papers; they hold no number of their own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 
-from ivsim.report.style import BLUE, GREEN, MATPLOTLIB, VERMILION, mode_style
-from ivsim.study.evidence import Measured
+from ivsim.report.style import BLUE, MATPLOTLIB, mode_style
 from ivsim.study.statistics import Interval
 
 mpl.use("Agg")
@@ -76,13 +76,18 @@ def curves(
         axes.yaxis.set_major_formatter("{x:,g}")
 
 
-def bars(axes: Axes, groups: Mapping[str, Mapping[str, Interval]], y: str) -> None:
-    """Draw grouped bars: one group per key of `groups`, one bar per mode, with 95 % error bars."""
-    modes = list(dict.fromkeys(mode for by_mode in groups.values() for mode in by_mode))
-    width = 0.8 / max(1, len(modes))
-    for k, mode in enumerate(modes):
-        style = mode_style(mode)
-        intervals = [by.get(mode, Interval(None, None, None, 0)) for by in groups.values()]
+def bars(
+    axes: Axes,
+    groups: Mapping[str, Mapping[str, Interval]],
+    y: str,
+    style_of: Callable[[str], dict[str, Any]] = mode_style,
+) -> None:
+    """Draw grouped bars: one group per key of `groups`, one bar per series, with 95 % error bars."""
+    names = list(dict.fromkeys(name for by_series in groups.values() for name in by_series))
+    width = 0.8 / max(1, len(names))
+    for k, name in enumerate(names):
+        style = style_of(name)
+        intervals = [by.get(name, Interval(None, None, None, 0)) for by in groups.values()]
         axes.bar(
             [g - 0.4 + (k + 0.5) * width for g in range(len(groups))],
             [i.estimate or 0.0 for i in intervals],
@@ -100,13 +105,19 @@ def bars(axes: Axes, groups: Mapping[str, Mapping[str, Interval]], y: str) -> No
     axes.grid(axis="x", visible=False)
 
 
-def ecdf(axes: Axes, cells: Mapping[str, Measured], x: str) -> None:
-    """Draw each mode's distribution of latency over all messages due: what never came keeps it below 1."""
-    for mode, cell in cells.items():
-        values = np.sort(cell.received_ms)
+def ecdf(axes: Axes, samples: Mapping[str, tuple[npt.NDArray[np.float64], int]], x: str) -> None:
+    """Draw each mode's distribution over all messages due: what never came keeps it below 1.
+
+    Args:
+        axes: where to draw.
+        samples: mode -> (values of what came, how many were due).
+        x: label of the values.
+    """
+    for mode, (found, due) in samples.items():
+        values = np.sort(found)
         if not values.size:
             continue
-        share = np.arange(1, values.size + 1) / cell.due
+        share = np.arange(1, values.size + 1) / due
         keep = np.unique(np.linspace(0, values.size - 1, MOST_POINTS).astype(int))
         style = mode_style(mode)
         axes.step(
@@ -126,10 +137,7 @@ def legend(axes: Axes, columns: int = 1) -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), ncols=columns, fontsize=8)
 
 
-def trace(axes: Sequence[Axes], series: Mapping[str, tuple[Any, Any]]) -> None:
-    """Draw a road's columns over time, one axes each."""
-    for ax, ((name, (seconds, values)), colour) in zip(
-        axes, zip(series.items(), (BLUE, VERMILION, GREEN), strict=False), strict=False
-    ):
-        ax.step(seconds, values, where="post", color=colour, linewidth=0.7)
-        ax.set(xlabel="s", ylabel=name)
+def steps(axes: Axes, label: str, seconds: Any, values: Any) -> None:
+    """Draw a quantity that holds for a second each over time."""
+    axes.step(seconds, values, where="post", color=BLUE, linewidth=0.7)
+    axes.set(xlabel="s", ylabel=label)

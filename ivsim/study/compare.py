@@ -2,69 +2,147 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
-from ivsim.study.statistics import Comparison, Interval, compare_means, holm
+from ivsim.study.clusters import MIN_REPETITIONS, difference_of_intervals, difference_of_means
+from ivsim.study.results import CellResult
+from ivsim.study.statistics import Comparison, Interval, holm
 from ivsim.study.store import Store
-from ivsim.study.summary import DASH, CellResult, short, written
+from ivsim.study.summary import DASH, short, written
 from schemas.errors import Refusal
 
-# Fewer values than this have less than five above their 99th percentile: its bootstrap interval is too narrow.
-FEW: Final = 500
+# A difference of less than this share of the first figure is of no interest, however sure it is.
+RELEVANT: Final = 0.05
+Verdict = Literal["yes", "no", "too small", "too few repetitions", "cannot tell", "invalid", "not measured"]
 
 
 class Row(NamedTuple):
-    """One metric of one cell in both results."""
+    """One metric of one cell in both results.
+
+    Attributes:
+        verdict: whether the second differs by more than noise: `yes` needs significance and relevance; `too small` is
+            significant and not relevant. `too few repetitions`, `cannot tell` (no interval), `invalid` (of a run
+            that says so itself) and `not measured` are no verdicts.
+    """
 
     cell: str
     metric: str
     first: Interval
     second: Interval
     comparison: Comparison | None
-    more_than_noise: bool | None
+    verdict: Verdict
+
+    @property
+    def more_than_noise(self) -> bool:
+        return self.verdict == "yes"
 
 
-def compare(
-    first: tuple[Store, Sequence[CellResult]], second: tuple[Store, Sequence[CellResult]]
-) -> list[Row]:
+class Compared(NamedTuple):
+    """What the two results are different in beside their figures, a line each; and every metric of every common cell."""
+
+    notes: list[str]
+    rows: list[Row]
+
+
+Measured = tuple[Store, Sequence[CellResult]]
+
+
+def compare(first: Measured, second: Measured, relevant: float = RELEVANT) -> Compared:
     """Compare the cells that both have, each metric of the first study; Refusal when they share no cell.
 
-    Means are compared by Welch's test over messages, other figures over repetitions; all tests of the table
-    together keep 5 % (Holm), so that a long table shows no difference by its length alone. A figure with
-    neither, such as a quantile of one run, is more than noise when the 95 % intervals do not meet.
+    The unit is that of the figures' intervals (ivsim.study.clusters): vehicles within repetitions, repetitions where a
+    figure is of a whole one. Under the same seed vehicle j is the same in both and is compared with itself. All tests of
+    the table together keep 5 % (Holm), so that two studies that differ in their seed alone show any difference at all
+    in at most one table of twenty. Below MIN_REPETITIONS on either side there is no verdict.
+
+    Args:
+        first: a store with what was measured.
+        second: another.
+        relevant: smallest difference of interest, as a share of the first figure; differences of ratios (a share of
+            messages) have none, and are judged by significance alone.
     """
     there = {result.cell.name: result for result in second[1]}
     common = [(one, there[one.cell.name]) for one in first[1] if one.cell.name in there]
     if not common:
         raise Refusal(f"{first[0].path} and {second[0].path}: no cell is in both")
-    rows = [_row(metric, a, b) for a, b in common for metric in first[0].study.metrics]
-    tested = [row for row in rows if row.comparison is not None]
-    rejected = holm([row.comparison.p_value for row in tested if row.comparison is not None])
-    verdicts = {id(row): verdict for row, verdict in zip(tested, rejected, strict=True)}
-    return [row._replace(more_than_noise=verdicts.get(id(row), row.more_than_noise)) for row in rows]
+    rows = [
+        _row(metric, a, b, same_seed=_seeds(a) == _seeds(b))
+        for a, b in common
+        for metric in first[0].study.metrics
+    ]
+    testable = [k for k, row in enumerate(rows) if row.verdict == "no" and row.comparison is not None]
+    p_values = [c.p_value for k in testable if (c := rows[k].comparison) is not None]
+    for k, significant in zip(testable, holm(p_values), strict=True):
+        if significant:
+            large = first[0].study.metric(rows[k].metric).unit == "ratio" or _relevant(rows[k], relevant)
+            rows[k] = rows[k]._replace(verdict="yes" if large else "too small")
+    return Compared(list(_notes(first, second, common)), rows)
 
 
-def _row(metric: str, a: CellResult, b: CellResult) -> Row:
+def _relevant(row: Row, share: float) -> bool:
+    assert row.comparison is not None
+    return abs(row.comparison.difference) >= share * abs(row.first.estimate or 0.0)
+
+
+def _seeds(result: CellResult) -> list[int | None]:
+    return [one.seed for one in result.done]
+
+
+def _row(metric: str, a: CellResult, b: CellResult, *, same_seed: bool) -> Row:
     left, right = a.interval(metric), b.interval(metric)
-    found = None
-    if metric == "latency_mean_ms" and a.measured is not None and b.measured is not None:
-        found = compare_means(a.measured.received_ms, b.measured.received_ms)
-    elif metric == "crossing_overhead_bytes" and a.measured is not None and b.measured is not None:
-        found = compare_means(a.measured.overhead_bytes, b.measured.overhead_bytes)
-    elif left.n == a.values(metric).size:
-        found = compare_means(a.values(metric), b.values(metric))
-    apart = None if "p99" in metric and min(left.n, right.n) < FEW else _apart(left, right)
-    return Row(a.cell.name, metric, left, right, found, apart)
+
+    def row(verdict: Verdict, found: Comparison | None = None) -> Row:
+        return Row(a.cell.name, metric, left, right, found, verdict)
+
+    if "invalid" in (a.validity, b.validity):
+        return row("invalid")
+    if left.estimate is None or right.estimate is None:
+        return row("not measured")
+    means = [side.observations.clusters(metric) for side in (a, b)]
+    if means[0] is not None and means[1] is not None:
+        found = difference_of_means(means[0], means[1], same_units=same_seed)
+    else:
+        found = difference_of_intervals(left, right)
+    if not a.enough or not b.enough:
+        return row("too few repetitions", found)
+    return row("cannot tell" if found is None else "no", found)
 
 
-def _apart(a: Interval, b: Interval) -> bool | None:
-    if a.low is None or a.high is None or b.low is None or b.high is None:
-        return None
-    return a.high < b.low or b.high < a.low
+def _notes(
+    first: Measured, second: Measured, common: Sequence[tuple[CellResult, CellResult]]
+) -> Iterator[str]:
+    """Yield what differs beside the figures: who reads them should know what else may have made the difference."""
+    one, two = first[0], second[0]
+    if one.study.seed == two.study.seed:
+        yield f"seed {one.study.seed} in both: each vehicle is compared with itself"
+    else:
+        yield f"seeds differ ({one.study.seed} and {two.study.seed}): other content, other stretches of the trace"
+    for what in ("versions", "machine"):
+        if changed := _changed(one.head[what], two.head[what]):
+            yield f"{what} differ: {changed}; a difference may be theirs"
+    if one.quick != two.quick:
+        yield "one of the two was a quick run: its samples are smaller"
+    ignored = {"seed", "title", "question", "caveats", "headline", "metrics", "service_levels"}
+    settings = [{k: v for k, v in s.study.model_dump().items() if k not in ignored} for s in (one, two)]
+    if changed := _changed(*settings):
+        yield f"the studies differ: {changed}"
+    fewest = min(len(side.done) for pair in common for side in pair)
+    if fewest < MIN_REPETITIONS:
+        yield f"a cell has {fewest} repetitions: below {MIN_REPETITIONS} there is no verdict"
+    for pair in common:
+        for store, side in zip((one, two), pair, strict=True):
+            if side.validity != "valid":
+                left = "; not compared" if side.validity == "invalid" else ""
+                yield f"{store.path}: {side.cell.name} is {side.validity}{left}"
 
 
-def words(row: Row) -> tuple[str, str, str, str, str, str]:
+def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    names = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)]
+    return ", ".join(f"{name} ({a.get(name)} and {b.get(name)})" for name in names)
+
+
+def as_table_row(row: Row) -> tuple[str, str, str, str, str, str]:
     """Return a row as a table shows it."""
     difference = DASH
     if row.comparison is not None:
@@ -72,5 +150,4 @@ def words(row: Row) -> tuple[str, str, str, str, str, str]:
         difference = f"{c.difference:+.3g} [{short(c.low)}, {short(c.high)}]"
     elif row.first.estimate is not None and row.second.estimate is not None:
         difference = f"{row.second.estimate - row.first.estimate:+.3g}"
-    noise = {True: "yes", False: "no", None: "cannot tell"}[row.more_than_noise]
-    return row.cell, row.metric, written(row.first), written(row.second), difference, noise
+    return row.cell, row.metric, written(row.first), written(row.second), difference, row.verdict

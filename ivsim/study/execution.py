@@ -4,49 +4,43 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Self
 
-import pyarrow.parquet as pq
 from rich.console import Console
 
-from ivsim.interrupt import interruptible
-from ivsim.run_directory import write_json
-from ivsim.runner import BROKEN, execute
-from ivsim.study.ages import age_figures
-from ivsim.study.bench import Bench
-from ivsim.study.echo_session import EchoSession
-from ivsim.study.model import Cell
-from ivsim.study.ping import ping
-from ivsim.study.plan import Session, Task, sessions
-from ivsim.study.store import FAILED, OPEN, Store, check_space, full_disk
+from ivsim.runs.interrupt import interruptible
+from ivsim.study.cells import FAILED, OPEN, Cell, Session
+from ivsim.study.engines.base import Engine
+from ivsim.study.plan import sessions
+from ivsim.study.store import Store, check_space, full_disk
 from schemas.errors import Refusal
-from simulator.links import choose
 
 SAY_EVERY_S = 15.0
-PINGS = 200
 
 
 @dataclass
 class Progress:
-    """How much is left, in seconds as planned, corrected by what was needed so far."""
+    """How much is left, in seconds as planned, corrected by what was needed so far; `after_s` comes after all this."""
 
+    engine: Engine
     sessions: Sequence[Session]
     console: Console
+    after_s: float = 0.0
     began_s: float = 0.0
-    planned_s: float = 0.0
     said_s: float = 0.0
 
     def start(self) -> None:
         self.began_s = time.monotonic()
-        total = sum(session.seconds for session in self.sessions)
         cells = sum(len(session.tasks) for session in self.sessions)
-        self.console.print(
-            f"{cells} cells in {len(self.sessions)} sessions, about {minutes(total)}", highlight=False
-        )
+        total = minutes(self._seconds(self.sessions) + self.after_s)
+        self.console.print(f"{cells} cells in {len(self.sessions)} sessions, about {total}", highlight=False)
+
+    def _seconds(self, some: Sequence[Session]) -> float:
+        return sum(self.engine.seconds(session) for session in some)
 
     def say(self, index: int, left_s: float, *, force: bool = False) -> None:
         """Say where the study is, now and then."""
@@ -54,13 +48,11 @@ class Progress:
         if not force and now - self.said_s < SAY_EVERY_S:
             return
         self.said_s = now
-        rest = left_s + sum(session.seconds for session in self.sessions[index + 1 :])
-        spent, done = now - self.began_s, sum(s.seconds for s in self.sessions[:index])
+        rest = left_s + self._seconds(self.sessions[index + 1 :]) + self.after_s
+        spent, done = now - self.began_s, self._seconds(self.sessions[:index])
         pace = max(1.0, spent / done) if done else 1.0
-        session = self.sessions[index]
-        what = (
-            session.tasks[0].name if len(session.tasks) == 1 else f"{len(session.tasks)} cells side by side"
-        )
+        tasks = self.sessions[index].tasks
+        what = tasks[0].name if len(tasks) == 1 else f"{len(tasks)} cells side by side"
         self.console.print(
             f"session {index + 1} of {len(self.sessions)}: {what}; {minutes(rest * pace)} left",
             highlight=False,
@@ -71,30 +63,68 @@ def minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def run_study(store: Store, cells: list[Cell], *, quiet: bool, again: bool = False) -> None:
-    """Run every task that is open, and with `again` those that failed.
+def check_there(engine: Engine, cells: Sequence[Cell]) -> None:
+    """Refuse cells that this machine cannot measure, and say how to get what is missing."""
+    if (lack := engine.missing_for(cells)) is not None:
+        raise Refusal(f"engine {engine.name}: {lack}")
 
-    Refusal when the disk is full: what is finished is kept, and a later call goes on. Interrupted likewise.
+
+def seconds_left(store: Store, cells: list[Cell]) -> float:
+    """Return how long what is open of a study should take."""
+    return sum(store.study.measured_by.seconds(session) for session in _todo(store, cells, again=False))
+
+
+def run_study(
+    store: Store,
+    cells: list[Cell],
+    *,
+    quiet: bool,
+    again: bool = False,
+    stopped: Callable[[], None] = lambda: None,
+    after_s: float = 0.0,
+) -> None:
+    """Run every task that is open, and with `again` those that failed; `after_s` is what other studies take then.
+
+    Refusal when the disk is full: what is finished is kept, and a later call goes on. Interrupted likewise, which
+    `stopped` raises between two measurements where signals do not reach the calling thread.
     """
-    repetitions = 1 if store.quick else store.study.repetitions
-    todo = []
-    for session in sessions(store.study, cells, repetitions):
-        wanted = (OPEN, FAILED) if again else (OPEN,)
-        left = tuple(task for task in session.tasks if store.kept(task).state in wanted)
-        if left:
-            todo.append(Session(left))
+    engine = store.study.measured_by
+    todo = _todo(store, cells, again=again)
     if not todo:
         return
-    progress = Progress(todo, Console(stderr=True, quiet=quiet))
+    check_there(engine, [cell for session in todo for cell in session.cells])
+    progress = Progress(engine, todo, Console(stderr=True, quiet=quiet), after_s)
     progress.start()
-    with _timed(store), interruptible(), full_disk(store.path), _Benches(store, todo) as benches:
+    work = store.path / "work"
+    with ExitStack() as stack:
+        for owned in (_timed(store), interruptible(), full_disk(store.path), _scratch(work)):
+            stack.enter_context(owned)
+        opened = stack.enter_context(engine.open(work, store, todo))
         for index, session in enumerate(todo):
+            stopped()
             check_space(store.path)
-            progress.say(index, session.seconds, force=True)
-            if session.echo:
-                _run_echo(store, session, benches, lambda left, i=index: progress.say(i, left))
-            else:
-                _run_gateway(store, session.tasks[0])
+            progress.say(index, engine.seconds(session), force=True)
+            for outcome in opened.measure(session, store, partial(_tick, progress, index, stopped)):
+                if outcome.failure is None:
+                    store.finish(outcome.task, outcome.figures)
+                else:
+                    store.fail(outcome.task, outcome.failure)
+
+
+def _tick(progress: Progress, index: int, stopped: Callable[[], None], left_s: float) -> None:
+    stopped()
+    progress.say(index, left_s)
+
+
+def _todo(store: Store, cells: list[Cell], *, again: bool) -> list[Session]:
+    repetitions = 1 if store.quick else store.study.repetitions
+    wanted = (OPEN, FAILED) if again else (OPEN,)
+    found = []
+    for session in sessions(store.study, cells, repetitions):
+        left = tuple(task for task in session.tasks if store.kept(task).state in wanted)
+        if left:
+            found.append(Session(left))
+    return found
 
 
 @contextmanager
@@ -106,79 +136,12 @@ def _timed(store: Store) -> Iterator[None]:
         store.spend(time.monotonic() - began_s)
 
 
-class _Benches:
-    """Opens the testbed of a link when its first session comes; closes it for another's, and at the end."""
-
-    def __init__(self, store: Store, todo: Sequence[Session]) -> None:
-        self._path = store.path
-        self._work = store.path / "work"
-        self._todo = [session for session in todo if session.echo]
-        self._open: tuple[str, Bench, ExitStack] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def get(self, link: str) -> Bench:
-        if self._open is not None and self._open[0] == link:
-            return self._open[1]
-        self.close()
-        alike = [session for session in self._todo if session.tasks[0].cell.options.link == link]
-        most = max(session.vehicles for session in alike)
-        protocols = {task.cell.options.protocol for session in alike for task in session.tasks}
-        stack = ExitStack()
-        bench = stack.enter_context(Bench(self._work, choose(link), most, protocols))
-        self._open = (link, bench, stack)
-        # Before any road is asked for: the round trip of the bare link, as the paper's 200 pings.
-        write_json(self._path / f"ping-{link}.json", {"rtt_ms": ping(bench.link, PINGS)})
-        return bench
-
-    def close(self) -> None:
-        if self._open is not None:
-            self._open[2].close()
-            self._open = None
-        shutil.rmtree(self._work, ignore_errors=True)
-
-
-def _run_echo(store: Store, session: Session, benches: _Benches, tick: object) -> None:
-    """Run one session; what breaks all of it fails its cells, and the next session gets a new testbed."""
+@contextmanager
+def _scratch(work: Path) -> Iterator[None]:
     try:
-        bench = benches.get(session.tasks[0].cell.options.link)
-        running = EchoSession(bench, session, tick)  # type: ignore[arg-type]
-        running.run()
-    except BROKEN as error:
-        benches.close()
-        for task in session.tasks:
-            store.fail(task, str(error).partition("\n")[0])
-        return
-    number = len(list((store.path / "sessions").glob("*"))) + 1
-    directory = store.path / "sessions" / f"{number:03d}"
-    directory.mkdir(parents=True)
-    pq.write_table(running.link_log(), directory / "link.parquet", compression="zstd")
-    write_json(directory / "session.json", running.about())
-    for place in running.places:
-        try:
-            figures = running.write(place, store.begin(place.task))
-        except BROKEN as error:
-            store.fail(place.task, str(error).partition("\n")[0])
-        else:
-            store.finish(place.task, figures | {"session": number})
-
-
-def _run_gateway(store: Store, task: Task) -> None:
-    """Run a whole run of its own; it keeps its directory, report and all."""
-    directory = store.begin(task)
-    try:
-        outcome = execute(task.cell.options, directory, quiet=True)
-    except Refusal as refusal:
-        store.fail(task, str(refusal))
-        return
-    if outcome.exit_code:
-        store.fail(task, (outcome.error or f"exit code {outcome.exit_code}").partition("\n")[0])
-        return
-    store.finish(task, outcome.metrics | age_figures(directory, task.cell.options.outage))
+        yield
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def default_output(name: str, *, quick: bool) -> Path:

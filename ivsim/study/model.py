@@ -7,159 +7,171 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from gateways.protocols import PROTOCOLS
-from ivsim.options import RunOptions, run_options
-from ivsim.study.figures_of_cells import STUDY_METRICS
+from ivsim.study.cells import Cell
+from ivsim.study.engines.base import Engine, engine_named
+from ivsim.study.headline import Headline, headline_of
 from schemas.errors import Refusal
+from twin.metrics import Metric
 
-SCHEMA = 1
-# word of an axis -> the fields of RunOptions that one of its values sets
-AXES: dict[str, tuple[str, ...]] = {
-    "mode": ("protocol", "mode"),
-    "format": ("format",),
-    "message_bytes": ("message_bytes",),
-    "loss": ("loss_ratio",),
-    "loss_direction": ("loss_direction",),
-    "shaping": ("shaping",),
-    "trace": ("trace",),
-    "rate_factor": ("rate_factor",),
-    "rtt": ("rtt",),
-    "vehicles": ("vehicles",),
-    "interval_s": ("interval_s",),
-    "topology": ("topology",),
-    "trigger": ("trigger",),
-    "link": ("link",),
-    "early_ack": ("early_ack",),
-    "security": ("security",),
-}
 _LEVEL = re.compile(r"(<|<=|>|>=)\s*(-?\d+(?:\.\d+)?)")
-COMPARE: dict[str, Callable[[float, float], bool]] = {
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": lambda value, limit: value < limit,
     "<=": lambda value, limit: value <= limit,
     ">": lambda value, limit: value > limit,
     ">=": lambda value, limit: value >= limit,
 }
-ENTRIES = ("ivsim.serialisation:run",)
-
-
-class Cell(NamedTuple):
-    """One combination of the axes' values.
-
-    Attributes:
-        name: stable and readable, from part and values alone; names its results.
-        part: the part of the study it belongs to, "" where there are none.
-        values: axis to value, in the order of the study's axes.
-        options: what is run.
-    """
-
-    name: str
-    part: str
-    values: dict[str, Any]
-    options: RunOptions
 
 
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Part(Strict):
-    """One sweep of a study with several: its own axes, and what differs from the study's scenario."""
+class Sweep(Strict):
+    """One set of axes with what differs from the study's scenario; every combination of values is a cell.
+
+    Attributes:
+        metrics: what its table shows; the study's where there are none.
+    """
 
     axes: dict[str, list[Any]]
     scenario: dict[str, Any] = {}
     leave_out: list[dict[str, Any]] = []
-
-    @field_validator("axes")
-    @classmethod
-    def _axes(cls, axes: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        for name, values in axes.items():
-            if name not in AXES:
-                raise ValueError(f"{name}: no such axis; axes are {', '.join(AXES)}")
-            if not values or len({str(v) for v in values}) != len(values):
-                raise ValueError(f"{name}: a list of different values, at least one")
-        return axes
+    metrics: list[str] = []
 
 
 class Study(Strict):
     """One `study.toml`; unknown keys are refused.
 
-    It has either `axes`, or `parts` with axes each, or an `entry` that measures in its own way.
+    It has either `axes`, or `sweeps` with axes each.
 
     Attributes:
-        scenario: fields of a run that all cells share; `quick` replaces some of them for a quick look.
+        engine: what measures its cells; a row of ENGINES.
+        scenario: fields of the engine that all cells share; `quick` replaces some of them for a quick look.
         apart: axes whose values are never measured at the same time (as each needs the machine's CPU alone).
-        repetitions: of every cell, each with the same seed; `quick` runs one.
+        repetitions: of every cell, each with a seed of its own (`repetition_seed`); `quick` runs one.
+        headline: how the report's first sentence is made; see ivsim.study.headline.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     title: str = Field(min_length=1)
     question: str = Field(min_length=1)
-    entry: str | None = None
+    engine: str = "whole_run"
     scenario: dict[str, Any] = {}
     quick: dict[str, Any] = {}
     axes: dict[str, list[Any]] = {}
     leave_out: list[dict[str, Any]] = []
-    parts: dict[str, Part] = {}
+    sweeps: dict[str, Sweep] = {}
     apart: list[str] = []
     repetitions: int = Field(default=1, ge=1, le=1_000)
     seed: int = Field(default=1, ge=0)
-    metrics: list[str] = []
+    metrics: list[str] = Field(min_length=1)
     service_levels: dict[str, str] = {}
+    headline: dict[str, Any] = {}
     caveats: list[str] = []
 
+    @field_validator("engine")
+    @classmethod
+    def _engine(cls, name: str) -> str:
+        _asked(lambda: engine_named(name))
+        return name
+
     @model_validator(mode="after")
-    def _one_kind(self) -> Study:
-        if sum(bool(kind) for kind in (self.entry, self.axes, self.parts)) != 1:
-            raise ValueError("one of axes, parts and entry must be there, and one alone")
-        if self.entry is not None and self.entry not in ENTRIES:
-            raise ValueError(f"entry {self.entry!r}: allowed are {', '.join(ENTRIES)}")
-        if self.entry is None and not self.metrics:
-            raise ValueError("metrics: name at least one; `ivsim study metrics` lists them")
+    def _consistent(self) -> Study:
+        if bool(self.axes) == bool(self.sweeps):
+            raise ValueError("one of axes and sweeps must be there, and one alone")
+        engine = self.measured_by
+        for sweep, found in self.all_sweeps().items():
+            where = f"sweeps.{sweep}." if sweep else ""
+            _check_axes(engine, found.axes, where)
+            _check_fields(engine, found.scenario, f"{where}scenario")
+            _check_metrics(engine, found.metrics, f"{where}metrics")
+        _check_fields(engine, self.scenario, "scenario")
+        _check_fields(engine, self.quick, "quick")
         for name in self.apart:
-            if name not in AXES:
-                raise ValueError(f"apart: {name}: no such axis; axes are {', '.join(AXES)}")
+            if name not in engine.axes():
+                raise ValueError(f"apart: {_no_axis(engine, name)}")
+        _check_metrics(engine, self.metrics, "metrics")
+        _check_metrics(engine, self.service_levels, "service_levels")
+        for name, level in self.service_levels.items():
+            try:
+                _parsed(level)
+            except ValueError as error:
+                raise ValueError(f"service_levels.{name} {error}") from None
+        _asked(lambda: self.headline_kind.check(engine))
+        if (about := self.headline_kind.sweep) is not None and about not in self.sweeps:
+            raise ValueError(f"headline.sweep {about!r}: sweeps are {', '.join(self.sweeps)}")
         return self
 
-    @field_validator("axes")
-    @classmethod
-    def _axes(cls, axes: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return Part._axes(axes)  # noqa: SLF001 - one rule for both
+    @property
+    def measured_by(self) -> Engine:
+        return engine_named(self.engine)
 
-    @field_validator("metrics")
-    @classmethod
-    def _metrics(cls, names: list[str]) -> list[str]:
-        for name in names:
-            _known_metric(name)
-        return names
+    @property
+    def headline_kind(self) -> Headline:
+        return headline_of(self.headline, self.metrics)
 
-    @field_validator("service_levels")
-    @classmethod
-    def _levels(cls, levels: dict[str, str]) -> dict[str, str]:
-        for name, level in levels.items():
-            _known_metric(name)
-            if not _LEVEL.fullmatch(level):
-                raise ValueError(f'{name} {level!r}: write a comparison, such as "< 250"')
-        return levels
+    def metric(self, name: str) -> Metric:
+        return self.measured_by.metrics[name]
 
-    def sweeps(self) -> dict[str, Part]:
-        """Return the parts by name; a study without has one that is called ""."""
-        return self.parts or {"": Part(axes=self.axes, leave_out=self.leave_out)}
+    def all_sweeps(self) -> dict[str, Sweep]:
+        """Return the sweeps by name; a study with axes of its own has one that is called ""."""
+        return self.sweeps or {"": Sweep(axes=self.axes, leave_out=self.leave_out)}
 
 
-def _known_metric(name: str) -> None:
-    if name not in STUDY_METRICS:
-        raise ValueError(f"{name}: no such metric; `ivsim study metrics` lists them")
+def _asked(ask: Callable[[], Any]) -> None:
+    """Let a refusal stand among the errors of the file, which is named there."""
+    try:
+        ask()
+    except Refusal as refusal:
+        raise ValueError(str(refusal)) from None
+
+
+def _no_axis(engine: Engine, name: str) -> str:
+    return f"{name}: no such axis; axes of the engine {engine.name} are {', '.join(engine.axes())}"
+
+
+def _check_axes(engine: Engine, axes: dict[str, list[Any]], where: str) -> None:
+    for name, values in axes.items():
+        if name not in engine.axes():
+            raise ValueError(f"{where}axes.{_no_axis(engine, name)}")
+        if not values or len({str(v) for v in values}) != len(values):
+            raise ValueError(f"{where}axes.{name}: a list of different values, at least one")
+
+
+def _check_fields(engine: Engine, fields: dict[str, Any], where: str) -> None:
+    """Refuse what the engine would not read: a field that does nothing is a mistake."""
+    for name in fields:
+        if name not in engine.fields():
+            allowed = ", ".join(engine.fields())
+            raise ValueError(
+                f"{where}.{name}: the engine {engine.name} has no such field; fields are {allowed}"
+            )
+
+
+def _check_metrics(engine: Engine, names: list[str] | dict[str, str], where: str) -> None:
+    for name in names:
+        if name not in engine.metrics:
+            raise ValueError(
+                f"{where}: {name}: the engine {engine.name} has no such metric; `ivsim study metrics` lists them"
+            )
 
 
 def holds(level: str, value: float | None) -> bool:
     """Return whether a figure meets a service level; an undefined figure meets none."""
+    compare, limit = _parsed(level)
+    return value is not None and compare(value, limit)
+
+
+def _parsed(level: str) -> tuple[Callable[[float, float], bool], float]:
+    """Return a service level's comparison and limit; ValueError for what is none."""
     match = _LEVEL.fullmatch(level)
-    assert match is not None
-    return value is not None and COMPARE[match[1]](value, float(match[2]))
+    if match is None:
+        raise ValueError(f'{level!r}: write a comparison, such as "< 250"')
+    return _COMPARISONS[match[1]], float(match[2])
 
 
 def read_study(path: Path) -> Study:
@@ -180,46 +192,64 @@ def read_study(path: Path) -> Study:
 
 
 def cells_of(study: Study, where: str, *, quick: bool = False) -> list[Cell]:
-    """Return every combination of the axes that is not left out, each checked as a run would be.
+    """Return every combination of the axes that is not left out, each checked by the study's engine.
 
-    Refusal, with `where` in front, for an impossible combination or a key no run has.
+    Refusal, with `where` in front, for an impossible combination or a value the engine does not take.
     """
-    cells = []
-    for part, sweep in study.sweeps().items():
-        fixed = {"seed": study.seed, **study.scenario, **(study.quick if quick else {}), **sweep.scenario}
-        # In the table's order, not the file's: a cell's name must not depend on how the axes were written down.
-        axes = {name: sweep.axes[name] for name in AXES if name in sweep.axes}
+    engine = study.measured_by
+    cells: list[Cell] = []
+    # Fields of scenarios that have had no effect so far, with the refusal of the last cell.
+    idle: dict[str, str] = {}
+    effective: set[str] = set()
+    for sweep, found in study.all_sweeps().items():
+        fixed = {"seed": study.seed, **study.scenario, **(study.quick if quick else {}), **found.scenario}
+        # In the engine's order, not the file's: a cell's name must not depend on how the axes were written down.
+        axes = {name: found.axes[name] for name in engine.axes() if name in found.axes}
+        left_out = set[int]()
         for combination in itertools.product(*axes.values()):
             values = dict(zip(axes, combination, strict=True))
-            if not any(rule.items() <= values.items() for rule in sweep.leave_out):
-                cells.append(_cell(part, fixed, values, where))
+            if matching := [n for n, rule in enumerate(found.leave_out) if rule.items() <= values.items()]:
+                left_out.update(matching)
+                continue
+            name = _cell_name(sweep, values)
+            try:
+                checked = engine.checked(fixed, values)
+            except Refusal as refusal:
+                raise Refusal(f"{where}: cell {name}: {refusal}") from None
+            cells.append(Cell(name, sweep, values, checked.options))
+            idle |= checked.idle
+            effective |= fixed.keys() - checked.idle.keys()
+        for number, rule in enumerate(found.leave_out):
+            if number not in left_out:
+                raise Refusal(f"{where}: {sweep and f'sweeps.{sweep}.'}leave_out {rule}: matches no cell")
     if not cells:
         raise Refusal(f"{where}: leave_out leaves no cell")
+    for field, why in idle.items():
+        if field not in effective:
+            raise Refusal(f"{where}: in no cell does {field} have an effect: {why}")
+    _check_measurable(study, cells, where)
     return cells
 
 
-def _cell(part: str, fixed: dict[str, Any], values: dict[str, Any], where: str) -> Cell:
-    fields = dict(fixed)
-    for axis, value in values.items():
-        fields |= _fields_of(axis, value, where)
-    name = "_".join([*([part] if part else []), *(f"{axis}={value}" for axis, value in values.items())])
-    name = re.sub(r"[^A-Za-z0-9_.=-]", "-", name)
-    try:
-        return Cell(name, part, values, run_options(**fields))
-    except Refusal as refusal:
-        raise Refusal(f"{where}: cell {name}: {refusal}") from None
+def _check_measurable(study: Study, cells: list[Cell], where: str) -> None:
+    """Refuse a metric that has a value in none of the cells whose table shows it, or that it is to judge."""
+    engine = study.measured_by
+    for sweep, found in study.all_sweeps().items():
+        shown = [cell for cell in cells if cell.sweep == sweep]
+        for metric in found.metrics:
+            _measurable(engine, shown, metric, f"{where}: sweeps.{sweep}.metrics")
+    for metric in study.metrics:
+        _measurable(engine, cells, metric, f"{where}: metrics")
+    for metric in study.service_levels:
+        _measurable(engine, cells, metric, f"{where}: service_levels")
 
 
-def _fields_of(axis: str, value: Any, where: str) -> dict[str, Any]:
-    if axis != "mode":
-        return {AXES[axis][0]: value}
-    protocol, _, mode = str(value).partition(" ")
-    if protocol not in PROTOCOLS or mode not in PROTOCOLS[protocol].modes:
-        allowed = ", ".join(f"{p.name} {m}" for p in PROTOCOLS.values() for m in p.modes)
-        raise Refusal(f"{where}: axes.mode {value!r}: allowed are {allowed}")
-    return {"protocol": protocol, "mode": mode}
+def _measurable(engine: Engine, cells: list[Cell], metric: str, where: str) -> None:
+    lacking = [engine.unmeasurable(cell, metric) for cell in cells]
+    if lacking and None not in lacking:
+        raise Refusal(f"{where}: {metric}: measured in no cell: it {lacking[0]}")
 
 
-def mode_of(cell: Cell) -> str:
-    """Return the mode as axes and figures write it, such as "mqtt qos1"."""
-    return f"{cell.options.protocol} {cell.options.mode}"
+def _cell_name(sweep: str, values: dict[str, Any]) -> str:
+    parts = [*([sweep] if sweep else []), *(f"{axis}={value}" for axis, value in values.items())]
+    return re.sub(r"[^A-Za-z0-9_.=-]", "-", "_".join(parts))

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import errno
-import json
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from ivsim.run_directory import machine, versions, write_json
-from ivsim.study.model import SCHEMA, Cell, Study
-from ivsim.study.plan import Task
-from ivsim.testbed.mosquitto import SEARCH_PATH
+from pydantic import ValidationError
+
+from ivsim.runs.versions import machine, versions
+from ivsim.study.cells import DONE, FAILED, OPEN, Cell, Kept, Task
+from ivsim.study.model import Study
+from ivsim.study.sealed import read_json, read_sealed, write_sealed
 from schemas.errors import Refusal
 
-DONE, FAILED, OPEN = "done", "failed", "open"
+# Of the results, not of study.toml. 3: each repetition has a seed of its own, and what is written says if it was changed.
+SCHEMA: Final = 3
+_HEAD: Final = {"name": str, "quick": bool, "study": dict, "versions": dict, "machine": dict}
 FREE_BYTES: Final = 300 << 20
-_TABLES: Final = ("emissions.parquet", "wire_messages.parquet", "ledger.parquet")
-
-
-class Kept(NamedTuple):
-    """What is known of one repetition of one cell."""
-
-    task: Task
-    state: str
-    reason: str | None
-    figures: dict[str, Any]
-    directory: Path
 
 
 def _write_head(path: Path, head: dict[str, Any]) -> None:
     # The order of the axes is the study's: of its cells, their names and the columns of the report.
-    write_json(path / "study.json", head, sort_keys=False)
+    write_sealed(path / "study.json", head)
 
 
 class Store:
@@ -46,8 +37,12 @@ class Store:
     """
 
     def __init__(self, path: Path, head: dict[str, Any]) -> None:
-        self.path = path
+        self._path = path
         self.head = head
+
+    @property
+    def path(self) -> Path:
+        return self._path
 
     @classmethod
     def create(cls, path: Path, name: str, study: Study, *, quick: bool) -> Store:
@@ -64,7 +59,7 @@ class Store:
                 "name": name,
                 "quick": quick,
                 "study": study.model_dump(),
-                "versions": versions() | broker_versions(),
+                "versions": versions(),
                 "machine": machine(),
                 "began_at_ns": time.time_ns(),
             }
@@ -73,17 +68,27 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> Store:
-        """Open results that are there; Refusal for another version's, a broken or a missing one."""
+        """Open results that are there; Refusal for another version's, a broken, a changed or a missing one."""
         file = path / "study.json"
+        if not file.is_file():
+            raise Refusal(f"{file}: missing; this is no directory of study results")
+        found = read_json(file)
+        if found.get("schema") != SCHEMA:
+            by = found.get("versions") if isinstance(found.get("versions"), dict) else {}
+            raise Refusal(
+                f"{file}: schema {found.get('schema')!r}: this ivsim reads {SCHEMA}; report it with the ivsim that made"
+                f" it ({(by or {}).get('ivsim', 'unknown')}), or run the study again; nothing was changed"
+            )
+        head = read_sealed(file)
+        for key, kind in _HEAD.items():
+            if not isinstance(head.get(key), kind):
+                raise Refusal(f"{file}: {key}: {kind.__name__} is wanted; nothing was changed")
         try:
-            head = json.loads(file.read_text())
-        except OSError as error:
-            raise Refusal(f"{file}: {error.strerror}; this is no directory of study results") from None
-        except ValueError as error:
-            raise Refusal(f"{file}: no JSON: {error}") from None
-        if not isinstance(head, dict) or head.get("schema") != SCHEMA:
-            found = head.get("schema") if isinstance(head, dict) else None
-            raise Refusal(f"{file}: schema {found!r}: this ivsim reads {SCHEMA}; nothing was changed")
+            Study.model_validate(head["study"])
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in ("study", *first["loc"]))
+            raise Refusal(f"{file}: {key}: {first['msg']}; nothing was changed") from None
         return cls(path, head)
 
     @property
@@ -116,18 +121,22 @@ class Store:
         return self.path / "cells" / task.cell.name / str(task.repetition)
 
     def kept(self, task: Task) -> Kept:
-        """Return what is known of a task; an unfinished one is open."""
+        """Return what is known of a task; an unfinished one is open. Refusal for a state that was changed."""
         directory = self.directory(task)
-        try:
-            found = json.loads((directory / "state.json").read_text())
-            return Kept(task, found["state"], found.get("reason"), found.get("figures") or {}, directory)
-        except (OSError, ValueError, KeyError):
+        file = directory / "state.json"
+        if not file.exists():
             return Kept(task, OPEN, None, {}, directory)
+        found = read_sealed(file)
+        if found["seed"] != task.seed:
+            raise Refusal(
+                f"{file}: seed {found['seed']}: this repetition's is {task.seed}; nothing was changed"
+            )
+        return Kept(task, found["state"], found["reason"], found["figures"], directory, found["seed"])
 
     def all_kept(self, cells: list[Cell]) -> list[Kept]:
         """Return every repetition of every cell."""
         count = 1 if self.quick else self.study.repetitions
-        return [self.kept(Task(cell, n)) for cell in cells for n in range(1, count + 1)]
+        return [self.kept(Task.of(cell, n)) for cell in cells for n in range(1, count + 1)]
 
     def begin(self, task: Task) -> Path:
         """Return the task's directory, empty."""
@@ -136,14 +145,25 @@ class Store:
         directory.mkdir(parents=True)
         return directory
 
+    def begin_session(self) -> tuple[int, Path]:
+        """Return the number and the new directory of a session, for what is of no cell alone."""
+        number = len(list((self.path / "sessions").glob("*"))) + 1
+        directory = self.path / "sessions" / f"{number:03d}"
+        directory.mkdir(parents=True)
+        return number, directory
+
     def finish(self, task: Task, figures: dict[str, Any]) -> None:
         """Keep a task as done; written last, so that half a task is never taken for one."""
-        write_json(self.directory(task) / "state.json", {"state": DONE, "figures": figures})
+        self._keep(task, DONE, None, figures)
 
     def fail(self, task: Task, reason: str) -> None:
         """Keep a task as failed, with its reason."""
         self.directory(task).mkdir(parents=True, exist_ok=True)
-        write_json(self.directory(task) / "state.json", {"state": FAILED, "reason": reason})
+        self._keep(task, FAILED, reason, {})
+
+    def _keep(self, task: Task, state: str, reason: str | None, figures: dict[str, Any]) -> None:
+        found = {"state": state, "seed": task.seed, "reason": reason, "figures": figures}
+        write_sealed(self.directory(task) / "state.json", found)
 
 
 @contextmanager
@@ -165,17 +185,6 @@ def check_space(path: Path, needed: int = FREE_BYTES) -> None:
     """Refuse to begin a session that the disk has no room for."""
     if shutil.disk_usage(path).free < needed:
         raise Refusal(disk_line(path))
-
-
-def broker_versions() -> dict[str, str]:
-    """Return the versions of the brokers that are installed."""
-    found = {}
-    if (where := shutil.which("mosquitto", path=SEARCH_PATH)) is not None:
-        said = subprocess.run([where, "-h"], capture_output=True, text=True, check=False).stdout
-        found["mosquitto"] = said.partition("\n")[0].rpartition(" ")[2]
-    for directory in Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"):
-        found["rabbitmq"] = directory.name.partition("-")[2]
-    return found
 
 
 def minutes_of(store: Store) -> str:

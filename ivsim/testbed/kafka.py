@@ -7,35 +7,60 @@ import shutil
 import socket
 import subprocess
 import uuid
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ivsim.testbed.paths import compose_dir, installed_jars
+from ivsim.testbed.paths import compose_dir, installed_jars, jars_dir
 from ivsim.testbed.process import OwnedProcess, hold_port
 from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
 from schemas.topics import KafkaTopics
+from twin import class_archive
 from twin.listed_topics import await_listed
+from twin.new_topics import new_topic
 
 START_TIMEOUT_S = 60.0
 TOPIC_TIMEOUT_S = 30.0
-MESSAGE_MAX_BYTES = 16_777_216
+# A broker on a busy machine takes seconds; where nobody listens is known at once.
+ANSWER_S = 20.0
 # The formatting tool lives for a second: most of that is the start of Java itself.
 SHORT_LIVED_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
 class KafkaServer:
-    """One KRaft node on loopback, with its log in the run's directory.
+    """One KRaft node on loopback, with its log in the run's directory; alone, or one of a cluster (`kafka_cluster`).
 
     A context manager: it answers when `__enter__` returns and is gone when `__exit__` does.
+
+    Args:
+        java_options: further options of Java; None for those that make it start sooner.
+        node: its id, from 1.
+        keystore: PEM file of key and certificates; with it, a listener of TLS beside the plain one.
+
+    Attributes:
+        bootstrap: address of the plain listener, once it is reserved.
+        secure: address of the listener of TLS; "" without.
     """
 
-    def __init__(self, record: RunRecord, *, heap_mb: int = 512, name: str = "kafka") -> None:
+    def __init__(
+        self,
+        record: RunRecord,
+        *,
+        heap_mb: int = 512,
+        name: str = "kafka",
+        java_options: Sequence[str] | None = None,
+        node: int = 1,
+        keystore: Path | None = None,
+    ) -> None:
         self._record = record
+        self._node = node
+        self._keystore = keystore
+        self._java_options = class_archive.java_options("kafka") if java_options is None else java_options
         self._heap_mb = heap_mb
         self._name = name
         self._data_dir = record.directory / name
@@ -43,31 +68,72 @@ class KafkaServer:
         self._holders: list[socket.socket] = []
         self._argv: list[str] = []
         self.bootstrap = ""
+        self.secure = ""
 
     def __enter__(self) -> Self:
-        java = java_command()
-        class_path = f"{installed_jars('kafka')}/*"
-        self._record.scratch(self._data_dir)
         try:
-            properties = self._configure()
-            self._format(java, class_path, properties)
-            self._argv = [java, f"-Xmx{self._heap_mb}m", "-cp", class_path, "kafka.Kafka", str(properties)]
+            self.reserve()
+            self.prepare([self.voter], cluster_id())
             self._start()
         except BaseException:
-            self.__exit__()
+            self.close()
             raise
         return self
+
+    def reserve(self) -> None:
+        """Hold the ports of its listeners."""
+        self._holders = [hold_port(), hold_port()]
+        self.bootstrap = self._address(0)
+        if self._keystore is not None:
+            self._holders.append(hold_port())
+            self.secure = self._address(2)
+
+    def _address(self, place: int) -> str:
+        return f"127.0.0.1:{self._holders[place].getsockname()[1]}"
+
+    @property
+    def voter(self) -> str:
+        """How the others of its cluster find it."""
+        return f"{self._node}@{self._address(1)}"
+
+    def prepare(self, voters: Sequence[str], cluster: str, more: Mapping[str, str] | None = None) -> None:
+        """Write its configuration and format its storage.
+
+        Args:
+            voters: of the cluster, itself among them.
+            cluster: its id.
+            more: properties beside those that each node has.
+        """
+        java = java_command()
+        class_path = f"{installed_jars('kafka').resolve()}/*"
+        self._record.scratch(self._data_dir)
+        properties = self._configure(voters, more or {})
+        self._format(java, class_path, properties, cluster)
+        options = [f"-Xmx{self._heap_mb}m", *self._java_options, "-cp", class_path]
+        self._argv = [java, *options, "kafka.Kafka", str(properties)]
 
     def restart(self) -> None:
         """Start again after a stop or a kill, with the same address and log."""
         self.process.stop()
         self._start()
 
-    def _start(self) -> None:
+    def relaunch(self) -> None:
+        """Begin to start again after a kill, with the same address and log; it answers some seconds later."""
         self._process = OwnedProcess(self._name, self._argv, self._record)
-        self._process.wait_ready(lambda: answers(self.bootstrap, timeout_s=1.0), START_TIMEOUT_S)
+
+    def _start(self) -> None:
+        self.relaunch()
+        self.await_answer()
+
+    def await_answer(self) -> None:
+        """Return once it answers; ProcessDied when it ends before, NotReady when it takes too long."""
+        self.process.wait_ready(lambda: answers(self.bootstrap, timeout_s=1.0), START_TIMEOUT_S)
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it, and remove its log."""
         if self._process is not None:
             self._process.stop()
         for holder in self._holders:
@@ -80,26 +146,41 @@ class KafkaServer:
         assert self._process is not None, "the broker is not started"
         return self._process
 
-    def _configure(self) -> Path:
-        self._holders = [hold_port(), hold_port()]
-        port, controller_port = (holder.getsockname()[1] for holder in self._holders)
-        self.bootstrap = f"127.0.0.1:{port}"
+    @property
+    def log(self) -> Path:
+        """Where its records lie."""
+        return self._data_dir / "log"
+
+    def _configure(self, voters: Sequence[str], more: Mapping[str, str]) -> Path:
         self._data_dir.mkdir(parents=True)
         properties = self._data_dir / "server.properties"
+        listeners = f"PLAINTEXT://{self.bootstrap}"
+        secured: dict[str, str] = {}
+        if self._keystore is not None:
+            listeners += f",SECURE://{self.secure}"
+            secured = {
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SSL",
+                "listener.name.secure.ssl.keystore.type": "PEM",
+                "listener.name.secure.ssl.keystore.location": str(self._keystore),
+            }
+        # A later line of a file of properties takes the place of an earlier one.
         own = {
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "log.dirs": str(self._data_dir / "log"),
+            "node.id": str(self._node),
+            "listeners": f"{listeners},CONTROLLER://{self._address(1)}",
+            "advertised.listeners": listeners,
+            "controller.quorum.voters": ",".join(voters),
+            "log.dirs": str(self.log),
+            **secured,
+            **more,
         }
         shared = (compose_dir() / "kafka" / "server.properties").read_text()
         properties.write_text(shared + "".join(f"{key}={value}\n" for key, value in own.items()))
         return properties
 
-    def _format(self, java: str, class_path: str, properties: Path) -> None:
+    def _format(self, java: str, class_path: str, properties: Path, cluster: str) -> None:
         done = subprocess.run(
             [java, "-Xmx128m", *SHORT_LIVED_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format",
-             "-t", cluster_id(), "-c", str(properties)],
+             "-t", cluster, "-c", str(properties)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
@@ -130,11 +211,15 @@ def answers(bootstrap: str, timeout_s: float) -> bool:
         return False
 
 
-def probe(bootstrap: str, timeout_s: float = 5.0) -> None:
-    """Return when the Kafka broker named by the user answers; else Refusal."""
+def probe(bootstrap: str, timeout_s: float = ANSWER_S) -> None:
+    """Return when the Kafka broker named by the user answers; else Refusal, at once where nobody listens."""
     host, _, port = bootstrap.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65_536:
         raise Refusal(f"--kafka {bootstrap}: expected HOST:PORT")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
+    except OSError as error:
+        raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered: {error.strerror or error}") from None
     if not answers(bootstrap, timeout_s):
         raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered within {timeout_s:g} s")
 
@@ -144,29 +229,37 @@ def create_topics(bootstrap: str, topics: KafkaTopics, *, partitions: int = 2) -
 
     They are there for everyone when it returns.
     """
-    _create(bootstrap, [_new_topic(name, partitions, compact=name == topics.state) for name in topics.all()])
+    _create(bootstrap, [new_topic(name, partitions, compact=name == topics.state) for name in topics.all()])
 
 
-def create_topic(bootstrap: str, name: str, *, partitions: int = 2, compact: bool = False) -> None:
-    """Create one topic with the stamps and sizes that every topic of a run has."""
-    _create(bootstrap, [_new_topic(name, partitions, compact=compact)])
+def topics_of(bootstrap: str, prefix: str, timeout_s: float = ANSWER_S) -> list[str]:
+    """Return the names of the topics that begin with `prefix`. Raises KafkaException when nobody answers in time."""
+    known = _admin(bootstrap).list_topics(timeout=timeout_s).topics
+    return sorted(name for name in known if name.startswith(prefix))
 
 
-def delete_topics(bootstrap: str, names: Iterable[str]) -> None:
-    """Delete `names` from a broker that is not the run's own; a topic that is gone already is no error."""
+def delete_topics(bootstrap: str, prefix: str) -> dict[str, str]:
+    """Delete every topic whose name begins with `prefix` from a broker that outlives the run.
+
+    Returns those that stay, each with the reason; a broker that does not answer keeps them all. Kafka answers before
+    they are gone.
+    """
     admin = _admin(bootstrap)  # it must live until the last answer is in
-    for future in admin.delete_topics(list(names), operation_timeout=TOPIC_TIMEOUT_S).values():
-        future.exception(TOPIC_TIMEOUT_S)
-
-
-def _new_topic(name: str, partitions: int, *, compact: bool) -> NewTopic:
-    config = {
-        "message.timestamp.type": "LogAppendTime",
-        "max.message.bytes": str(MESSAGE_MAX_BYTES),
-        "retention.ms": "-1",
-        "cleanup.policy": "compact" if compact else "delete",
-    }
-    return NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+    try:
+        names = topics_of(bootstrap, prefix)
+    except KafkaException as error:
+        return {f"{prefix}*": error.args[0].str()}
+    stay: dict[str, str] = {}
+    futures = admin.delete_topics(names, request_timeout=TOPIC_TIMEOUT_S) if names else {}
+    for name, future in futures.items():
+        try:
+            future.result(TOPIC_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # gone already
+                stay[name] = error.args[0].str()
+        except TimeoutError:
+            stay[name] = f"no answer within {TOPIC_TIMEOUT_S:g} s"
+    return stay
 
 
 def _create(bootstrap: str, topics: list[NewTopic]) -> None:
@@ -182,3 +275,24 @@ def _create(bootstrap: str, topics: list[NewTopic]) -> None:
 def _admin(bootstrap: str) -> AdminClient:
     # Loggers off: librdkafka writes "connection refused" to standard error while a broker starts.
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000})
+
+
+def _found() -> str:
+    directory = installed_jars("kafka")
+    return f"{len(list(directory.glob('*.jar')))} in {directory}"
+
+
+def _version() -> str | None:
+    found = sorted(jars_dir("kafka").glob("kafka-server-[0-9]*.jar"))
+    return found[-1].stem.rpartition("-")[2] if found else None
+
+
+KIND = ServerKind(
+    "kafka",
+    "jars of Kafka",
+    "make setup (one Maven run)",
+    _found,
+    _version,
+    KafkaServer,
+    needed_for="every run without --kafka",
+)

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
+from ivsim.testbed.kafka import delete_topics, topics_of
 from ivsim.testbed.paths import state_dir
 from ivsim.testbed.registry import OWNER_VARIABLE, RUN_VARIABLE, STATE_VARIABLE, ProcessMark
 
@@ -27,6 +30,7 @@ class Leftover:
 
     Attributes:
         prefixes: how the names of its namespaces begin; a link makes more of them than the run has noted.
+        topics: address of a Kafka that is not ours, and how the names of the run's topics there begin.
     """
 
     run_id: str
@@ -36,6 +40,7 @@ class Leftover:
     devices: set[str] = field(default_factory=set)
     scratch: set[Path] = field(default_factory=set)
     prefixes: set[str] = field(default_factory=set)
+    topics: set[tuple[str, str]] = field(default_factory=set)
 
     def lines(self) -> list[str]:
         """Return one line per thing."""
@@ -44,6 +49,7 @@ class Leftover:
             *(f"namespace {name}" for name in sorted(self.namespaces)),
             *(f"device {name}" for name in sorted(self.devices)),
             *(f"directory {path}" for path in sorted(self.scratch)),
+            *(f"topics {prefix}* on Kafka {where}" for where, prefix in sorted(self.topics)),
             *([f"notes of run {self.run_id}"] if self.notes else []),
         ]
 
@@ -73,9 +79,13 @@ def clean(leftovers: list[Leftover]) -> list[str]:
             _ip("link", "delete", name)
         for path in leftover.scratch:
             shutil.rmtree(path, ignore_errors=True)
-    stays = [line for leftover in leftovers for line in _remaining(leftover)]
+        for where, prefix in leftover.topics:
+            delete_topics(where, prefix)
+    stays: list[str] = []
     for leftover in leftovers:
-        if leftover.notes is not None and not _remaining(leftover):
+        remaining = _remaining(leftover)
+        stays += remaining
+        if leftover.notes is not None and not remaining:
             leftover.notes.unlink(missing_ok=True)
     return stays
 
@@ -120,6 +130,26 @@ def _add(leftover: Leftover, note: dict[str, str]) -> None:
         leftover.devices.add(name)
     elif kind == "scratch" and Path(note["path"]).exists():
         leftover.scratch.add(Path(note["path"]))
+    elif kind == "topics" and _keeps(note["bootstrap"], note["prefix"]):
+        leftover.topics.add((note["bootstrap"], note["prefix"]))
+
+
+def _keeps(bootstrap: str, prefix: str) -> bool:
+    """Return whether a Kafka has such topics still; one that does not answer may have them."""
+    try:
+        return bool(topics_of(bootstrap, prefix, TERM_TIMEOUT_S))
+    except KafkaException:
+        return True
+
+
+def _gone(bootstrap: str, prefix: str) -> bool:
+    """Wait until the topics are gone: Kafka answers a deletion before it has made it."""
+    deadline_s = time.monotonic() + TERM_TIMEOUT_S
+    while _keeps(bootstrap, prefix):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _marked_processes() -> Iterator[tuple[ProcessMark, str, str]]:
@@ -196,5 +226,6 @@ def _remaining(leftover: Leftover) -> list[str]:
         namespaces=leftover.namespaces & set(namespaces()),
         devices={name for name in leftover.devices if Path("/sys/class/net", name).exists()},
         scratch={path for path in leftover.scratch if path.exists()},
+        topics={(where, prefix) for where, prefix in leftover.topics if not _gone(where, prefix)},
     )
     return left.lines()

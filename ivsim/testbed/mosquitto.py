@@ -5,23 +5,23 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-from pathlib import Path
 from typing import Self
 
+from gateways.protocols.mqtt.address import TOPIC_FILTER, mqtt_topic
 from ivsim.testbed.paths import compose_dir
 from ivsim.testbed.process import OwnedProcess, has_listener, hold_port
+from ivsim.testbed.programs import first_line, program, where
 from ivsim.testbed.registry import RunRecord
-from ivsim.testbed.security import OPEN, Security
-from schemas.errors import Refusal
+from ivsim.testbed.security import OPEN, Security, write_secret
+from ivsim.testbed.server import ServerKind
 
 START_TIMEOUT_S = 15.0
 DEFAULT_PORT = 1883
 DEFAULT_TLS_PORT = 8883
-SEARCH_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
-# %u is the user's name, which is the vehicle's id.
-VEHICLE_ACL = "pattern write vehicles/%u/status\n"
-GATEWAY_ACL = "user {name}\ntopic read vehicles/#\ntopic read $SYS/#\n"
+# Named one by one: a client whom the authority once knew and the run does not may do nothing.
+VEHICLE_ACL = f"user {{name}}\ntopic write {mqtt_topic('{name}')}\n"
+GATEWAY_ACL = f"user {{name}}\ntopic read {TOPIC_FILTER}\ntopic read $SYS/#\n"
 
 
 class MosquittoServer:
@@ -89,7 +89,7 @@ class MosquittoServer:
         self._start()
 
     def _start(self) -> None:
-        argv = [program(), "-c", str(self._dir / "mosquitto.conf")]
+        argv = [_found(), "-c", str(self._dir / "mosquitto.conf")]
         process = OwnedProcess(self._name, argv, self._record, namespace=self._namespace)
         self._process = process
         try:
@@ -115,33 +115,45 @@ class MosquittoServer:
         tls = self._security.tls
         if tls is None:
             return []
+        mutual = str(tls.require_client_certificate).lower()
         return [
+            "tls_version tlsv1.3",
             f"cafile {tls.authority}",
             f"certfile {tls.certificate}",
             f"keyfile {tls.key}",
-            f"require_certificate {str(tls.require_client_certificate).lower()}",
+            f"require_certificate {mutual}",
+            f"use_identity_as_username {mutual}",
         ]
 
     def _account_lines(self) -> list[str]:
         if not self._security.accounts:
             return ["allow_anonymous true"]
         passwords, permissions = self._dir / "passwords", self._dir / "acl"
+        roles = {"gateway": GATEWAY_ACL, "vehicle": VEHICLE_ACL}
+        permissions.write_text("".join(roles[a.role].format(name=a.name) for a in self._security.accounts))
+        lines = ["allow_anonymous false", f"acl_file {permissions}"]
+        if self._security.by_certificate:
+            return lines
         write_secret(passwords, "".join(f"{a.name}:{a.password}\n" for a in self._security.accounts))
         subprocess.run(["mosquitto_passwd", "-U", str(passwords)], check=True, capture_output=True)
-        gateways = [GATEWAY_ACL.format(name=a.name) for a in self._security.accounts if a.role == "gateway"]
-        permissions.write_text("".join(gateways) + VEHICLE_ACL)
-        return ["allow_anonymous false", f"password_file {passwords}", f"acl_file {permissions}"]
+        return [*lines, f"password_file {passwords}"]
 
 
-def write_secret(path: Path, text: str) -> None:
-    """Write `text` where only the owner can read it."""
-    path.touch(mode=0o600)
-    path.write_text(text)
+def _found() -> str:
+    return program("mosquitto", "mosquitto")
 
 
-def program() -> str:
-    """Return the path of mosquitto; Refusal when it is not installed (Debian keeps it in /usr/sbin)."""
-    path = shutil.which("mosquitto") or shutil.which("mosquitto", path=SEARCH_PATH)
-    if path is None:
-        raise Refusal("no mosquitto found: run `make setup`, or `apt-get install mosquitto`")
-    return path
+def _version() -> str | None:
+    path = where("mosquitto")
+    return path and first_line(path, "-h").rpartition(" ")[2]
+
+
+KIND = ServerKind(
+    "mosquitto",
+    "mosquitto",
+    "apt-get install mosquitto",
+    _found,
+    _version,
+    MosquittoServer,
+    saves_late=True,
+)

@@ -97,7 +97,11 @@ class OwnedProcess:
         """Return whether the process has ended, after `timeout_s` at the latest; it is not reaped."""
         if not self.running():
             return True
-        with os.fdopen(os.pidfd_open(self.pid)) as process:
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:  # another thread has reaped it
+            return True
+        with os.fdopen(handle) as process:
             end = select.poll()
             end.register(process, select.POLLIN)
             return bool(end.poll(timeout_s * 1_000))

@@ -6,15 +6,22 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Self
 
-from ivsim.testbed.mosquitto import SEARCH_PATH, write_secret
+import pika
+
+from gateways.protocols.amqp.address import amqp_routing_key
 from ivsim.testbed.paths import compose_dir
 from ivsim.testbed.process import OwnedProcess, has_listener, hold_port
+from ivsim.testbed.programs import program
 from ivsim.testbed.registry import RunRecord
-from ivsim.testbed.security import OPEN, Account, Security
+from ivsim.testbed.security import OPEN, Account, Security, write_secret
+from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
+from simulator.links.namespaces import inside
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 20.0
@@ -85,6 +92,19 @@ class RabbitmqServer:
         assert self._process is not None, "the broker is not started"
         return self._process
 
+    def last_save_s(self) -> None:
+        """Return None: it confirms a persistent message once that is saved."""
+
+    def forget(self, queues: Iterable[str]) -> None:
+        """Delete these queues; one that is not there is no error."""
+        # Plain brokers alone are kept, and there everyone is `guest`.
+        parameters = pika.ConnectionParameters(self.host, self.port)
+        with nullcontext() if self._namespace is None else inside(self._namespace):
+            connection = pika.BlockingConnection(parameters)
+        with connection, connection.channel() as channel:
+            for queue in queues:
+                channel.queue_delete(queue)
+
     def restart(self) -> None:
         """Start again after a stop or a kill, with the same address and data."""
         self.process.stop()
@@ -92,17 +112,15 @@ class RabbitmqServer:
 
     def _start_epmd(self) -> None:
         # A node would start one that stays behind for good: this one is ours, and ends with us.
-        argv = [program("epmd"), "-port", str(self._epmd_port), "-address", LOCAL]
+        argv = [program("epmd", "rabbitmq-server"), "-port", str(self._epmd_port), "-address", LOCAL]
         epmd = OwnedProcess(f"{self._name}-epmd", argv, self._record, namespace=self._namespace)
         self._epmd = epmd
         epmd.wait_ready(lambda: has_listener(epmd.pid, LOCAL, self._epmd_port), START_TIMEOUT_S)
 
     def _start(self) -> None:
-        if not SERVER.is_file():
-            raise Refusal("no RabbitMQ found: run `make setup`, or `apt-get install rabbitmq-server`")
         process = OwnedProcess(
             self._name,
-            [str(SERVER)],
+            [server_program()],
             self._record,
             namespace=self._namespace,
             environment=self._environment(),
@@ -142,6 +160,8 @@ class RabbitmqServer:
     def _configure(self) -> None:
         shared = compose_dir() / "rabbitmq"
         shutil.copy(shared / "enabled_plugins", self._dir)
+        if self._security.by_certificate:
+            (self._dir / "enabled_plugins").write_text("[rabbitmq_auth_mechanism_ssl].\n")
         lines = self._listener_lines()
         if self._security.accounts:
             definitions = self._dir / "definitions.json"
@@ -154,25 +174,36 @@ class RabbitmqServer:
         tls = self._security.tls
         if tls is None:
             return [f"listeners.tcp.1 = {self.host}:{self.port}"]
-        return [
+        mutual = str(tls.require_client_certificate).lower()
+        lines = [
             "listeners.tcp = none",
             f"listeners.ssl.1 = {self.host}:{self.port}",
             f"ssl_options.cacertfile = {tls.authority}",
             f"ssl_options.certfile = {tls.certificate}",
             f"ssl_options.keyfile = {tls.key}",
             f"ssl_options.verify = {'verify_peer' if tls.require_client_certificate else 'verify_none'}",
-            f"ssl_options.fail_if_no_peer_cert = {str(tls.require_client_certificate).lower()}",
+            f"ssl_options.fail_if_no_peer_cert = {mutual}",
+            "ssl_options.versions.1 = tlsv1.3",
         ]
+        if tls.require_client_certificate:
+            lines += ["auth_mechanisms.1 = EXTERNAL", "ssl_cert_login_from = common_name"]
+        return lines
 
 
 def definitions_of(accounts: tuple[Account, ...], exchange: str) -> dict[str, object]:
     """Return RabbitMQ's definitions: a vehicle may use its own routing key, for an echo its own queue too."""
     return {
         "vhosts": [{"name": "/"}],
-        "users": [{"name": a.name, "password": a.password, "tags": ""} for a in accounts],
+        "users": [_user(a) for a in accounts],
         "permissions": [_permission(a, exchange) for a in accounts],
         "topic_permissions": [_topic_permission(a, exchange) for a in accounts if a.role == "vehicle"],
     }
+
+
+def _user(account: Account) -> dict[str, str]:
+    # An empty hash is the hash of no password: such a user is known by its certificate alone.
+    secret = {"password_hash": ""} if account.password is None else {"password": account.password}
+    return {"name": account.name, "tags": "", **secret}
 
 
 def _permission(account: Account, exchange: str) -> dict[str, str]:
@@ -185,13 +216,28 @@ def _permission(account: Account, exchange: str) -> dict[str, str]:
 
 
 def _topic_permission(account: Account, exchange: str) -> dict[str, str]:
-    own = "^vehicles[.]{username}[.]status$"
+    own = f"^{amqp_routing_key('{username}').replace('.', '[.]')}$"
     return {"user": account.name, "vhost": "/", "exchange": exchange, "write": own, "read": own}
 
 
-def program(name: str) -> str:
-    """Return the path of `name`; Refusal when it is not installed."""
-    path = shutil.which(name) or shutil.which(name, path=SEARCH_PATH)
-    if path is None:
-        raise Refusal(f"no {name} found: run `make setup`, or `apt-get install rabbitmq-server`")
-    return path
+def server_program() -> str:
+    """Return the path of RabbitMQ's server; Refusal when it is not installed."""
+    if not SERVER.is_file():
+        raise Refusal("no RabbitMQ found: run `make setup`, or `apt-get install rabbitmq-server`")
+    return str(SERVER)
+
+
+def _version() -> str | None:
+    # `rabbitmqctl version` starts an Erlang node for it: its own folder says the same at once.
+    found = sorted(SERVER.parents[1].glob("lib/rabbitmq_server-*"))
+    return found[-1].name.partition("-")[2] if found else None
+
+
+KIND = ServerKind(
+    "rabbitmq",
+    "rabbitmq-server",
+    "apt-get install rabbitmq-server",
+    server_program,
+    _version,
+    RabbitmqServer,
+)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -93,6 +95,16 @@ class RunRecord:
             begun.unlink()
         self._outer: dict[str, str | None] = {}
 
+    @contextmanager
+    def marking(self) -> Iterator[None]:
+        """Let what is started inside carry this record's marks, though another one's run goes on."""
+        outer = {name: os.environ.get(name) for name in self.environment}
+        os.environ.update(self.environment)
+        try:
+            yield
+        finally:
+            _set_environment(outer)
+
     def __enter__(self) -> Self:
         """Mark this process's environment too, so that what its parts start carries the marks."""
         self._outer = {name: os.environ.get(name) for name in self.environment}
@@ -126,13 +138,13 @@ class RunRecord:
         """Note a directory that has no use after the run (never the run's results)."""
         self._note("scratch", path=str(directory))
 
+    def topics(self, bootstrap: str, prefix: str) -> None:
+        """Note topics on a Kafka that is not ours."""
+        self._note("topics", bootstrap=bootstrap, prefix=prefix)
+
     def close(self) -> None:
         """Forget the run: its owner has closed everything."""
-        for name, value in self._outer.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _set_environment(self._outer)
         self._outer = {}
         if not self._file.closed:
             self._file.close()
@@ -141,3 +153,11 @@ class RunRecord:
     def _note(self, kind: str, **fields: Any) -> None:
         line = {"kind": kind, "owner": str(self.owner), "boot": self.owner.boot, **fields}
         self._file.write(json.dumps(line) + "\n")
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -1,0 +1,174 @@
+"""What certificate and validity rest on, from the link's log and the figures: counts, ratios and verdicts over verdicts.
+
+The verdicts of single checks on delay, rate and outage come from a model of the link's queue; they are taken as said.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ivsim.audit.figures import WAYS, nearest_rank
+
+Row = Mapping[str, Any]
+SECOND_NS: Final = 1_000_000_000
+CHANGES: Final = "change each second"
+CHANGES_LATE_MS: Final = 100.0
+CHANGES_INVALID_MS: Final = 1_000.0
+LAG_DEGRADES_MS, LAG_INVALIDATES_MS = 50.0, 1_000.0
+DRIFT_DEGRADES_MS: Final = 1.0
+LIVE_COUNTS: Final = ("received", "duplicates", "emitted", "wire_bytes_uplink", "wire_bytes_downlink")
+LIVE_SHOWN: Final = 20
+
+
+def replay(played: Sequence[Row], start_at_ns: int) -> dict[str, Any]:
+    """Return how punctual the link's replay was, from the rows of the seconds it played."""
+    late = [(row["applied_at_ns"] - start_at_ns - row["second"] * SECOND_NS) / 1e6 for row in played]
+    return {
+        "steps": len({row["second"] for row in played}),
+        "update_max_ms": round(max((row["update_ms"] for row in played), default=0.0), 3),
+        "applied_late_max_ms": round(max(late, default=0.0), 3),
+    }
+
+
+def checks(certificate: Mapping[str, Any]) -> dict[tuple[str, str], Row]:
+    """Return a certificate's checks by parameter and direction."""
+    return {(check["parameter"], check["direction"]): check for check in certificate["checks"]}
+
+
+def certified(played: Sequence[Row], said: Mapping[str, Any], late_ms: float) -> dict[str, Any]:
+    """Return the parts of a certificate that the link's log and its own checks decide, under flat names."""
+    found: dict[str, Any] = {
+        f"probe_bytes_{way}": sum(row["probe_bytes"] for row in played if row["direction"] == way)
+        for way in WAYS
+    }
+    verdicts = [check["verdict"] for check in said["checks"]]
+    worst = "off" if "off" in verdicts else "unproven" if "unproven" in verdicts else "pass"
+    found["verdict"] = worst if verdicts else "unproven"
+    for parameter, way in checks(said):
+        if parameter == CHANGES and played:
+            found[f"{CHANGES} achieved_value"] = late_ms
+            found[f"{CHANGES} verdict"] = "pass" if late_ms <= CHANGES_LATE_MS else "off"
+        if parameter == "loss":
+            found |= _loss(way, [row for row in played if row["direction"] == way])
+        if parameter == "outage":
+            out = sum(row["direction"] == way and row["asked_rate_bps"] == 0 for row in played)
+            found[f"outage {way} asked"] = f"{out} seconds without a rate"
+    return found
+
+
+def said_of(certificate: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the same parts as the certificate has them."""
+    known = checks(certificate)
+    found = {}
+    for name in names:
+        for (parameter, way), check in known.items():
+            for part in ("achieved_value", "asked_value", "asked", "verdict", "kernel"):
+                if name in {f"{parameter} {way} {part}", f"{parameter} {part}"}:
+                    found[name] = _kernel_words(check) if part == "kernel" else check[part]
+        if name in certificate:
+            found[name] = certificate[name]
+    return found
+
+
+def _kernel_words(check: Row) -> str:
+    return str(check["achieved"]).partition(", probes")[0].removeprefix("kernel ")
+
+
+def _loss(way: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return asked and achieved loss by the kernel's counts, without what a full queue dropped."""
+    own = sorted(
+        (row for row in rows if row["qdisc_packets"] is not None),
+        key=lambda row: (row["vehicle_id"], row["second"]),
+    )
+    offered = [row["qdisc_packets"] + row["drops"] - row["queue_drops"] for row in own]
+    lost = sum(row["drops"] - row["queue_drops"] for row in own)
+    if not sum(offered):
+        return {f"loss {way} kernel": "no packet"}
+    asked = sum(row["asked_loss_ratio"] * n for row, n in zip(own, offered, strict=True)) / sum(offered)
+    ratio = lost / sum(offered)
+    return {
+        f"loss {way} kernel": f"{ratio:.4f} ({lost:,} of {sum(offered):,})",
+        f"loss {way} achieved_value": ratio,
+        f"loss {way} asked_value": min(1.0, asked),
+    }
+
+
+def sender_lag_p99_ms(rows: Sequence[Row]) -> float | None:
+    """Return the emission lag's p99 over messages of the whole run that nothing held back."""
+    own = [
+        row["emission_lag_ns"] for row in rows if row["emission_lag_ns"] is not None and not row["buffered"]
+    ]
+    found = nearest_rank(own, 99)
+    return None if found is None else found / 1e6
+
+
+def validity(
+    metrics: Mapping[str, Any], lag_ms: float | None, capture_drops: int | None, dead_senders: int = 0
+) -> tuple[str, list[str]]:
+    """Return the verdict and the causes' names, in the order in which they are judged."""
+    causes: list[tuple[str, str]] = []
+    if metrics.get("partial"):
+        causes.append(("partial_ledger", "invalid"))
+    if metrics.get("unknown"):
+        causes.append(("fate_unknown", "invalid"))
+    certificate = metrics.get("certificate") or {}
+    if certificate.get("verdict") == "off":
+        off = [check for check in certificate["checks"] if check["verdict"] == "off"]
+        late = [
+            c for c in off if c["parameter"] == CHANGES and (c["achieved_value"] or 0) <= CHANGES_INVALID_MS
+        ]
+        causes += [("link_changes_late", "degraded")] * len(late)
+        if len(late) < len(off):
+            causes.append(("certificate_off", "invalid"))
+    if (metrics.get("live") or {}).get("verdict") not in {None, "agree"}:
+        causes.append(("live_figures_differ", "degraded"))
+    if lag_ms is not None and lag_ms > LAG_DEGRADES_MS:
+        causes.append(("generator_limited", "invalid" if lag_ms > LAG_INVALIDATES_MS else "degraded"))
+    drift_ms = metrics.get("clock_drift_ms")
+    if drift_ms is not None and abs(drift_ms) > DRIFT_DEGRADES_MS:
+        causes.append(("clock_moved", "degraded"))
+    if capture_drops:
+        causes.append(("capture_dropped", "invalid"))
+    causes += [("sender_died", "degraded")] * dead_senders
+    severities = {severity for _, severity in causes}
+    verdict = "invalid" if "invalid" in severities else "degraded" if severities else "valid"
+    return verdict, [name for name, _ in causes]
+
+
+def live_agreement(live: Mapping[str, Any], ledger: Sequence[Row], link: Sequence[Row]) -> dict[str, Any]:
+    """Return how the streaming job's last counts compare with ledger and link log; what it never counted is 0."""
+    counted: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(LIVE_COUNTS[:3], 0))
+    # Of a vehicle with a message whose fate is unknown, the ledger says no more than what was emitted.
+    unsure = {row["vehicle_id"] for row in ledger if row["fate"] == "unknown"}
+    for row in ledger:
+        mine = counted[row["vehicle_id"]]
+        mine["received"] += row["fate"] in {"delivered", "late"}
+        mine["duplicates"] += (row["copies"] or 1) - 1
+        mine["emitted"] += row["emitted_at_ns"] is not None
+    wire: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in link:
+        if row["vehicle_id"] is not None:
+            mine = wire[row["vehicle_id"]]
+            name = f"wire_bytes_{row['direction']}"
+            mine[name] = mine.get(name, 0) + (row["wire_bytes"] or 0)
+    differences: list[dict[str, Any]] = []
+    compared = 0
+    vehicles = sorted({*counted, *wire})
+    for vehicle in vehicles:
+        accounted = {**counted.get(vehicle, {}), **wire.get(vehicle, {})}
+        for name in LIVE_COUNTS:
+            if vehicle in unsure and name in {"received", "duplicates"}:
+                continue
+            compared += 1
+            said = (live["vehicles"].get(vehicle) or {}).get(name)
+            if (said or 0) != (accounted.get(name) or 0):
+                differences.append(
+                    {"vehicle_id": vehicle, "figure": name, "live": said, "ledger": accounted.get(name)}
+                )
+    return {
+        "verdict": "differ" if differences else "agree",
+        "counts_compared": compared,
+        "differences": differences[:LIVE_SHOWN],
+    }

@@ -1,0 +1,133 @@
+"""The ledger once more: each message due with its stamps at every hop, its fate and, if it was lost, its hop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from ivsim.audit.due import Key
+from ivsim.audit.kafka_records import Applied, Kafka
+from ivsim.audit.result import Terms
+
+Row = dict[str, Any]
+_NEVER_LEFT: Final = {"dropped_oldest", "dropped_newest", "left_at_end"}
+_DELAYS: Final = (
+    ("one_way_delay_ns", "received_at_ns", "emitted_at_ns"),
+    ("bridge_delay_ns", "appended_at_ns", "received_at_ns"),
+    ("processing_delay_ns", "applied_at_ns", "appended_at_ns"),
+    ("end_to_end_latency_ns", "applied_at_ns", "due_at_ns"),
+)
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    """Return whose row it is."""
+    return Key(row["vehicle_id"], row["epoch"], row["sequence"])
+
+
+def first_taken(taken: Iterable[tuple[Key, int]]) -> dict[Key, int]:
+    """Return the first stamp of each message in the gateways' own logs."""
+    first: dict[Key, int] = {}
+    for key, at in taken:
+        first[key] = min(at, first.get(key, at))
+    return first
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The sources of one run's ledger; `row` joins them for one message.
+
+    Attributes:
+        taken: the gateways' first stamps.
+        kafka: what Kafka held; empty with the topology echo.
+        terms: of the run.
+        window: begin (inclusive) and end (exclusive) of the measurement, in ns.
+        stop_at_ns: when the run stopped; None where it stayed until every message had its chance.
+    """
+
+    taken: Mapping[Key, int]
+    kafka: Kafka
+    terms: Terms
+    window: tuple[int, int]
+    stop_at_ns: int | None = None
+
+    @cached_property
+    def _applied(self) -> dict[str, Applied]:
+        return {vehicle: Applied(states) for vehicle, states in self.kafka.states.items()}
+
+    def rows(self, emissions: Iterable[Row]) -> list[Row]:
+        """Return a row per message due, in the ledger's columns, from a row with the vehicle's and the capture's stamps."""
+        return [self._row(emission) for emission in emissions]
+
+    def _row(self, emission: Row) -> Row:
+        key = key_of(emission)
+        row = emission | dict.fromkeys(("copies", "rejected_reason", "appended_at_ns", "applied_at_ns"))
+        if not self.terms.echo:
+            row |= self._behind_the_gateway(key)
+        row["fate"] = fate = self._fate(key, row)
+        lost_at = self._hop(key, row) if fate == "lost" else None
+        row["hop"] = row["refused_by"] if fate == "refused" else lost_at
+        row["in_window"] = self.window[0] <= row["due_at_ns"] < self.window[1]
+        row["emission_lag_ns"] = _minus(row, "emitted_at_ns", "due_at_ns")
+        row["acknowledgement_time_ns"] = _minus(row, "acknowledged_at_ns", "emitted_at_ns")
+        for name, later, earlier in _DELAYS:
+            row[name] = _minus(row, later, earlier) if fate == "delivered" else None
+        return row
+
+    def _behind_the_gateway(self, key: Key) -> Row:
+        found: Row = {"received_at_ns": self.taken.get(key), "rejected_reason": self.kafka.rejected.get(key)}
+        copies = self.kafka.copies.get(key)
+        if copies is None:
+            return found
+        states = self._applied.get(key.vehicle_id)
+        return found | {
+            "copies": copies.count,
+            "received_at_ns": copies.received_at_ns,
+            "appended_at_ns": copies.first[0],
+            "applied_at_ns": states.first((key.epoch, key.sequence), copies.first[0]) if states else None,
+        }
+
+    def _fate(self, key: Key, row: Row) -> str:
+        in_kafka = self.kafka.holds(key)
+        somebody_has_it = in_kafka or key in self.taken
+        if row["received_at_ns" if self.terms.echo else "applied_at_ns"] is not None:
+            # A sender that was killed may not have written its last stamps: then the message counts from due.
+            sent = row["due_at_ns"] if row["emitted_at_ns"] is None else row["emitted_at_ns"]
+            return "delivered" if row["received_at_ns"] - sent <= self.terms.loss_timeout_ns else "late"
+        if self._unread(key, row):
+            return "unknown"
+        # The gateway notes what it takes and may refuse it then; behind a broker its log shows that the broker kept it.
+        kept = in_kafka if row["refused_by"] == "gateway" else somebody_has_it
+        if row["refused_at_ns"] is not None and row["acknowledged_at_ns"] is None and not kept:
+            return "refused"
+        if self._cut_short(row["emitted_at_ns"]) and not somebody_has_it:
+            return "unknown"
+        return "lost" if row["emitted_at_ns"] is not None or somebody_has_it else "unsent"
+
+    def _unread(self, key: Key, row: Row) -> bool:
+        """Say whether the message may be in the twin, for all that was read of Kafka."""
+        if not self.kafka.status_known:
+            return row["unsent_reason"] not in _NEVER_LEFT
+        return not self.kafka.states_known and key in self.kafka.copies
+
+    def _cut_short(self, emitted_at_ns: int | None) -> bool:
+        """Say whether the run stopped before the loss timeout of a message sent then was over."""
+        if self.stop_at_ns is None or emitted_at_ns is None:
+            return False
+        return emitted_at_ns + self.terms.loss_timeout_ns > self.stop_at_ns
+
+    def _hop(self, key: Key, row: Row) -> str:
+        if self.kafka.holds(key):
+            return "kafka"
+        if key in self.taken:
+            return "gateway"
+        if row["acknowledged_at_ns"] is not None or row["reached_cloud_at_ns"] is not None:
+            return "broker"
+        return "vehicle" if row["held_back"] else "link"
+
+
+def _minus(row: Row, later: str, earlier: str) -> int | None:
+    if row[later] is None or row[earlier] is None:
+        return None
+    return int(row[later]) - int(row[earlier])

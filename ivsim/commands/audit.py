@@ -1,0 +1,99 @@
+"""`ivsim audit`: a finished run's figures, recomputed from its raw logs; ivsim.audit does the work."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ivsim.audit import Audit, BadResult, Sheet, audit
+
+SHOWN = 20
+
+
+def command(
+    results: Annotated[Path, typer.Argument(help="Directory of a finished run.", metavar="RESULTS")],
+    *,
+    every: Annotated[
+        bool, typer.Option("--all", help=f"Print every difference, not the first {SHOWN} of each file.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the outcome as JSON alone on standard output.")
+    ] = False,
+) -> None:
+    """Recompute every figure of a finished run from its raw logs, and print what differs.
+
+    Ledger, metrics, report and tables are made again by code of its own: from
+    the emission log, the gateways' logs, the capture, the link's log and
+    Kafka's records; and, with tshark, from the frames of a run with --pcap.
+    Nothing is changed.
+
+    Exit code 0: all agree. 1: a figure differs. 2: refused, with the file's
+    name: no result, one of another version, cut short, or a source changed.
+    """
+    try:
+        made = audit(results)
+    except BadResult as error:
+        print(f"ivsim: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    print(json.dumps(as_object(made), indent=2) if as_json else words(made, None if every else SHOWN))
+    raise typer.Exit(0 if made.agrees else 1)
+
+
+def as_object(made: Audit) -> dict[str, object]:
+    """Return what an audit came to, for programs."""
+    return {
+        "run": made.result.manifest["run"],
+        "agrees": made.agrees,
+        "compared": made.compared,
+        "notes": made.notes,
+        "files": [
+            {
+                "file": sheet.name,
+                "source": sheet.source,
+                "compared": sheet.compared,
+                "as_said": sheet.as_said,
+                "differences": [vars(difference) for difference in sheet.differences],
+            }
+            for sheet in made.sheets
+        ],
+    }
+
+
+def words(made: Audit, most: int | None) -> str:
+    """Return the same for a person: a line a file, a line a figure that differs, and what was not audited."""
+    options = made.result.options
+    what = f"{options['protocol']} {options['mode']}, {options['topology']}, {options['vehicles']} vehicles"
+    lines = [made.result.manifest["run"], f"  {what}", ""]
+    width = max(len(sheet.name) for sheet in made.sheets)
+    for sheet in made.sheets:
+        differ = len(sheet.differences)
+        outcome = f"{differ:,} differ" if differ else "agree"
+        lines.append(f"  {sheet.name:<{width}}  {sheet.compared:>9,}  {outcome:<9}  {sheet.source}")
+    for sheet in made.sheets:
+        lines += _differences(sheet, most)
+    lines += [f"  as said: {s.name}: {', '.join(s.as_said)}" for s in made.sheets if s.as_said]
+    lines += [f"  not audited: {note}" for note in made.notes]
+    differ = sum(len(sheet.differences) for sheet in made.sheets)
+    lines.append(
+        f"All {made.compared:,} figures agree."
+        if made.agrees
+        else f"{differ:,} of {made.compared:,} figures DIFFER."
+    )
+    return "\n".join(lines)
+
+
+def _differences(sheet: Sheet, most: int | None) -> list[str]:
+    if not sheet.differences:
+        return []
+    first = sheet.differences[:most]
+    rows = [("figure", "said", "recomputed"), *((d.figure, d.said, d.recomputed) for d in first)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = ["", f"{sheet.name}, from {sheet.source}:"]
+    lines += [f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}" for row in rows]
+    if len(first) < len(sheet.differences):
+        lines.append(f"  and {len(sheet.differences) - len(first):,} more (--all)")
+    return [*lines, ""]

@@ -1,0 +1,90 @@
+"""What the commands that measure have in common: options beside those of a run, and the verdicts on its thresholds."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateways.protocols import PROTOCOLS
+from ivsim.commands.files import check_writable
+from ivsim.option_signature import check_variables, option_parameters, word_parameters
+from ivsim.options import OPTIONS, PANELS, PROTOCOL, RUN
+from ivsim.thresholds import EXIT_MISSED, Judged, Threshold, all_met, parse, write_junit
+
+if TYPE_CHECKING:
+    from ivsim.runs.runner import Outcome
+
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        help="Directory of the result. (default results/<run>)",
+        rich_help_panel=RUN,
+        metavar="PATH",
+    ),
+]
+MetricsJson = Annotated[
+    bool, typer.Option("--json", help="Print metrics.json alone on standard output.", rich_help_panel=RUN)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.", rich_help_panel=RUN)]
+Thresholds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--threshold",
+        help="What a figure must reach, as 'p99(end_to_end) < 1s' or 'delivery_ratio == 1'; exit code 3 when it does not."
+        " May be given more than once.",
+        rich_help_panel=RUN,
+        metavar="TEXT",
+    ),
+]
+JUnit = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        help="Also write the thresholds' verdicts as JUnit XML.",
+        rich_help_panel=RUN,
+        metavar="PATH",
+    ),
+]
+
+
+def run_parameters() -> list[inspect.Parameter]:
+    """Return a command's parameters for every option of a run: the protocol, the words of its modes, all others."""
+    protocol, *others = option_parameters(OPTIONS, PANELS)
+    return [protocol, *word_parameters(PROTOCOLS.values(), PROTOCOL), *others]
+
+
+def checked_thresholds(threshold: Sequence[str] | None, junit: Path | None) -> list[Threshold]:
+    """Return the thresholds; Refusal for one that says nothing, a JUnit file that cannot be, a variable of no option."""
+    check_variables(run_parameters(), os.environ)
+    thresholds = [parse(text) for text in threshold or ()]
+    if junit is not None:
+        check_writable("--junit", junit)
+    return thresholds
+
+
+def exit_code(
+    outcome: Outcome, judged: Sequence[Judged], junit: Path | None, took_s: float, command: str
+) -> int:
+    """Return a run's exit code, 3 where it only misses a threshold, and write the JUnit file if there is to be one.
+
+    1 where the file, which could be written before the run, cannot be any more.
+    """
+    from ivsim.runs.runner import EXIT_FAILED  # noqa: PLC0415 - loads in a second that --help need not wait
+
+    code = outcome.exit_code or (0 if all_met(judged) else EXIT_MISSED)
+    if junit is None:
+        return code
+    name = command if outcome.directory is None else outcome.directory.name
+    try:
+        write_junit(junit, name, judged, time_s=took_s, validity=outcome.metrics.get("validity"))
+    except OSError as error:
+        print(f"ivsim: --junit {junit}: {error.strerror or error}", file=sys.stderr)
+        return outcome.exit_code or EXIT_FAILED
+    return code

@@ -1,0 +1,151 @@
+"""`ivsim load`: a load test in stages, judged by thresholds; the run itself is every run's."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ivsim.commands.common_options import (
+    JUnit,
+    Output,
+    Quiet,
+    Thresholds,
+    checked_thresholds,
+    exit_code,
+    run_parameters,
+)
+from ivsim.load.abort import Watch, parse_conditions
+from ivsim.load.asked import options_of
+from ivsim.load.by_stage import StageFigures, stage_figures
+from ivsim.load.verdict import first_word
+from ivsim.option_signature import given_of, taking
+from ivsim.options import OPTIONS, RUN, VEHICLES, RunOptions, mode_of
+from ivsim.runs.runner import Outcome, execute
+from ivsim.thresholds import Judged, Threshold, judge
+
+_VERDICTS = {"valid": "green", "degraded": "bold yellow"}
+
+
+@taking(run_parameters())
+def command(
+    *,
+    stage: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="DURATION:VEHICLES, such as 60s:1000, or a ramp, such as 1m30s:0-500; one behind another. Says how many"
+            " of the vehicles send; all are connected from the start.",
+            rich_help_panel=VEHICLES,
+            metavar="STAGE",
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Messages/s of a vehicle that sends, in place of --interval.", rich_help_panel=VEHICLES
+        ),
+    ] = None,
+    threshold: Thresholds = None,
+    abort_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="End early once a live figure is so, such as 'p99(end_to_end) > 10s'; exit code 3.",
+            rich_help_panel=RUN,
+            metavar="CONDITION",
+        ),
+    ] = None,
+    junit: JUnit = None,
+    output: Output = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON alone.", rich_help_panel=RUN)
+    ] = False,
+    quiet: Quiet = False,
+    **given: Any,
+) -> None:
+    """Send a fleet's messages in stages of growing load, and say whether what they met was good enough."""
+    thresholds = checked_thresholds(threshold, junit)
+    fields, words = given_of(RunOptions, given)
+    protocol = fields.get("protocol", OPTIONS["protocol"].default)
+    options = options_of({**fields, "mode": mode_of(protocol, words)}, stage or (), rate)
+    watch = Watch(parse_conditions(abort_on or ()))
+    began_s = time.monotonic()
+    outcome = execute(options, output, quiet=quiet or as_json, disturb=watch)
+    raise typer.Exit(
+        _told(outcome, options, thresholds, junit, as_json=as_json, time_s=time.monotonic() - began_s)
+    )
+
+
+def _told(
+    outcome: Outcome,
+    options: RunOptions,
+    thresholds: list[Threshold],
+    junit: Path | None,
+    *,
+    as_json: bool,
+    time_s: float,
+) -> int:
+    """Print the result, write the JUnit file, and return the exit code."""
+    judged = judge(thresholds, outcome.metrics)
+    stages = _stages(outcome, options)
+    if outcome.error is not None:
+        print(f"ivsim: {outcome.error}", file=sys.stderr)
+    if as_json:
+        word, reasons = first_word(outcome.metrics)
+        result = {
+            "verdict": word,
+            "reasons": reasons,
+            "stages": [one._asdict() for one in stages],
+            "thresholds": [one.as_dict() for one in judged],
+            "metrics": outcome.metrics,
+        }
+        print(json.dumps(result, indent=2, sort_keys=True))
+    else:
+        _print(outcome, options, stages, judged)
+    return exit_code(outcome, judged, junit, time_s, "ivsim load")
+
+
+def _stages(outcome: Outcome, options: RunOptions) -> list[StageFigures]:
+    if outcome.directory is None:
+        return []
+    manifest = json.loads((outcome.directory / "manifest.json").read_text())
+    return stage_figures(outcome.directory / "ledger.parquet", options, manifest["start_at_ns"])
+
+
+def _print(outcome: Outcome, options: RunOptions, stages: list[StageFigures], judged: list[Judged]) -> None:
+    from ivsim.report import print_summary  # noqa: PLC0415 - charts load in a second that --help need not wait
+    from ivsim.report.style import number  # noqa: PLC0415
+
+    console = Console()
+    word, reasons = first_word(outcome.metrics)
+    style = _VERDICTS.get(word, "bold red")
+    console.print(Text.assemble((word, style), f": {reasons}" if reasons else ""), soft_wrap=True)
+    if stages:
+        table = Table(title="stages", title_justify="left", title_style="bold", header_style="dim", padding=0)
+        heads = ("s", "vehicles", "offered\n/s", "emitted\n/s", "delivered\n/s", "delivery\nratio")
+        for head in (*heads, "lag p99\nms", "end to\nend p50\nms", "end to\nend p99\nms"):
+            table.add_column(head, justify="right")
+        for one in stages:
+            begin, end = one.begin_vehicles, one.end_vehicles
+            rates = (one.offered_per_s, one.emitted_per_s, one.delivered_per_s)
+            table.add_row(
+                f"{one.duration_s:g}",
+                f"{begin:,}" if begin == end else f"{begin:,}\nto {end:,}",
+                *(number(rate) for rate in rates),
+                number(one.delivery_ratio, "ratio"),
+                number(one.emission_lag_p99_ms),
+                number(one.end_to_end_latency_p50_ms),
+                number(one.end_to_end_latency_p99_ms),
+            )
+        console.print(table)
+    for verdict in judged:
+        console.print(f"threshold {verdict.words}", highlight=False, markup=False)
+    if outcome.metrics:
+        title = f"{options.protocol} {options.mode}, {options.vehicles} vehicles"
+        print_summary(console, outcome.metrics, title, outcome.report)

@@ -1,0 +1,76 @@
+"""`ivsim results`: what is in a folder of results; ivsim.library.folder does the work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ivsim.listing import listing, width_of
+from schemas.errors import Refusal
+
+app = typer.Typer(no_args_is_help=True, help="Results of runs and studies: list, show, remove.")
+
+FOLDER = Path("results")
+
+
+@app.command("list")
+def list_(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where they are.")] = FOLDER,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")] = False,
+) -> None:
+    """List the runs and studies in a folder, the oldest first: what was run, and whether its figures are valid."""
+    from ivsim.library.folder import results_in  # noqa: PLC0415 - --help need not wait
+
+    found = list(results_in(folder))
+    if as_json:
+        print(json.dumps([{**one._asdict(), "path": str(one.path)} for one in found], indent=2))
+        return
+    if not found:
+        print(f"{folder}: no results")
+        return
+    rows = [(str(one.path), one.state or one.kind, f"{one.what}; {one.bytes / 1e6:,.1f} MB") for one in found]
+    print("\n".join(listing(rows, width_of())))
+
+
+@app.command()
+def show(results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A run's or a study's.")]) -> None:
+    """Print the figures of a finished run again, or the answer of a study's report."""
+    from rich.console import Console  # noqa: PLC0415 - as above
+
+    from ivsim.library.folder import is_study  # noqa: PLC0415
+
+    if is_study(results):
+        report = results / "report.md"
+        if not report.is_file():
+            raise Refusal(f"{results}: no report yet: `ivsim study report {results}`")
+        print(report.read_text(encoding="utf-8"), end="")
+        return
+    from ivsim.library.runs import load_results  # noqa: PLC0415
+    from ivsim.report import print_summary  # noqa: PLC0415
+
+    found = load_results(results)
+    options = found.manifest["options"]
+    title = f"{options['protocol']} {options['mode']}, {options['vehicles']} vehicles"
+    print_summary(Console(), found.metrics, title, found.report)
+
+
+@app.command()
+def rm(
+    results: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Directories of results.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove results, whole directories; nothing is removed when one of them is none."""
+    from ivsim.library.folder import found_in, remove  # noqa: PLC0415 - as above
+
+    found = [found_in(path) for path in results]
+    for one in found:
+        print(f"{one.path}: {one.what}, {one.bytes / 1e6:,.1f} MB")
+    if not yes and not typer.confirm(f"remove {len(found)}?"):
+        raise typer.Exit(1)
+    for one in found:
+        remove(one.path)

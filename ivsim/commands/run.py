@@ -1,0 +1,147 @@
+"""`ivsim run`: one run, from its options to its report; ivsim.runs does the work."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ivsim.commands.common_options import (
+    JUnit,
+    MetricsJson,
+    Output,
+    Quiet,
+    Thresholds,
+    checked_thresholds,
+    exit_code,
+    run_parameters,
+)
+from ivsim.option_signature import given_of, taking
+from ivsim.options import OPTIONS, RUN, RunOptions, checked_options, mode_of, option_name
+from ivsim.thresholds import Threshold, judge
+from schemas.errors import Refusal
+
+if TYPE_CHECKING:
+    from ivsim.runs.runner import Outcome
+
+_PROGRESS = ("terminal", "json")
+
+
+@taking(run_parameters())
+def command(
+    *,
+    output: Output = None,
+    as_json: MetricsJson = False,
+    quiet: Quiet = False,
+    testbed: Annotated[
+        bool,
+        typer.Option("--testbed", help="Run on the testbed that `ivsim up` keeps open.", rich_help_panel=RUN),
+    ] = False,
+    progress: Annotated[
+        str,
+        typer.Option(
+            "--progress",
+            help="How it is told on standard error: terminal, or json, an object a line. (default terminal)",
+            rich_help_panel=RUN,
+            metavar="TEXT",
+            show_default=False,
+        ),
+    ] = _PROGRESS[0],
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help="A TOML file with options by the names of docs/options.md, such as loss_ratio = 0.05. What is"
+            " typed, or in the environment (IVSIM_RUN_LOSS), goes before it.",
+            rich_help_panel=RUN,
+            metavar="PATH",
+        ),
+    ] = None,
+    threshold: Thresholds = None,
+    junit: JUnit = None,
+    **given: Any,
+) -> None:
+    """Send messages from a fleet over a replayed cellular link, keep its twins, and account for every message."""
+    thresholds = checked_thresholds(threshold, junit)
+    options = _options(given, config)
+    if progress not in _PROGRESS:
+        raise Refusal(f"--progress {progress!r}: allowed are {', '.join(_PROGRESS)}")
+    silenced = quiet or as_json
+    if progress == "json" and (quiet or testbed):
+        raise Refusal(f"--progress json: not with {'--quiet' if quiet else '--testbed'}")
+    began_s = time.monotonic()
+    outcome = _outcome(options, output, quiet=silenced, testbed=testbed, json_lines=progress == "json")
+    raise typer.Exit(_told(options, outcome, thresholds, junit, time.monotonic() - began_s, as_json=as_json))
+
+
+def _options(given: dict[str, Any], config: Path | None) -> RunOptions:
+    """Return the checked options; what is typed goes before what the file says."""
+    typed, words = given_of(RunOptions, given)
+    said = {} if config is None else _read(config)
+
+    def naming(field: str) -> str:
+        return f"{config}: {field}" if field in said and field not in typed else option_name(field)
+
+    fields = said | typed
+    protocol = fields.get("protocol", OPTIONS["protocol"].default)
+    if words or "mode" not in said:
+        fields["mode"] = mode_of(protocol, words)
+    return checked_options(fields, naming)
+
+
+def _read(config: Path) -> dict[str, Any]:
+    try:
+        said = tomllib.loads(config.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Refusal(f"--config {config}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refusal(f"--config {config}: {error}") from None
+    for name in said:
+        if name not in OPTIONS:
+            raise Refusal(f"{config}: {name}: no such option; options are {', '.join(OPTIONS)}")
+    return said
+
+
+def _outcome(
+    options: RunOptions, output: Path | None, *, quiet: bool, testbed: bool, json_lines: bool
+) -> Outcome:
+    if testbed:
+        from ivsim.runs.served import ask  # noqa: PLC0415 - see _told
+
+        return ask(options, output, quiet=quiet)
+    from ivsim.library.runs import outcome_of  # noqa: PLC0415
+    from ivsim.runs.display import JsonDisplay  # noqa: PLC0415
+
+    display = JsonDisplay(sys.stderr) if json_lines else None
+    return outcome_of(options, output, quiet=quiet, display=display)
+
+
+def _told(
+    options: RunOptions,
+    outcome: Outcome,
+    thresholds: list[Threshold],
+    junit: Path | None,
+    took_s: float,
+    *,
+    as_json: bool,
+) -> int:
+    """Print the result and what each threshold came to, and return the exit code."""
+    from ivsim.report import print_summary  # noqa: PLC0415 - charts load in a second that --help need not wait
+
+    if outcome.error is not None:
+        print(f"ivsim: {outcome.error}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(outcome.metrics, indent=2, sort_keys=True))
+    elif outcome.metrics:
+        title = f"{options.protocol} {options.mode}, {options.vehicles} vehicles"
+        print_summary(Console(), outcome.metrics, title, outcome.report)
+    judged = judge(thresholds, outcome.metrics)
+    for one in judged:
+        print(one.words, file=sys.stderr if as_json else sys.stdout)
+    return exit_code(outcome, judged, junit, took_s, "ivsim run")

@@ -1,0 +1,148 @@
+"""Results as tidy tables for other programs: CSV, Parquet or JSON, a file a table, nulls kept apart from zeros.
+
+A run's tables are those of its directory, and `metrics` beside them with one row a figure. A study has `figures` (a row
+for each cell and metric, with its interval) and `repetitions` (a row for each figure of each repetition).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from ivsim.library.folder import is_study
+from ivsim.library.runs import Results, load_results
+from ivsim.library.studies import StudyResults, load_study
+from schemas.errors import Refusal
+from twin.metrics import METRICS
+
+# How many rows are turned into Python's objects at a time.
+_BATCH: Final = 50_000
+Loader = Callable[[], pa.Table]
+
+
+def tables(directory: Path) -> dict[str, Loader]:
+    """Return the tables of a result, each to be read when it is called; Refusal when the directory holds no result."""
+    if is_study(directory):
+        study = load_study(directory)
+        return {"figures": study.figures, "repetitions": lambda: repetitions(study)}
+    run = load_results(directory)
+    found: dict[str, Loader] = {"metrics": lambda: metrics(run)}
+    for path in sorted(directory.glob("*.parquet")):
+        found[path.stem] = lambda name=path.stem: run.table(name)  # type: ignore[misc]
+    return found
+
+
+def metrics(run: Results) -> pa.Table:
+    """Return one row a figure: metric, value (null where it is undefined), unit, population, meaning; and the run."""
+    rows = [
+        {"run": run.manifest["run"], **metric._asdict(), "value": run.metrics.get(name)}
+        for name, metric in METRICS.items()
+    ]
+    texts = ("run", "name", "unit", "population", "meaning")
+    schema = pa.schema([*((name, pa.string()) for name in texts), ("value", pa.float64())])
+    return pa.Table.from_pylist(rows, schema)
+
+
+def repetitions(study: StudyResults) -> pa.Table:
+    """Return one row for each metric of the study and repetition that is done: cell, axes, repetition, seed, value."""
+    axes = dict.fromkeys(axis for cell in study.cells for axis in cell.cell.values)
+    rows = []
+    for result in study.cells:
+        values = result.cell.values
+        for one in result.done:
+            where = {
+                "cell": result.cell.name,
+                "sweep": result.cell.sweep,
+                **{axis: str(values[axis]) if axis in values else None for axis in axes},
+                "repetition": one.task.repetition,
+                "seed": one.seed,
+            }
+            rows += [
+                {
+                    **where,
+                    "metric": name,
+                    "unit": study.study.metric(name).unit,
+                    "value": one.figures.get(name),
+                }
+                for name in study.metrics_of(result)
+            ]
+    schema = pa.schema(
+        [(name, pa.string()) for name in ("cell", "sweep", *axes)]
+        + [("repetition", pa.int64()), ("seed", pa.int64()), ("metric", pa.string()), ("unit", pa.string())]
+        + [("value", pa.float64())]
+    )
+    return pa.Table.from_pylist(rows, schema)
+
+
+def _texts(table: pa.Table) -> pa.Table:
+    """Return the table with raw bytes as hexadecimal digits, which CSV and JSON can hold."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type):
+            digits = [None if value is None else value.hex() for value in table.column(index).to_pylist()]
+            table = table.set_column(index, field.name, pa.array(digits, pa.string()))
+    return table
+
+
+def write_csv(table: pa.Table, path: Path) -> None:
+    """Write a header and a line a row; null is an empty field, an empty text is two quotes."""
+    pa_csv.write_csv(_texts(table), path)
+
+
+def write_json(table: pa.Table, path: Path) -> None:
+    """Write an array of objects, a line each, every column in each of them."""
+    with path.open("w", encoding="utf-8") as out:
+        out.write("[")
+        separator = "\n"
+        for batch in _texts(table).to_batches(_BATCH):
+            for row in batch.to_pylist():
+                out.write(separator + json.dumps(row, ensure_ascii=False, allow_nan=False))
+                separator = ",\n"
+        out.write("\n]\n")
+
+
+FORMATS: Final[Mapping[str, Callable[[pa.Table, Path], Any]]] = {
+    "csv": write_csv,
+    "parquet": pq.write_table,
+    "json": write_json,
+}
+
+
+def export(directory: Path, to: str, output: Path, names: tuple[str, ...] = ()) -> list[tuple[Path, int]]:
+    """Write tables of a result into a new or empty directory, all of them or none; return each file with its rows.
+
+    Args:
+        directory: of the result.
+        to: a key of FORMATS.
+        output: where the files go.
+        names: of the tables; all without any.
+    """
+    if to not in FORMATS:
+        raise Refusal(f"--to {to!r}: allowed are {', '.join(FORMATS)}")
+    known = tables(directory)
+    for name in names:
+        if name not in known:
+            raise Refusal(f"--table {name!r}: {directory} has {', '.join(known)}")
+    if output.is_dir() and any(output.iterdir()):
+        raise Refusal(f"--output {output}: not empty; name a new directory")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".export-", dir=output) as unfinished:
+            written = []
+            for name in names or known:
+                table = known[name]()
+                path = Path(unfinished) / f"{name}.{to}"
+                FORMATS[to](table, path)
+                written.append((path, table.num_rows))
+            for path, _ in written:
+                shutil.move(path, output / path.name)
+    except OSError as error:
+        raise Refusal(f"--output {output}: {error.strerror or error}") from None
+    return [(output / path.name, rows) for path, rows in written]

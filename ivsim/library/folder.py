@@ -1,0 +1,94 @@
+"""A folder of results: which runs and studies are in it, and the removal of some."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ivsim.runs.directory import RunDirectory
+from schemas.errors import Refusal
+
+STUDY_FILE = "study.json"
+
+
+class Found(NamedTuple):
+    """One result of a folder.
+
+    Attributes:
+        kind: "run" or "study".
+        state: a run's validity; "unfinished" where there are no figures; "finished", for a study not known here.
+        what: what was run, in words.
+        bytes: of all its files.
+    """
+
+    path: Path
+    kind: str
+    state: str
+    what: str
+    bytes: int
+
+
+def is_study(directory: Path) -> bool:
+    """Say whether a directory holds the results of a study; a Refusal where it holds no results at all."""
+    if (directory / STUDY_FILE).is_file():
+        return True
+    if not RunDirectory(directory).manifest.is_file():
+        raise Refusal(f"{directory}: no result of a run or a study")
+    return False
+
+
+def results_in(folder: Path) -> Iterator[Found]:
+    """Yield the results in a folder and in its folder `studies`, by name; Refusal when there is no such folder."""
+    try:
+        entries = sorted(folder.iterdir())
+        entries += sorted((folder / "studies").iterdir()) if (folder / "studies").is_dir() else []
+    except OSError as error:
+        raise Refusal(f"{folder}: {error.strerror}") from None
+    for path in entries:
+        if path.is_dir() and ((path / STUDY_FILE).is_file() or RunDirectory(path).manifest.is_file()):
+            yield found_in(path)
+
+
+def found_in(path: Path) -> Found:
+    """Return what a directory of results says of itself, also of another version's; Refusal when it holds none."""
+    if is_study(path):
+        head = _read(path / STUDY_FILE)
+        quick = ", quick" if head.get("quick") else ""
+        return Found(path, "study", "", f"{head.get('name', 'unknown')}{quick}", _size(path))
+    directory = RunDirectory(path)
+    options = _read(directory.manifest).get("options") or {}
+    words = (options.get("protocol"), options.get("mode"), options.get("topology"))
+    what = " ".join(str(word) for word in words if word)
+    what += f", {options.get('vehicles', 'unknown')} vehicles, {options.get('duration_s', 'unknown')} s"
+    state = "unfinished"
+    if directory.metrics.is_file():
+        state = str((_read(directory.metrics).get("validity") or {}).get("verdict", "unknown"))
+    return Found(path, "run", state, what, _size(path))
+
+
+def remove(path: Path) -> None:
+    """Remove a result; Refusal for anything else, and for a run whose scratch is there: it goes on, or was killed."""
+    is_study(path)
+    if RunDirectory(path).work.exists():
+        raise Refusal(
+            f"{path}: the run goes on, or was killed: `ivsim doctor --clean` removes what is left of it"
+        )
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise Refusal(f"{path}: {error.strerror}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -1,0 +1,152 @@
+"""A run and its results from Python: what `ivsim run` calls too; it prints nothing of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ivsim.options import RunOptions, option_name, possible_options, run_options
+from ivsim.runs.directory import SCHEMA, RunDirectory
+from ivsim.runs.display import Display
+from ivsim.runs.own_thread import OwnThread
+from ivsim.runs.runner import Disturb, Outcome, execute
+from ivsim.runs.testbed import Testbed
+from schemas.errors import Refusal
+
+
+class RunFailed(RuntimeError):  # noqa: N818 - what happened, not a kind of error
+    """A run broke off: a part of it died, or a signal stopped it.
+
+    Attributes:
+        results: what is known of it, marked as partial; None when it broke before its first message was due.
+        exit_code: of `ivsim run` in this case: 1, or 128 and the number of the signal.
+    """
+
+    def __init__(self, message: str, results: Results | None, exit_code: int) -> None:
+        super().__init__(message)
+        self.results, self.exit_code = results, exit_code
+
+
+@dataclass(frozen=True)
+class Results:
+    """One run's result directory, read.
+
+    Attributes:
+        directory: where it is.
+        metrics: metrics.json; docs/twin.md explains each name and unit. A figure that was not measured is missing or
+            None, never 0.
+        manifest: manifest.json: options, versions, machine, link, timings.
+    """
+
+    directory: Path
+    metrics: dict[str, Any]
+    manifest: dict[str, Any]
+
+    @property
+    def options(self) -> RunOptions:
+        """The checked options of the run; Refusal when this version does not know them."""
+        return possible_options(self.manifest["options"], option_name)
+
+    @property
+    def report(self) -> Path:
+        """The report, one HTML file that opens offline."""
+        return self.directory / "report.html"
+
+    @property
+    def ledger(self) -> pa.Table:
+        """One row per message due: its vehicle, its stamps at every hop (ns), its fate, and where it was lost."""
+        return self.table("ledger")
+
+    @property
+    def link(self) -> pa.Table:
+        """One row per second, vehicle and direction: what was asked of the link, and what was counted."""
+        return self.table("link")
+
+    def table(self, name: str) -> pa.Table:
+        """Return a table of the directory by its name without `.parquet`; Refusal lists those that are there."""
+        path = self.directory / f"{name}.parquet"
+        if not path.is_file():
+            there = ", ".join(sorted(found.stem for found in self.directory.glob("*.parquet")))
+            raise Refusal(f"{self.directory}: no table {name!r}; there are {there}")
+        return pq.read_table(path)
+
+
+def load_results(directory: str | Path) -> Results:
+    """Return the results of a run that has ended; Refusal when the directory holds none that can be read."""
+    path = RunDirectory(Path(directory))
+    found = []
+    for file in (path.metrics, path.manifest):
+        try:
+            found.append(json.loads(file.read_text()))
+        except OSError as error:
+            raise Refusal(f"{directory}: no result of a run: {file.name}: {error.strerror}") from None
+        except ValueError as error:
+            raise Refusal(f"{file}: no JSON: {error}") from None
+    metrics, manifest = found
+    if manifest.get("schema") != SCHEMA:
+        raise Refusal(f"{path.manifest}: schema {manifest.get('schema')!r}: this version reads {SCHEMA}")
+    return Results(path.path, metrics, manifest)
+
+
+def run(
+    options: RunOptions | None = None,
+    output: str | Path | None = None,
+    *,
+    testbed: Testbed | None = None,
+    quiet: bool = True,
+    **fields: Any,
+) -> Results:
+    """Run once and return the results.
+
+    Args:
+        options: what is run, checked; or give its fields by name, as in `run(protocol="coap", mode="con")`.
+        output: directory of the result, made here; the default is `results/<run>` below the current one.
+        testbed: one that stays up; without it the run opens and closes everything itself.
+        quiet: no progress on standard error.
+        fields: of RunOptions; units are in the names.
+
+    Raises:
+        Refusal: the options cannot be run, here or anywhere; nothing was started.
+        RunFailed: the run broke off; `results` holds what is known.
+    """
+    outcome = outcome_of(_checked(options, fields), output, testbed=testbed, quiet=quiet)
+    if outcome.error is not None or outcome.directory is None:
+        known = outcome.metrics and outcome.directory and load_results(outcome.directory)
+        raise RunFailed(outcome.error or "the run left no result", known or None, outcome.exit_code)
+    return load_results(outcome.directory)
+
+
+def outcome_of(
+    options: RunOptions,
+    output: str | Path | None,
+    *,
+    testbed: Testbed | None = None,
+    quiet: bool = True,
+    display: Display | None = None,
+) -> Outcome:
+    """Run once, alone or in a testbed, and return how it ended; an end that is no success raises nothing."""
+    path = None if output is None else Path(output)
+    if testbed is None:
+        thread = OwnThread()
+        try:
+            return thread.call(_alone, options, path, display or Display(quiet=quiet), thread.disturb(None))
+        finally:
+            thread.close()
+    return testbed.run(options, path, display=display or Display(quiet=quiet))
+
+
+def _alone(options: RunOptions, path: Path | None, display: Display, disturb: Disturb) -> Outcome:
+    return execute(options, path, quiet=True, disturb=disturb, display=display)
+
+
+def _checked(options: RunOptions | None, fields: dict[str, Any]) -> RunOptions:
+    if options is None:
+        return run_options(**fields)
+    if fields:
+        raise Refusal(f"run: give options or fields, not both: {', '.join(fields)}")
+    return options

@@ -1,0 +1,57 @@
+"""docs/options.md, made from the options: `python -m ivsim.option_reference > docs/options.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateways.protocols import PROTOCOLS
+from ivsim.option import Declared
+from ivsim.option_signature import mode_words
+from ivsim.options import OPTIONS, PANELS, PROTOCOL
+
+HEAD = """# Options of a run
+
+Made from the options themselves by `python -m ivsim.option_reference`; a test holds it true. `ivsim run --help` says
+the same in the terminal. In a study's file an option has the name in the second column, as a key of `[scenario]`; an
+axis has the name in the last column. An option that is given and has no effect is refused.
+"""
+
+
+def reference(known: Mapping[str, Declared] = OPTIONS) -> str:
+    """Return the document."""
+    parts = [HEAD]
+    for panel in PANELS:
+        shown = [one for one in known.values() if one.option.panel == panel and not one.option.hidden]
+        rows = [_row(one) for one in shown]
+        if panel == PROTOCOL:
+            rows[1:1] = [
+                (f"`{word.typed}`", "", "; ".join(word.sentences), word.default, ", ".join(word.values), "")
+                for word in mode_words(PROTOCOLS.values())
+            ]
+        parts.append(f"## {panel}\n\n" + _table(rows))
+    return "\n".join(parts)
+
+
+def _row(one: Declared) -> tuple[str, ...]:
+    negative = f"`, `--{one.option.negative}" if one.option.negative else ""
+    return (
+        f"`{one.word}{negative}`" if one.option.cli else "studies only",
+        f"`{one.field}`",
+        one.option.help,
+        one.default_text() or "off",
+        one.allowed_text() or "",
+        f"`{one.option.axis}`" if one.option.axis else "",
+    )
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    head = ("Command line", "Study", "Meaning", "Default", "Allowed", "Axis")
+    lines = [head, tuple("---" for _ in head), *rows]
+    return (
+        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        + "\n"
+    )
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

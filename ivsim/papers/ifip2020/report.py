@@ -1,0 +1,387 @@
+"""The report of the repeated paper: claims, figures, controls, method; every number comes from the results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import ClassVar, Final
+
+from ivsim.papers.base import Paper
+from ivsim.papers.ifip2020 import charts
+from ivsim.papers.ifip2020.codec_claims import CURRENT_STATUS, FLAT, PROTO, TEXT, FormatCells
+from ivsim.papers.ifip2020.decisions import (
+    BLOCKS,
+    BYTES,
+    CPP_STUDY,
+    FORMATS_STUDY,
+    LATENCIES,
+    AllObservations,
+    decided_claims,
+    settings_of,
+    some,
+)
+from ivsim.papers.ifip2020.latency_claims import PAPER_RTT
+from ivsim.papers.ifip2020.paper import CON, LOSSES, MODES, NON, PING, SIZES, PaperCells, at, pings_together
+from ivsim.papers.ifip2020.reasons import reasons
+from ivsim.study.claims import Decided, answer, claims_section, reasons_section
+from ivsim.study.clusters import Clusters, difference_of_means
+from ivsim.study.engines.codec.observations import time_metric
+from ivsim.study.engines.codec_cpp.driver import DIRECTIONS, OPERATIONS
+from ivsim.study.engines.codec_cpp.observations import memory_metric
+from ivsim.study.engines.echo.engine import pings
+from ivsim.study.engines.echo.observations import EchoObservations, Observations
+from ivsim.study.engines.echo.placement import STAGGER_NS
+from ivsim.study.engines.run_axes import options_of
+from ivsim.study.markdown import table
+from ivsim.study.report import caveats, machine_section, results
+from ivsim.study.results import CellResult
+from ivsim.study.statistics import Interval, holm
+from ivsim.study.store import Store, minutes_of
+from ivsim.study.summary import DASH, scaled, short, written
+
+
+class Ifip2020(Paper):
+    """The protocol paper of IFIP Networking 2020, with the formats that it compares."""
+
+    studies: ClassVar[tuple[str | Path, ...]] = ("ifip2020", FORMATS_STUDY, CPP_STUDY)
+
+    def decided(self, store: Store) -> list[Decided]:
+        return decided_claims(AllObservations(store))
+
+    def report_parts(self, store: Store, decided: Sequence[Decided]) -> list[str]:
+        observations = AllObservations(store)
+        study, found = store.study, results(store)
+        head = f"# {study.title}\n\n{study.question}\n\n**{answer(decided)}**"
+        if store.quick:
+            head += "\n\nA quick run: one repetition of small samples, which decides no claim."
+        return [
+            f"{head}\n\n{_size(store, found)}",
+            claims_section(decided, "bytes are per crossing of the link"),
+            reasons_section(decided, reasons(observations, decided)),
+            _results(observations.sent),
+            _controls(observations.sent, store),
+            _bare(observations.bare),
+            _due(observations.due),
+            _formats(observations.formats),
+            _method(found),
+            *study.measured_by.sections(store.path, found),
+            machine_section(store),
+            caveats(store, found),
+        ]
+
+    def report_charts(self, store: Store) -> dict[str, tuple[str, str]]:
+        observations = AllObservations(store)
+        return charts.paper_charts(observations, results(store))
+
+
+def _size(store: Store, found: Sequence[CellResult]) -> str:
+    """Say how large this run was."""
+    done = [result for result in found if result.done]
+    options = options_of(found[0].cell)
+    due = [int(one.figures["due"]) for result in done for one in result.done]
+    middle = sorted(due)[len(due) // 2] if due else 0
+    sessions = len(list((store.path / "sessions").glob("*")))
+    return (
+        f"This run: {len(done)} of {len(found)} cells in {sessions} sessions, {options.vehicles} vehicles a cell, one message"
+        f" each {options.interval_s:g} s over {options.duration_s - options.warmup_s:g} s: {middle} measured messages in the"
+        f" middle cell, {sum(due):,} in all; {minutes_of(store)}."
+    )
+
+
+def _results(observations: Observations) -> str:
+    parts = ["## Results"]
+    for size in SIZES:
+        latency, lost, overhead = [], [], []
+        for mode in MODES:
+            cells = [observations.get(f"loss_{size}", mode, loss=loss) for loss in LOSSES]
+            latency.append([mode, *(DASH if c is None else written(c.latency()) for c in cells)])
+            lost.append(
+                [mode, *(DASH if c is None else _lost(c.missing, c.due, c.unsuccessful()) for c in cells)]
+            )
+            overhead.append([mode, *(DASH if c is None else written(c.overhead()) for c in cells)])
+        head = ["mode", *(f"{loss:.0%}" for loss in LOSSES)]
+        parts += [
+            f"### {size}: mean latency in ms by loss",
+            table(head, latency),
+            f"### {size}: messages never received by loss",
+            table(head, lost),
+            f"### {size}: overhead per message and crossing in bytes by loss",
+            table(head, overhead),
+        ]
+    parts.append(
+        "Intervals are from vehicles within repetitions. Latency is from the moment the"
+        " client library got the message until the receiver beside the vehicle had it, over the messages received."
+    )
+    return "\n\n".join(parts)
+
+
+def _lost(missing: int, due: int, interval: Interval) -> str:
+    return f"{missing} of {due}: {written(scaled(interval, 'ratio')[0])} %"
+
+
+def _controls(observations: PaperCells, store: Store) -> str:
+    return "\n\n".join(
+        [
+            "## Controls",
+            _fewer(observations),
+            _both_ways(observations),
+            _one_datagram(observations),
+            _one_block(observations),
+            _best(observations, store),
+        ]
+    )
+
+
+def _fewer(observations: Observations) -> str:
+    """Compare side by side with half of the vehicles at twice the interval, over the same seconds of the trace."""
+    found = []
+    for mode in MODES:
+        a, b = (
+            observations.get("loss_large", mode, loss=0.0),
+            observations.get("fewer", mode, interval_s=20.0),
+        )
+        if a is not None and b is not None:
+            alike = first_units(a.latencies, b.cell.options.vehicles)
+            apart = difference_of_means(alike, b.latencies, same_units=True)
+            found.append((mode, alike.mean(), b.latency(), apart))
+    differs = holm([c.p_value if c is not None else 1.0 for *_, c in found])
+    rows = [
+        [
+            mode,
+            written(a),
+            written(b),
+            DASH if c is None else written(Interval(c.difference, c.low, c.high, 2)),
+            "yes" if more else "no",
+        ]
+        for (mode, a, b, c), more in zip(found, differs, strict=True)
+    ]
+    head = ["mode", "side by side, 10 s", "fewer, 20 s", "difference, ms", "more than noise"]
+    count = sum(differs)
+    text = (
+        f"Means in ms of the same vehicles, over the same seconds of the trace, when they run beside all the others and"
+        f" when half of the vehicles run alone at twice the interval. {count} of {len(rows)} modes differ by more"
+        " than noise (by vehicle, Holm): running side by side "
+        + ("changes the result." if count else "is not seen to change the result.")
+    )
+    return f"### Fewer vehicles, longer interval (large, 0 % loss)\n\n{table(head, rows)}\n\n{text}"
+
+
+def first_units(cells: Clusters, units: int) -> Clusters:
+    """Return the messages of the first so many vehicles of each repetition."""
+    some = cells.unit < units
+    return replace(
+        cells,
+        values=cells.values[some],
+        repetition=cells.repetition[some],
+        unit=cells.unit[some],
+        units=units,
+    )
+
+
+def _both_ways(observations: Observations) -> str:
+    rows = []
+    for mode in MODES:
+        row = [mode]
+        for loss in (0.0, 0.1, 0.25):
+            one, two = (
+                observations.get("loss_small", mode, loss=loss),
+                observations.get("both_ways", mode, loss=loss),
+            )
+            row += [_brief(cell) for cell in (one, two)]
+        rows.append(row)
+    head = ["mode", *(f"{loss}, {way}" for loss in ("0%", "10%", "25%") for way in ("one way", "both"))]
+    return (
+        "### One netem on the broker's machine, and shaping in both directions (small)\n\n"
+        + table(head, rows)
+        + "\n\nMean latency and share never received. `one way` is the paper's set-up; `both` has the trace's rate uplink,"
+        " half the RTT in each direction, and the loss in each."
+    )
+
+
+def _brief(cell: EchoObservations | None) -> str:
+    if cell is None:
+        return DASH
+    return f"{short(cell.latency().estimate or 0.0)} ms, {cell.missing / cell.due:.1%}"
+
+
+def _one_datagram(observations: PaperCells) -> str:
+    """Show CoAP's *large* messages in blocks, and in one datagram."""
+    rows = []
+    for mode in (NON, CON):
+        for setting, cells in settings_of(observations).items():
+            found = [at(cells, "large", mode, loss) for loss in LOSSES]
+            row = [
+                DASH if c is None else f"{_brief(c)}, {short(c.overhead().estimate or 0.0)} B" for c in found
+            ]
+            rows.append([mode, setting, *row])
+    return (
+        f"### CoAP's large messages: {BLOCKS}, or one datagram\n\n"
+        + table(["mode", "sent as", *(f"{loss:.0%}" for loss in LOSSES)], rows)
+        + "\n\nMean latency, share never received, overhead per message and crossing. The paper does not say which it had:"
+        " the claims in which these messages have a part are decided for both, and a claim that holds in one alone cannot be told."
+    )
+
+
+def _one_block(observations: Observations) -> str:
+    rows = []
+    for mode in MODES:
+        cells = [observations.get("sizes", mode, message_bytes=1000)]
+        cells += [observations.get("one_block", mode, message_bytes=1000, loss=loss) for loss in LOSSES[2:]]
+        rows.append(
+            [
+                mode,
+                *(
+                    DASH if c is None else f"{written(c.latency())} ms, {c.missing / c.due:.1%}"
+                    for c in cells
+                ),
+            ]
+        )
+    return (
+        "### Messages of 1,000 bytes, which CoAP carries in one block\n\n"
+        + table(["mode", "0%", "5%", "10%", "25%"], rows)
+        + "\n\nMean latency and share never received."
+    )
+
+
+def _bare(observations: PaperCells) -> str:
+    """Show the bytes once more, without TCP's pure acknowledgements."""
+    rows = []
+    for mode in MODES:
+        cells = [observations.get(f"loss_{size}", mode, loss=loss) for size in SIZES for loss in (0.0, 0.25)]
+        rows.append([mode, *(DASH if c is None else written(c.overhead()) for c in cells)])
+    head = ["mode", *(f"{size}, {loss}" for size in SIZES for loss in ("0%", "25%"))]
+    verdicts = [
+        [str(d.number), d.claim.statement, f"**{d.verdict}**", d.summary] for d in some(observations, BYTES)
+    ]
+    return (
+        "### The same bytes without TCP segments that only acknowledge\n\n"
+        + table(head, rows)
+        + "\n\nOverhead per message and crossing. Whether the paper counts these segments is not said; if it does not,"
+        " the claims about bytes read so:\n\n" + table(["#", "claim", "verdict", "found"], verdicts)
+    )
+
+
+def _due(observations: PaperCells) -> str:
+    """Show the latencies once more, from when a message was due."""
+    rows = []
+    for mode in MODES:
+        cells = [
+            observations.get(f"loss_{size}", mode, loss=loss) for size in SIZES for loss in (0.0, 0.1, 0.25)
+        ]
+        rows.append([mode, *(DASH if c is None else written(c.latency()) for c in cells)])
+    head = ["mode", *(f"{size}, {loss}" for size in SIZES for loss in ("0%", "10%", "25%"))]
+    verdicts = [
+        [str(d.number), d.claim.statement, f"**{d.verdict}**", d.summary]
+        for d in some(observations, LATENCIES)
+    ]
+    return (
+        "### The same latencies from the moment a message was due\n\n"
+        + table(head, rows)
+        + "\n\nMean latency in ms. It contains the wait of a message for the exchange before it: CoAP allows one at a time"
+        " (NSTART = 1, RFC 7252, 4.7), which aiocoap's layer here keeps to. Read so, the claims about latency become:"
+        "\n\n" + table(["#", "claim", "verdict", "found"], verdicts)
+    )
+
+
+CPP_SHOWN: Final = (
+    "payload_bytes_mean",
+    *(time_metric(operation) for operation in OPERATIONS),
+    *(memory_metric(way) for way in DIRECTIONS),
+)
+PYTHON_SHOWN: Final = (
+    *("payload_bytes_mean", "build_encode_us", "decode_us", "decode_all_us", "three_fields_us"),
+    *("encode_memory_kib", "decode_memory_kib"),
+)
+
+
+def _formats(cells: FormatCells) -> str:
+    """Show what the formats cost: in C++, which the paper measured, and in Python, which sends the messages here."""
+    cpp = [(name, cells.cpp(name)) for name in (PROTO, FLAT)]
+    python = [(name, cells.get(CURRENT_STATUS, name)) for name in (TEXT, PROTO, FLAT)]
+    said = "" if cells.why_no_cpp is None else f"Not measured: {cells.why_no_cpp}."
+    return "\n\n".join(
+        [
+            "## Serialisation of CurrentStatus",
+            "### C++'s libraries, which decide claims 17 to 19",
+            _costs(cpp, CPP_SHOWN) or said or "Not measured.",
+            "### Python's libraries, which send the messages here and decide the size of JSON alone",
+            _costs(python, PYTHON_SHOWN) or "Not measured.",
+        ]
+    )
+
+
+def _costs(cells: Sequence[tuple[str, CellResult | None]], metrics: Sequence[str]) -> str:
+    rows = [
+        [name, *(written(cell.interval(metric)) for metric in metrics)]
+        for name, cell in cells
+        if cell is not None
+    ]
+    return table(["format", *metrics], rows) if rows else ""
+
+
+def _best(observations: PaperCells, store: Store) -> str:
+    wires = (
+        ("wire", pings_together([observations.ping_ms]), {"sweep": "best_case", "link": "direct"}),
+        ("delayed", observations.paper_pings, {"sweep": "paper_ping", "rtt": PAPER_RTT}),
+    )
+    rows = []
+    for name, rtt, where in wires:
+        rows.append([name, "ping", str(rtt.n), written(rtt.mean()), written(rtt.quantile(0.5)), ""])
+        for mode in MODES:
+            cell = observations.get(mode=mode, **where)
+            if cell is not None:
+                delays = cell.delays
+                added = difference_of_means(rtt, delays)
+                text = (
+                    DASH if added is None else written(Interval(added.difference, added.low, added.high, 2))
+                )
+                middle = written(delays.quantile(0.5))
+                rows.append([name, mode, str(delays.n), written(delays.mean()), middle, text])
+    emulated = pings_together([pings(store.path, "auto")])
+    text = (
+        f"Sent to received, small. `wire`: two namespaces joined by a virtual wire. `delayed`: what leaves the cloud waits"
+        f" {PAPER_RTT} ms, so that a ping takes about what it took between the paper's two machines"
+        f" ({PING.mean:g} ms, standard deviation {PING.deviation:g} ms, {PING.n} pings). Network cards, interrupts and the"
+        " scheduler of a second machine are in neither: the paper's figure cannot be reached from below."
+    )
+    if emulated.n:
+        text += f" The emulating link without any condition answers a ping in {written(emulated.mean())} ms."
+    head = ["link", "mode", "n", "mean, ms", "median, ms", "above ping, ms"]
+    return f"### Best case\n\n{table(head, rows)}\n\n{text}"
+
+
+def _method(found: Sequence[CellResult]) -> str:
+    """Return the method, with the numbers of this run's cells."""
+    options = options_of(found[0].cell)
+    trace = options.traces[0]
+    rtt_ms = [ms for s in range(int(trace.duration_s)) if (ms := trace.step_at(s).rtt_ms) is not None]
+    rtt = f"{fmean(rtt_ms):.1f} ms in the mean ({pstdev(rtt_ms):.1f} ms)" if rtt_ms else "not of the trace"
+    return METHOD.format(
+        trace=options.trace,
+        rtt=rtt,
+        interval=f"{options.interval_s:g}",
+        warmup=f"{options.warmup_s:g}",
+        timeout=f"{options.loss_timeout_s:g}",
+        stagger=f"{STAGGER_NS / 1e6:g}",
+    )
+
+
+METHOD = """## Method
+
+- The paper's set-up: publisher and subscriber on one machine, the broker across the link, the message crosses it twice.
+  CoAP has no broker: a POST to an observable resource, observed from the publisher's machine.
+- The paper's netem worked on the broker's machine, and so shaped only what left it. So does this: the whole RTT, the
+  loss and the rate (the trace's uplink column, though it is the downlink that gets it) are on the way back; the way out
+  is free. netem takes a rate of 0 for none, so a zero of the series is no limit here either.
+- The series is a generated one of the same kind (traces/README.md: `{trace}`), as logged on a phone that was
+  downloading, and the RTT is drawn anew each second: {rtt}. One message per vehicle and {interval} s.
+- Many vehicles run side by side, each with its own queue, rate, delay and loss. Vehicle j of every cell starts at the
+  same second of the trace and sends the same readings at the same offsets, all seven modes at the same time ({stagger} ms
+  apart): what the link did to a message drops out of a paired comparison. The first {warmup} s are not measured.
+  Vehicles go on sending until the last measured message had {timeout} s.
+- Connections are made before the trace begins.
+- Bytes are those of frames at the vehicles' end. What belongs to no message is spread evenly over the vehicle's
+  messages; TCP's retransmissions are left out, CoAP's are counted; both crossings are halved, as only so the paper's
+  250 B for QoS 2 can be read."""

@@ -1,0 +1,1 @@
+"""The thesis on ingestion platforms (Tallberg 2020): Kafka, Pulsar and Redis Streams."""

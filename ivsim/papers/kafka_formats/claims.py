@@ -1,0 +1,347 @@
+"""The twenty claims of the thesis, and the rule by which each is decided; the numbers are those of its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
+from typing import Final
+
+from ivsim.papers.kafka_formats.cells import (
+    AVRO,
+    BATCH,
+    FORMATS,
+    JSON,
+    LABELS,
+    MSGPACK,
+    PROTOBUF,
+    S1,
+    S2,
+    S3,
+    SCENARIOS,
+    SINGLE,
+    SIZES,
+    Cells,
+)
+from ivsim.papers.parts import ANY, DIFFERENCE, Figures, Part, differences, found_of, ratios
+from ivsim.study.claims import CANNOT_TELL, Claim, Finding
+
+SPEED: Final = "records_per_s"
+BOTH: Final = "encode_decode_us"
+MEDIAN: Final = "transit_p50_ms"
+MEAN: Final = "transit_mean_ms"
+OUTLIERS: Final = "transit_outlier_ratio"
+EVERY: Final = tuple(product(SIZES, SCENARIOS))
+LARGER: Final = tuple(product((S2, S3), SCENARIOS))
+# The rate of the sweep `half_load`, in records/s.
+HALF_LOAD: Final = 3_000.0
+# What "half" and "about 20 % below" allow, as a ratio.
+NEAR: Final = 0.1
+
+
+def _where(record: str, profile: str) -> str:
+    return f"{record.upper()} {SCENARIOS[profile]}"
+
+
+def _ratio(
+    cells: Cells,
+    metric: str,
+    at: tuple[str, str],
+    names: tuple[str, str],
+    within: tuple[float, float] = (1.0, ANY),
+) -> Part:
+    """Return the part that a figure of the first format over the second's lies between the bounds."""
+    above, below = (cells.core(metric, *at, name) for name in names)
+    text = f"{_where(*at)} {LABELS[names[0]]}/{LABELS[names[1]]}"
+    return Part(text, ratios(above, below), *within)
+
+
+def _above(
+    cells: Cells, metric: str, at: tuple[str, str], first: str, others: Sequence[str]
+) -> Iterator[Part]:
+    """Yield that a format's figure is above the others'."""
+    for other in others:
+        yield _ratio(cells, metric, at, (first, other))
+
+
+def _below(
+    cells: Cells, metric: str, at: tuple[str, str], first: str, others: Sequence[str]
+) -> Iterator[Part]:
+    for other in others:
+        yield _ratio(cells, metric, at, (first, other), (0.0, 1.0))
+
+
+def _but(name: str) -> list[str]:
+    return [one for one in FORMATS if one != name]
+
+
+def _payload(cells: Cells, record: str, name: str) -> Figures:
+    """Return the bytes of a payload: of the thesis's formats, or of the one that stands for another."""
+    metric = "payload_bytes"
+    return cells.core(metric, record, BATCH, name) or cells.figures(
+        metric, "types", record=record, format=name
+    )
+
+
+def _bytes(cells: Cells) -> list[Finding]:
+    order = (PROTOBUF, AVRO, MSGPACK, JSON)
+    parts = []
+    for record in SIZES:
+        sizes = {name: _payload(cells, record, name) for name in order}
+        parts += [
+            Part(f"{record.upper()} {LABELS[b]}/{LABELS[a]}", ratios(sizes[b], sizes[a]), 1.0, ANY)
+            for a, b in pairwise(order)
+        ]
+    return found_of(parts)
+
+
+def _cost_order(cells: Cells) -> list[Finding]:
+    parts: list[Part] = []
+    for at in EVERY:
+        parts += _below(cells, BOTH, at, PROTOBUF, [MSGPACK])
+        parts += _below(cells, BOTH, at, MSGPACK, [AVRO, JSON])
+        parts += _above(cells, BOTH, at, JSON, [AVRO])
+    return found_of(parts)
+
+
+def _cost_factors(cells: Cells) -> list[Finding]:
+    parts: list[Part] = []
+    for at in EVERY:
+        parts.append(_ratio(cells, BOTH, at, (JSON, PROTOBUF), (5.0, ANY)))
+        parts.append(_ratio(cells, BOTH, at, (MSGPACK, PROTOBUF), (0.0, 2.0)))
+    return found_of(parts)
+
+
+def _avro_cost(cells: Cells) -> list[Finding]:
+    return found_of([_ratio(cells, BOTH, at, (AVRO, JSON), (0.0, 1.0)) for at in LARGER])
+
+
+def _json_slowest(cells: Cells) -> list[Finding]:
+    return found_of([part for at in EVERY for part in _below(cells, SPEED, at, JSON, _but(JSON))])
+
+
+def _msgpack_twice(cells: Cells) -> list[Finding]:
+    return found_of([_ratio(cells, SPEED, at, (MSGPACK, JSON), (2.0, ANY)) for at in EVERY])
+
+
+def _fastest_small(cells: Cells) -> list[Finding]:
+    parts = [_above(cells, SPEED, (S1, profile), PROTOBUF, _but(PROTOBUF)) for profile in SCENARIOS]
+    return found_of([part for some in parts for part in some])
+
+
+def _fastest_large(cells: Cells) -> list[Finding]:
+    return found_of([part for at in LARGER for part in _above(cells, SPEED, at, MSGPACK, _but(MSGPACK))])
+
+
+def _avro_like_protobuf(cells: Cells) -> list[Finding]:
+    return found_of([_ratio(cells, SPEED, at, (AVRO, PROTOBUF), (1 / 1.2, 1.2)) for at in LARGER])
+
+
+def _cause_setattr(cells: Cells) -> list[Finding]:
+    parts = []
+    for record, profile in LARGER:
+        prebuilt = [
+            cells.figures(SPEED, "prebuilt", record=record, profile=profile, format=name)
+            for name in (PROTOBUF, MSGPACK)
+        ]
+        where = _where(record, profile)
+        parts.append(Part(f"{where} prebuilt, Protobuf/MessagePack", ratios(*prebuilt), 1.0, ANY))
+        without = [_without_build(cells, record, profile, name) for name in (PROTOBUF, MSGPACK)]
+        parts.append(Part(f"{where} time without build, Protobuf/MessagePack", ratios(*without), 0.0, 1.0))
+    return found_of(parts)
+
+
+def _without_build(cells: Cells, record: str, profile: str, name: str) -> Figures:
+    """Return the time of a record, less the CPU time of its build, in us."""
+    speed, build = (cells.core(metric, record, profile, name) for metric in (SPEED, "build_us"))
+    return {one: 1e6 / speed[one] - build[one] for one in speed.keys() & build.keys() if speed[one] > 0}
+
+
+def _shares(cells: Cells) -> list[Finding]:
+    parts = []
+    for name, profile in product(FORMATS, SCENARIOS):
+        small, large = (cells.core("encode_decode_share", record, profile, name) for record in (S1, S3))
+        low, high = (0.0, 1.0) if name == PROTOBUF else (1.0, ANY)
+        text = f"{LABELS[name]} {SCENARIOS[profile]}, share at S3/S1"
+        parts.append(Part(text, ratios(large, small), low, high))
+    return found_of(parts)
+
+
+def _scenarios(cells: Cells, metric: str, names: tuple[str, str], low: float, high: float) -> list[Finding]:
+    """Decide the ratio of one scenario to the other, of each format and size."""
+    parts = []
+    for name, record in product(FORMATS, SIZES):
+        above, below = (cells.core(metric, record, profile, name) for profile in names)
+        text = f"{LABELS[name]} {record.upper()}, {SCENARIOS[names[0]]}/{SCENARIOS[names[1]]}"
+        parts.append(Part(text, ratios(above, below), low, high))
+    return found_of(parts)
+
+
+def _batch_like_single(cells: Cells) -> list[Finding]:
+    return _scenarios(cells, SPEED, (SINGLE, BATCH), 0.85, 1.15)
+
+
+def _batch_waits(cells: Cells) -> list[Finding]:
+    return _scenarios(cells, MEDIAN, (BATCH, SINGLE), 9.0, ANY)
+
+
+def _protobuf_soonest(cells: Cells) -> list[Finding]:
+    parts: list[Part] = []
+    for record in SIZES:
+        for metric in (MEDIAN, MEAN):
+            parts += _below(cells, metric, (record, BATCH), PROTOBUF, _but(PROTOBUF))
+        near = 0.5 if record == S1 else 0.8
+        parts.append(_ratio(cells, MEDIAN, (record, BATCH), (PROTOBUF, JSON), (near - NEAR, near + NEAR)))
+    return found_of(parts)
+
+
+def _json_sooner(cells: Cells) -> list[Finding]:
+    return found_of([_ratio(cells, MEDIAN, (S2, BATCH), (name, JSON)) for name in (AVRO, MSGPACK)])
+
+
+def _json_latest(cells: Cells) -> list[Finding]:
+    return found_of([_ratio(cells, MEDIAN, (S1, SINGLE), (JSON, name), (3.0, ANY)) for name in _but(JSON)])
+
+
+def _json_both_ends(cells: Cells) -> list[Finding]:
+    at = (S2, SINGLE)
+    parts = [*_below(cells, MEDIAN, at, JSON, _but(JSON)), *_above(cells, MEAN, at, JSON, _but(JSON))]
+    return found_of(parts)
+
+
+def _largest_single(cells: Cells) -> list[Finding]:
+    at = (S3, SINGLE)
+    parts = [*_below(cells, MEDIAN, at, AVRO, _but(AVRO)), *_below(cells, MEAN, at, PROTOBUF, _but(PROTOBUF))]
+    for metric in (MEDIAN, MEAN):
+        parts += _above(cells, metric, at, MSGPACK, [JSON])
+    return found_of(parts)
+
+
+def _outliers(cells: Cells) -> list[Finding]:
+    order = (PROTOBUF, MSGPACK, AVRO, JSON)
+    parts = []
+    for profile in SCENARIOS:
+        shares = {name: cells.core(OUTLIERS, S1, profile, name) for name in order}
+        parts += [
+            Part(
+                f"{_where(S1, profile)} outlier share, {LABELS[a]} minus {LABELS[b]}",
+                differences(shares[a], shares[b]),
+                0.0,
+                ANY,
+                DIFFERENCE,
+            )
+            for a, b in pairwise(order)
+        ]
+    parts += [_ratio(cells, MEAN, (S1, SINGLE), (name, JSON)) for name in (PROTOBUF, MSGPACK)]
+    return found_of(parts)
+
+
+def _cause_outliers(cells: Cells) -> list[Finding]:
+    parts, idle = [], []
+    for name in (PROTOBUF, MSGPACK):
+        before = cells.core(OUTLIERS, S1, BATCH, name)
+        even = cells.figures(OUTLIERS, "even", format=name)
+        half = cells.figures(OUTLIERS, "half_load", format=name)
+        speed = cells.figures(SPEED, "even", format=name)
+        what = f"S1 B {LABELS[name]}, outlier share"
+        parts.append(
+            Part(
+                f"{what} of even partitions minus as it was", differences(even, before), -ANY, 0.0, DIFFERENCE
+            )
+        )
+        if speed and min(speed.values()) < 2 * HALF_LOAD:
+            idle.append(
+                Finding(
+                    CANNOT_TELL,
+                    f"{LABELS[name]}: {HALF_LOAD:,.0f} records/s are no half of {min(speed.values()):,.0f}",
+                )
+            )
+        else:
+            parts.append(
+                Part(f"{what} at half load minus as it was", differences(half, before), -ANY, 0.0, DIFFERENCE)
+            )
+    return [*found_of(parts), *idle]
+
+
+_ORDER: Final = "ratios in every cell"
+# Decided in two settings each: the thesis says neither its types nor its Avro schema.
+OF_TYPES: Final = (1,)
+OF_SCHEMAS: Final = (2, 4, 5, 9)
+CLAIMS: Final[tuple[Claim, ...]] = (
+    Claim(
+        1,
+        "bytes of each size: Protobuf < Avro < MessagePack < JSON",
+        "ratios of payloads; Protobuf with float, and with double",
+        _bytes,
+    ),
+    Claim(
+        2,
+        "encode + decode, every cell: Protobuf lowest, MessagePack second, JSON highest",
+        _ORDER,
+        _cost_order,
+    ),
+    Claim(
+        3,
+        "encode + decode: JSON at least 5 times Protobuf, MessagePack at most 2 times",
+        _ORDER,
+        _cost_factors,
+    ),
+    Claim(
+        4,
+        "encode + decode: Avro below JSON at S2 and S3",
+        "ratios; with a nullable and with a plain schema",
+        _avro_cost,
+    ),
+    Claim(5, "records/s: JSON is the lowest of the four", _ORDER, _json_slowest),
+    Claim(6, "records/s: MessagePack at least twice JSON", _ORDER, _msgpack_twice),
+    Claim(7, "records/s at S1: Protobuf is the highest", "ratios, B and O", _fastest_small),
+    Claim(8, "records/s at S2 and S3: MessagePack is the highest", "ratios, B and O", _fastest_large),
+    Claim(
+        9, "records/s at S2 and S3: Avro and Protobuf alike", "ratio within 1/1.2 to 1.2", _avro_like_protobuf
+    ),
+    Claim(
+        10,
+        "cause of 8: setattr",
+        "messages prebuilt: Protobuf above MessagePack; and so without the CPU time of build",
+        _cause_setattr,
+    ),
+    Claim(
+        11,
+        "share of encode + decode, S1 to S3: falls for Protobuf, rises for the others",
+        "ratio of shares, by the thesis's total",
+        _shares,
+    ),
+    Claim(
+        12,
+        "B and O alike for records/s",
+        "ratio within 0.85 to 1.15, each format and size",
+        _batch_like_single,
+    ),
+    Claim(13, "median transit, B over O: more than 9 times", "ratio, each format and size", _batch_waits),
+    Claim(
+        14,
+        "B: Protobuf lowest median and mean; half of JSON's median at S1, 20 % below at S2, S3",
+        f"ratios; half and 20 % below within {NEAR:g}",
+        _protobuf_soonest,
+    ),
+    Claim(15, "B, S2: medians of Avro and MessagePack above JSON's", "ratios", _json_sooner),
+    Claim(16, "O, S1: JSON's median at least 3 times the others'", "ratios", _json_latest),
+    Claim(17, "O, S2: JSON has the lowest median and the highest mean", "ratios", _json_both_ends),
+    Claim(
+        18,
+        "O, S3: Avro lowest median, Protobuf lowest mean, MessagePack highest of both",
+        "ratios",
+        _largest_single,
+    ),
+    Claim(
+        19,
+        "S1: outliers fall in the order Protobuf, MessagePack, Avro, JSON; O: means of the first two above JSON's",
+        "differences of shares (Tukey's rule), ratios of means",
+        _outliers,
+    ),
+    Claim(
+        20,
+        "cause of the outliers: uneven partitions, or consumers slower than producers",
+        f"share with even partitions, and at {HALF_LOAD:,.0f} records/s, below",
+        _cause_outliers,
+    ),
+)

@@ -1,0 +1,214 @@
+"""The figures of one run's page, drawn from ledger and link log as SVG; they hold no number of their own."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+
+from ivsim.report.style import BLUE, FATE_COLOURS, MATPLOTLIB, ORANGE, STAGE_COLOURS, VERMILION
+from twin.metrics import FATES, HOPS
+
+mpl.use("Agg")
+
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+Columns = dict[str, npt.NDArray[Any]]
+# Fates of messages that have no latency.
+MISSING = ("lost", "refused", "unsent", "unknown")
+
+# name -> (later stamp, earlier stamp); one-way delay and the rest as in the glossary.
+STAGES = {
+    "one-way delay": ("received_at_ns", "emitted_at_ns"),
+    "bridge delay": ("appended_at_ns", "received_at_ns"),
+    "processing delay": ("applied_at_ns", "appended_at_ns"),
+    "end-to-end latency": ("applied_at_ns", "due_at_ns"),
+    "acknowledgement time": ("acknowledged_at_ns", "emitted_at_ns"),
+}
+
+
+def _plain_log(axis: Axis) -> None:
+    """Label a log axis with plain numbers; where it spans less than two decades, between the decades too."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    low, high = axis.get_view_interval()
+    few = low > 0 and high / low < 100
+    axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}") if few else NullFormatter())
+    if few:
+        axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+
+
+def svg(draw: Callable[[Axes], None]) -> str:
+    """Return one figure as an SVG element, without the XML prologue."""
+    with mpl.rc_context(MATPLOTLIB):
+        figure = Figure()
+        draw(figure.subplots())
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def stage_ms(ledger: Columns, stage: str) -> npt.NDArray[np.float64]:
+    """Return one stage's times in ms of the messages that have both stamps (NaN elsewhere)."""
+    later, earlier = STAGES[stage]
+    if later not in ledger or earlier not in ledger:
+        return np.full(0, np.nan)
+    difference = (ledger[later].astype(np.float64) - ledger[earlier].astype(np.float64)) / 1e6
+    return np.asarray(difference, dtype=np.float64)
+
+
+def _legend(axes: Axes, **where: Any) -> None:
+    """Explain the colours; a figure in which nothing arrived has none, and matplotlib would warn of it."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(**where)
+
+
+def _legend_above(axes: Axes) -> None:
+    _legend(axes, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, borderaxespad=0)
+
+
+def latency_distribution(ledger: Columns) -> str:
+    """Draw the ECDF of every stage, on a log axis."""
+
+    def draw(axes: Axes) -> None:
+        for stage in STAGES:
+            values = stage_ms(ledger, stage)
+            values = np.sort(values[np.isfinite(values)])
+            if values.size:
+                share = np.arange(1, values.size + 1) / values.size
+                axes.step(
+                    np.maximum(values, 0.01), share, where="post", label=stage, color=STAGE_COLOURS[stage]
+                )
+        axes.set(xscale="log", xlabel="ms", ylabel="share of messages", ylim=(0, 1.01))
+        _plain_log(axes.xaxis)
+        _legend(axes, loc="lower right")
+
+    return svg(draw)
+
+
+def latency_over_time(ledger: Columns, start_at_ns: int) -> str:
+    """Draw every message's one-way delay and end-to-end latency against the time it was due."""
+
+    def draw(axes: Axes) -> None:
+        due_s = (ledger["due_at_ns"].astype(np.float64) - start_at_ns) / 1e9
+        for stage in ("end-to-end latency", "one-way delay"):
+            values = stage_ms(ledger, stage)
+            if np.isfinite(values).any():
+                axes.plot(
+                    due_s, values, ".", markersize=2.5, alpha=0.6, color=STAGE_COLOURS[stage], label=stage
+                )
+        lost = np.isin(ledger["fate"], MISSING)
+        if lost.any():
+            # They have no latency: along the lower edge, whatever the scale of the axis is.
+            base, along = np.zeros(int(lost.sum())), axes.get_xaxis_transform()
+            axes.plot(
+                due_s[lost],
+                base,
+                "x",
+                color=VERMILION,
+                label=", ".join(fate for fate in MISSING if (ledger["fate"] == fate).any()),
+                clip_on=False,
+                transform=along,
+            )
+        axes.set(yscale="log", xlabel="due, s after the start", ylabel="ms")
+        _plain_log(axes.yaxis)
+        _legend_above(axes)
+
+    return svg(draw)
+
+
+def fates_by_hop(ledger: Columns) -> str:
+    """Draw how many messages met each fate, where each lost one was last seen, and who refused one."""
+
+    def draw(axes: Axes) -> None:
+        counts = [(fate, int((ledger["fate"] == fate).sum()), FATE_COLOURS[fate]) for fate in FATES]
+        for fate, word in (("lost", "at"), ("refused", "by")):
+            for hop in HOPS:
+                here = int(((ledger["fate"] == fate) & (ledger["hop"] == hop)).sum())
+                if here:
+                    counts.append((f"{fate} {word} {hop}", here, FATE_COLOURS[fate]))
+        counts.reverse()
+        bars = axes.barh([c[0] for c in counts], [c[1] for c in counts], color=[c[2] for c in counts])
+        axes.bar_label(bars, fmt="{:,.0f}", padding=3)
+        axes.set(xlabel="messages")
+        axes.margins(x=0.12)
+
+    return svg(draw)
+
+
+def asked_and_achieved(link: Columns, direction: str) -> str:
+    """Draw the rate that was asked for and the wire rate that passed, median and range over the vehicles."""
+
+    def draw(axes: Axes) -> None:
+        here = (link["direction"] == direction) & (link["second"] >= 0)
+        seconds = np.unique(link["second"][here])
+        asked = _per_second(link, here, seconds, "asked_rate_bps", np.nanmedian)
+        low = _per_second(link, here, seconds, "asked_rate_bps", np.nanmin)
+        high = _per_second(link, here, seconds, "asked_rate_bps", np.nanmax)
+        passed = _per_second(link, here, seconds, "wire_bytes", np.nanmean) * 8
+        if np.isfinite(asked).any():
+            axes.fill_between(
+                seconds, low / 1e3, high / 1e3, step="post", alpha=0.15, color=BLUE, label="asked, range"
+            )
+            axes.step(seconds, asked / 1e3, where="post", color=BLUE, label="asked, median vehicle")
+        axes.step(seconds, passed / 1e3, where="post", color=ORANGE, label="passed, mean per vehicle")
+        axes.set(xlabel="s after the start", ylabel=f"{direction}, kbit/s")
+        axes.set_yscale("symlog", linthresh=1.0)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_ylim(0, max(10.0, axes.get_ylim()[1]))
+        _legend_above(axes)
+
+    return svg(draw)
+
+
+def delay_asked_and_probed(link: Columns) -> str:
+    """Draw the round-trip time asked for, per second, and what the probes saw."""
+
+    def draw(axes: Axes) -> None:
+        here = link["second"] >= 0
+        seconds = np.unique(link["second"][here])
+        for direction, colour in (("uplink", BLUE), ("downlink", ORANGE)):
+            mask = here & (link["direction"] == direction)
+            asked = _per_second(link, mask, seconds, "asked_delay_ms", np.nanmedian)
+            axes.step(
+                seconds, asked, where="post", color=colour, label=f"{direction}, asked (median vehicle)"
+            )
+        if "probe_delay_ms" in link:
+            seen = here & np.isfinite(link["probe_delay_ms"].astype(np.float64))
+            axes.plot(
+                link["second"][seen],
+                link["probe_delay_ms"][seen],
+                ".",
+                color=VERMILION,
+                markersize=3,
+                label="probe",
+            )
+        axes.set(xlabel="s after the start", ylabel="one-way delay, ms", yscale="log")
+        _plain_log(axes.yaxis)
+        _legend_above(axes)
+
+    return svg(draw)
+
+
+def _per_second(
+    link: Columns,
+    mask: npt.NDArray[np.bool_],
+    seconds: npt.NDArray[Any],
+    column: str,
+    over: Callable[[Any], Any],
+) -> npt.NDArray[np.float64]:
+    """Return `over` of a column for each second; NaN where nothing was measured in it."""
+    values = link[column].astype(np.float64) if column in link else np.full(mask.size, np.nan)
+    result = np.full(seconds.size, np.nan)
+    for index, second in enumerate(seconds):
+        here = values[mask & (link["second"] == second)]
+        if np.isfinite(here).any():
+            result[index] = over(here)
+    return result

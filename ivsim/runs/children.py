@@ -1,0 +1,99 @@
+"""Our own processes of one run: each is started from its specification, and may be killed and started again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from ivsim.testbed.child import Child
+from ivsim.testbed.process import ProcessDied
+from ivsim.testbed.registry import RunRecord
+
+READY_S = 90.0
+
+
+@dataclass(frozen=True)
+class ChildSpec:
+    """How one process is started.
+
+    Attributes:
+        name: its name in the run, which is also that of its log and its configuration.
+        arguments: module and words before the configuration file.
+        config: what it is told.
+        namespace: the network namespace it is born in; None is the host's.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    config: BaseModel | dict[str, Any]
+    namespace: str | None = None
+
+
+class Children:
+    """The processes of one run by name, in the order in which they were started; `stack` stops them in reverse.
+
+    Attributes:
+        down: names of processes, of servers too, that are down on purpose.
+        dead: how processes ended whose end the run survives.
+    """
+
+    def __init__(self, record: RunRecord, work: Path, stack: ExitStack) -> None:
+        self._record, self._work, self._stack = record, work, stack
+        self._specs: dict[str, ChildSpec] = {}
+        self._running: dict[str, Child] = {}
+        self.down: set[str] = set()
+        self.dead: dict[str, ProcessDied] = {}
+
+    def __getitem__(self, name: str) -> Child:
+        return self._running[name]
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(tuple(self._running.values()))
+
+    def get(self, name: str) -> Child | None:
+        """Return a process by name, None where the run has none such."""
+        return self._running.get(name)
+
+    def start(self, spec: ChildSpec) -> Child:
+        """Start a process with its configuration in a file that only its owner reads; it is not yet ready."""
+        path = self._work / f"{spec.name}.json"
+        path.touch(mode=0o600)
+        path.write_text(config_text(spec.config))
+        child = Child(spec.name, [*spec.arguments, str(path)], self._record, namespace=spec.namespace)
+        self._stack.callback(child.stop)
+        self._specs[spec.name] = spec
+        self._running[spec.name] = child
+        return child
+
+    def restart(self, name: str) -> None:
+        """Start again a process that has ended, with the same configuration; return once it is ready."""
+        self.start(self._specs[name]).wait_for("ready", READY_S)
+
+    def check(self) -> None:
+        """Raise ProcessDied when a process has ended that is not down on purpose, and whose end is not known yet."""
+        for child in self:
+            if child.name not in self.down and child.name not in self.dead:
+                child.check()
+
+    def spare(self, names: Sequence[str]) -> None:
+        """Note which of these have died; ProcessDied, the last one's, when none of them lives any more."""
+        for name in names:
+            if name in self.dead:
+                continue
+            try:
+                self._running[name].check()
+            except ProcessDied as death:
+                if len(self.dead.keys() & set(names)) == len(names) - 1:
+                    raise
+                self.dead[name] = death
+
+
+def config_text(config: BaseModel | dict[str, Any]) -> str:
+    """Return a configuration as the JSON that a child process reads."""
+    return config.model_dump_json() if isinstance(config, BaseModel) else json.dumps(config)

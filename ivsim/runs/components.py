@@ -1,0 +1,128 @@
+"""Every real part of a run, opened in order and closed in reverse by one stack; knows nothing of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from gateways.protocols import PROTOCOLS
+from ivsim.runs import processes
+from ivsim.runs.children import READY_S, Children
+from ivsim.runs.display import Display
+from ivsim.runs.endpoints import Endpoints, KafkaAddress
+from ivsim.runs.live_reader import LiveReader
+from ivsim.runs.plan import RunPlan
+from ivsim.runs.shared_parts import SharedParts
+from ivsim.runs.twin_session import TwinSession
+from ivsim.testbed.child import Child
+from ivsim.testbed.process import OwnedProcess
+from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.server import Broker, Server
+from simulator.links import Link
+
+# A sender builds its vehicles before it connects them, each in 2 ms where nothing else takes the core.
+BUILT_WITHIN_S = 0.01
+
+
+@dataclass(frozen=True)
+class Components:
+    """The parts of a run, all open and ready.
+
+    Attributes:
+        servers: those that the testbed has started, by name: its broker, and its Kafka where it has one.
+        broker: None where vehicles send to the gateway itself.
+        senders: names of the processes that share the vehicles.
+        gateways: names of the processes that take the messages in, or echo them.
+        twin: the Spark session; None where nothing streams and nothing is kept for the next run.
+        live_reader: None where nothing streams.
+    """
+
+    endpoints: Endpoints
+    link: Link
+    servers: dict[str, Server]
+    broker: Broker | None
+    children: Children
+    senders: tuple[str, ...]
+    gateways: tuple[str, ...]
+    twin: TwinSession | None
+    live_reader: LiveReader | None
+
+    @property
+    def capture(self) -> Child:
+        return self.children["capture"]
+
+    def check(self) -> None:
+        """Raise ProcessDied when a process of the run has ended that is not down on purpose.
+
+        A sender that dies beside others takes its own vehicles with it and nothing else: it is noted in `children.dead`,
+        and the run goes on.
+        """
+        for process in self._shared_processes():
+            if process.name not in self.children.down:
+                process.check()
+        self.children.spare(self.senders)
+        self.children.check()
+
+    def _shared_processes(self) -> Iterator[OwnedProcess]:
+        yield from (server.process for server in self.servers.values())
+        if self.twin is not None:
+            yield self.twin.process
+
+
+def open_components(
+    plan: RunPlan, record: RunRecord, stack: ExitStack, shared: SharedParts, display: Display
+) -> Components:
+    """Open everything up to vehicles that are connected and waiting for the start.
+
+    Slow starters come first, so that they start while the others are made.
+    """
+    options = plan.options
+    children = Children(record, plan.directory.work, stack)
+    servers: dict[str, Server] = {}
+    kafka = KafkaAddress()
+    if plan.topology.bridged:
+        display.phase("starting Kafka")
+        kafka = shared.kafka(plan, stack, servers)
+    if plan.topology.bridged or shared.keep:
+        display.phase("starting Spark, and the link")
+        shared.open_twin(plan, kafka, stack)
+        twin = shared.twin
+    else:
+        twin = None  # nothing streams, and one ledger is not worth a session that waits for it
+    link = shared.link(options)
+    stack.callback(shared.clear, plan)
+    display.phase("starting broker and gateway")
+    broker, credentials = shared.broker(plan, record, stack)
+    if broker is not None:
+        servers[broker.process.name] = broker
+    endpoints = Endpoints.of(PROTOCOLS[options.protocol], link, broker, kafka, credentials)
+    specs = [*processes.gateways(plan, endpoints), processes.capture(plan, endpoints)]
+    for spec in specs:
+        children.start(spec)
+    for spec in specs:
+        children[spec.name].wait_for("ready", READY_S)
+    live_reader = None
+    if twin is not None:
+        display.phase("waiting for Spark")
+        twin.wait_ready()
+    if plan.topology.bridged:
+        live_reader = stack.enter_context(LiveReader(kafka.bootstrap, kafka.topics))
+    if options.page:
+        page = children.start(processes.page(plan, endpoints))
+        display.note(f"live page: {page.wait_for('ready', READY_S)['url']}")
+    display.phase(f"connecting {options.vehicles} vehicles")
+    senders = [children.start(spec) for spec in processes.senders(plan, endpoints)]
+    for sender in senders:
+        sender.wait_for("ready", READY_S + options.vehicles * BUILT_WITHIN_S)
+    return Components(
+        endpoints,
+        link,
+        servers,
+        broker,
+        children,
+        tuple(sender.name for sender in senders),
+        tuple(spec.name for spec in specs[:-1]),
+        twin,
+        live_reader,
+    )

@@ -1,0 +1,141 @@
+"""What a run says while it goes: a live view on a terminal, plain lines elsewhere, nothing when quiet."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ivsim.report.style import number
+
+PLAIN_EVERY_S = 10.0
+STILL_EVERY_S = 5.0
+JSON_EVERY_S = 1.0
+
+
+class Display:
+    """Shows the phase, the messages so far and the live figures; all of it goes to standard error, or to `console`."""
+
+    def __init__(self, *, quiet: bool, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, quiet=quiet)
+        self._live: Live | None = None
+        self._phase = ""
+        self._phase_began_s = time.monotonic()
+        self._row: dict[str, Any] = {}
+        self._share = 0.0
+        self._left_s: float | None = None
+        self._plain_at = 0.0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(
+                get_renderable=self._draw, console=self._console, refresh_per_second=4, transient=True
+            )
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, at)
+            self._live = None
+
+    def phase(self, text: str) -> None:
+        """Say what is being done now; the time left of the phase before says nothing of this one."""
+        if (
+            text.partition(":")[0] != self._phase.partition(":")[0]
+        ):  # what is behind the colon is a detail of it
+            self._phase_began_s, self._left_s = time.monotonic(), None
+        self._phase = text
+        if self._live is None:
+            self._console.print(text, highlight=False)
+
+    @contextmanager
+    def still(self, text: str, detail: Callable[[], str | None]) -> Iterator[None]:
+        """Say now and then, while something long goes on, for how long it has and what it is at."""
+        began_s, over = time.monotonic(), threading.Event()
+
+        def tell() -> None:
+            while not over.wait(STILL_EVERY_S):
+                words = detail()
+                elapsed = f"{time.monotonic() - began_s:.0f} s"
+                if self._live is not None:  # it shows how long the phase has taken
+                    self.phase(text if words is None else f"{text}: {words}")
+                else:
+                    self.phase(f"{text}: {elapsed if words is None else f'{words}, {elapsed}'}")
+
+        thread = threading.Thread(target=tell, name="still", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def note(self, text: str) -> None:
+        """Say something that stays, such as an address to open."""
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+    def progress(self, share: float, left_s: float, row: dict[str, Any]) -> None:
+        """Show how far the run is (0 to 1), the seconds left, and its live figures."""
+        self._share, self._left_s, self._row = share, left_s, row
+        if self._live is None and time.monotonic() - self._plain_at >= PLAIN_EVERY_S:
+            self._plain_at = time.monotonic()
+            figures = ", ".join(f"{name} {number(value)}" for name, value in row.items() if value is not None)
+            self._console.print(
+                f"{share:4.0%}, {left_s:.0f} s left: {figures}", highlight=False, soft_wrap=True
+            )
+
+    def _draw(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        elapsed = Text(f"{time.monotonic() - self._phase_began_s:.0f} s", style="dim")
+        table.add_row(Text.assemble((self._phase, "bold"), "  ", elapsed))
+        if self._left_s is not None:
+            bar = Table.grid(padding=(0, 2))
+            bar.add_row(ProgressBar(total=1.0, completed=self._share, width=40), f"{self._left_s:.0f} s left")
+            table.add_row(bar)
+        if self._row:
+            figures = Table.grid(padding=(0, 2))
+            figures.add_row(*(Text(name.replace("_", " "), style="dim") for name in self._row))
+            figures.add_row(*(number(value) for value in self._row.values()))
+            table.add_row(figures)
+        return table
+
+
+class JsonDisplay(Display):
+    """Says the same as lines of JSON for programs, an object each: phases, notes, and progress once a second.
+
+    Keys: `event` (phase, note or progress), `at_s` since the beginning; of a phase or a note its `text`; of progress
+    `share` (0 to 1), `left_s` until the last loss timeout is over, and `figures`, null where one is not known.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        super().__init__(quiet=True)
+        self._out, self._began_s, self._told_s = out, time.monotonic(), -math.inf
+
+    def phase(self, text: str) -> None:
+        self._tell("phase", text=text)
+
+    def note(self, text: str) -> None:
+        self._tell("note", text=text)
+
+    def progress(self, share: float, left_s: float, row: dict[str, Any]) -> None:
+        if time.monotonic() - self._told_s >= JSON_EVERY_S:
+            self._told_s = time.monotonic()
+            self._tell("progress", share=round(share, 4), left_s=round(left_s, 1), figures=row)
+
+    def _tell(self, event: str, **said: Any) -> None:
+        at_s = round(time.monotonic() - self._began_s, 3)
+        print(json.dumps({"event": event, "at_s": at_s, **said}), file=self._out, flush=True)

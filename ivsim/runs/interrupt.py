@@ -1,0 +1,96 @@
+"""Ctrl-C and SIGTERM: the first one stops a run in order, further ones wait until everything is closed.
+
+Between the runs of a testbed that stays up they end the program, which closes it first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupted(BaseException):
+    """A signal asked the run to stop; whatever was opened is closed on the way up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise Interrupted in the main thread at the first signal; ignore the rest, so that all is closed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen = False
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal seen
+        if not seen:
+            seen = True
+            raise Interrupted(number)
+
+    before = {
+        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class EndingSignals:
+    """Closes something that is open and idle before SIGTERM or SIGHUP ends the process, as either does by default.
+
+    Python runs no `finally` and no exit handler when a signal ends it: namespaces and files would stay. A signal that
+    has a handler already is its owner's, and is left alone.
+
+    Attributes:
+        close: closes it, calls `release` in the end; idempotent.
+        stop_run: asks a run that goes on in another thread to end; False where there is none.
+    """
+
+    def __init__(self, close: Callable[[], None], stop_run: Callable[[], bool]) -> None:
+        self._close, self._stop_run = close, stop_run
+        self._held: list[int] = []
+        self._arrived: int | None = None
+        self._closing = False
+
+    def hold(self) -> None:
+        """Take over the signals that nobody handles; only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._handle)
+                self._held.append(number)
+
+    def closing(self) -> None:
+        """Say that it is being closed: a signal waits for the end of that."""
+        self._closing = True
+
+    def release(self) -> None:
+        """Hand the signals back; one that has come meanwhile ends the process now."""
+        self._closing = False
+        if threading.current_thread() is not threading.main_thread():
+            return
+        held, self._held = self._held, []
+        for number in held:
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, signal.SIG_DFL)
+        if self._arrived is not None:
+            number, self._arrived = self._arrived, None
+            os.kill(os.getpid(), number)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self._stop_run():
+            return
+        self._arrived = number
+        if not self._closing:
+            self._close()

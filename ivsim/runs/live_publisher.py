@@ -1,0 +1,184 @@
+"""Copies what the yardsticks have counted so far to `run.emissions` and `run.link`, for live figures only.
+
+The logs themselves stay where they are: the ledger reads them from disk, never from Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import Producer
+
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.endpoints import KafkaAddress
+from ivsim.runs.live_reader import LiveReader
+from schemas.topics import vehicle_id
+from simulator.capture.counting import COUNTS
+from simulator.capture.counting import RECORD as WIRE_RECORD
+from simulator.capture.fields import DIRECTIONS
+from simulator.capture.second_log import MAGIC
+from simulator.emission_log import Kind
+from simulator.emission_table import EVENT
+
+PERIOD_S = 1.0
+FLUSH_S = 5.0
+IP_BYTES = COUNTS.index("ip_bytes")
+
+
+class Tail:
+    """Reads the whole records that a growing file has gained since the last time."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], skip_bytes: int = 0) -> None:
+        self._path, self._dtype, self._at = path, dtype, skip_bytes
+
+    def read(self) -> npt.NDArray[Any]:
+        """Return the new records; empty while the file is missing."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read()
+        except FileNotFoundError:
+            data = b""
+        whole = len(data) // self._dtype.itemsize
+        self._at += whole * self._dtype.itemsize
+        return np.frombuffer(data, self._dtype, whole)
+
+
+class LivePublisher:
+    """A thread that follows both logs while the run goes, and keeps the totals for the display."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        shards: int,
+        kafka: KafkaAddress,
+        live_reader: LiveReader | None,
+        start_at_ns: int,
+    ) -> None:
+        self._topics, self._live_reader, self._start_at_ns = kafka.topics, live_reader, start_at_ns
+        self._emissions = [Tail(directory.emission_log(shard, shards), EVENT) for shard in range(shards)]
+        self._wire = Tail(directory.path / "wire.events", WIRE_RECORD, len(MAGIC))
+        self._producer: Producer | None = None
+        if kafka.bootstrap:
+            settings = {"bootstrap.servers": kafka.bootstrap, "linger.ms": 50, "log_level": 2}
+            self._producer = Producer(settings)
+        self._totals: Counter[str] = Counter()
+        self._shard_totals: list[Counter[str]] = [Counter() for _ in range(shards)]
+        self._last_emitted_at_ns = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="publisher", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Copy what is left and stop; idempotent."""
+        if not self._closing.is_set():
+            self._closing.set()
+            self._thread.join()
+            self._copy()
+            if self._producer is not None:
+                self._producer.flush(FLUSH_S)
+
+    def row(self) -> dict[str, Any]:
+        """Return the figures a person wants to see while the run goes."""
+        with self._lock:
+            totals = dict(self._totals)
+        reader = self._live_reader
+        live = {} if reader is None else reader.live()
+        given_up = 0 if reader is None else reader.given_up()
+        contained = totals.get("received") if reader is None else reader.contained()
+        return {
+            "emitted": totals.get("emitted", 0),
+            "acknowledged": totals.get("acknowledged", 0),
+            "in twin": contained,
+            **({"given up": given_up} if given_up else {}),
+            "unsent": totals.get("unsent", 0),
+            "wire kB": round(totals.get("ip_bytes", 0) / 1000, 1),
+            "p50 ms": live.get("end_to_end_latency_p50_ms"),
+            "p99 ms": live.get("end_to_end_latency_p99_ms"),
+        }
+
+    def totals(self) -> dict[str, int]:
+        """Return emitted, acknowledged, unsent, received and refused messages so far."""
+        with self._lock:
+            return dict(self._totals)
+
+    def shard_totals(self) -> list[dict[str, int]]:
+        """Return what each sender has done so far."""
+        with self._lock:
+            return [dict(totals) for totals in self._shard_totals]
+
+    def last_emitted_at_ns(self) -> int:
+        """Return when the last message so far was emitted; 0 before the first."""
+        with self._lock:
+            return self._last_emitted_at_ns
+
+    def _follow(self) -> None:
+        while not self._closing.wait(PERIOD_S):
+            self._copy()
+
+    def _copy(self) -> None:
+        for totals, tail in zip(self._shard_totals, self._emissions, strict=True):
+            self._copy_emissions(tail.read(), totals)
+        self._copy_wire(self._wire.read())
+        if self._producer is not None:
+            self._producer.poll(0)
+
+    def _copy_emissions(self, events: npt.NDArray[Any], totals: Counter[str]) -> None:
+        kinds = {Kind.EMITTED: "emitted", Kind.UNSENT: "unsent"}
+        with self._lock:
+            for kind in Kind:
+                count = int((events["kind"] == kind).sum())
+                totals[kind.name.lower()] += count
+                self._totals[kind.name.lower()] += count
+            emitted = events["at_ns"][events["kind"] == Kind.EMITTED]
+            self._last_emitted_at_ns = max(self._last_emitted_at_ns, int(emitted.max(initial=0)))
+        counts: Counter[tuple[int, int, str]] = Counter()
+        for event in events[np.isin(events["kind"], list(kinds))]:
+            second = int(event["at_ns"]) // 1_000_000_000
+            counts[int(event["vehicle"]), second, kinds[Kind(event["kind"])]] += 1
+        rows: dict[tuple[int, int], dict[str, Any]] = {}
+        for (vehicle, second, name), count in counts.items():
+            row = rows.setdefault((vehicle, second), {"emitted": 0, "unsent": 0})
+            row[name] = count
+        for (vehicle, second), row in rows.items():
+            self._send(self._topics.emissions, vehicle, {"second": second, **row})
+
+    def _copy_wire(self, records: npt.NDArray[Any]) -> None:
+        with self._lock:
+            self._totals["ip_bytes"] += int(records["counts"][:, IP_BYTES].sum())
+        for record in records:
+            if record["vehicle"] and record["direction"] < len(DIRECTIONS):
+                value = {
+                    "second": self._start_at_ns // 1_000_000_000 + int(record["second"]),
+                    "direction": DIRECTIONS[record["direction"]],
+                    "wire_bytes": int(record["counts"][IP_BYTES]),
+                }
+                self._send(self._topics.link, int(record["vehicle"]), value)
+
+    def _send(self, topic: str, vehicle: int, value: dict[str, Any]) -> None:
+        if self._producer is None:
+            return
+        name = vehicle_id(vehicle)
+        body = json.dumps({"vehicle_id": name, "at_ns": time.time_ns(), **value}, separators=(",", ":"))
+        try:
+            self._producer.produce(topic, key=name, value=body)
+        except BufferError:
+            # Kafka is away: the live figures lose a second, the logs on disk nothing.
+            self._producer.poll(0)

@@ -1,0 +1,136 @@
+"""Reads `twin.state` and `run.metrics` beside the run: for the display, and to see what has drained."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from schemas.topics import KafkaTopics
+
+POLL_S = 0.2
+END_S = 2.0
+FLEET = "*"
+
+
+class LiveReader:
+    """Follows both topics from their beginning in a thread of its own; commits no offsets to any group."""
+
+    def __init__(self, bootstrap: str, topics: KafkaTopics) -> None:
+        self._topics = topics
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "ivsim-watch",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "log_level": 2,
+            }
+        )
+        self._contained: dict[str, int] = {}
+        self._given_up: dict[str, int] = {}
+        self._live: dict[str, Any] = {}
+        self._runs: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._closing, self._end_wanted, self._at_end = (threading.Event() for _ in range(3))
+        self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        names = (self._topics.state, self._topics.metrics)
+        known = self._consumer.list_topics(timeout=10).topics
+        here = [TopicPartition(name, p, 0) for name in names if name in known for p in known[name].partitions]
+        self._consumer.assign(here)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def contained(self) -> int:
+        """Return how many distinct messages the twins are known to contain by now, over all vehicles."""
+        with self._lock:
+            return sum(self._contained.values())
+
+    def given_up(self) -> int:
+        """Return how many records are in epochs that the twins gave up: how many of them are distinct is not known."""
+        with self._lock:
+            return sum(self._given_up.values())
+
+    def live(self) -> dict[str, Any]:
+        """Return the newest fleet row of `run.metrics`, empty before the first one."""
+        with self._lock:
+            return dict(self._live)
+
+    def final(self, timeout_s: float) -> tuple[dict[str, Any], dict[str, dict[str, Any]]] | None:
+        """Return the last figures of the run so far, of the fleet and per vehicle, once all of `run.metrics` is read.
+
+        None when the end is not reached in time: the newest figures seen are then not known to be the last.
+        """
+        self._end_wanted.set()
+        if not self._at_end.wait(timeout_s):
+            return None
+        with self._lock:
+            runs = dict(self._runs)
+        return runs.pop(FLEET, {}), runs
+
+    def _read_to_end(self) -> bool:
+        here = [part for part in self._consumer.assignment() if part.topic == self._topics.metrics]
+        try:
+            ends = [self._consumer.get_watermark_offsets(part, timeout=END_S)[1] for part in here]
+        except KafkaException:
+            return False  # a broker that is busy has not said where the end is: asked again as long as it is wanted
+        return all(
+            end == 0 or at.offset >= end for at, end in zip(self._consumer.position(here), ends, strict=True)
+        )
+
+    def _follow(self) -> None:
+        while not self._closing.is_set():
+            for message in self._consumer.consume(500, timeout=POLL_S):
+                if message.error() is None:
+                    self._take(message)
+            # Asked here, not where it is wanted: a consumer serves one thread at a time.
+            if self._end_wanted.is_set() and not self._at_end.is_set() and self._read_to_end():
+                self._at_end.set()
+
+    def _take(self, message: Message) -> None:
+        if message.topic() == self._topics.metrics:
+            self._take_metrics(message)
+            return
+        key = message.key()
+        if key is None:
+            return
+        counters = _counters(message)
+        if "messages" in counters:
+            with self._lock:
+                name = key.decode(errors="replace")
+                given_up = counters.get("given_up", 0)
+                self._contained[name] = counters["messages"] - counters.get("duplicates", 0) - given_up
+                self._given_up[name] = given_up
+
+    def _take_metrics(self, message: Message) -> None:
+        try:
+            row = json.loads(message.value() or b"{}")
+        except ValueError:
+            return
+        vehicle = row.get("vehicle_id") or FLEET
+        with self._lock:
+            if vehicle == FLEET:
+                self._live = row
+            if row.get("window_start_s") is None:
+                self._runs[vehicle] = row
+
+
+def _counters(message: Message) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for name, value in message.headers() or []:
+        if name in {"messages", "duplicates", "given_up"} and value is not None:
+            found[name] = int(value)
+    return dict(found)

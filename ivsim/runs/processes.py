@@ -1,0 +1,282 @@
+"""What each child process of a run is told, and how it is started, out of the run's plan; it starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gateways.protocols import PROTOCOLS
+from gateways.protocols.base import SharedKeys, Tls
+from ivsim.options import RunOptions
+from ivsim.runs.children import ChildSpec
+from ivsim.runs.endpoints import Endpoints, KafkaAddress
+from ivsim.runs.plan import RunPlan
+from ivsim.testbed.credentials import GATEWAY
+from ivsim.testbed.paths import installed_jars
+from ivsim.topologies import TOPOLOGIES
+from schemas.topics import CLOUD_ADDRESS, vehicle_id
+from simulator.capture.process import CaptureConfig
+from simulator.links.proof.prober import PROBE_PORT
+from simulator.scenario import Scenario, Stage
+from simulator.sender_config import CONNECT_WAIT_S, SenderConfig
+
+GROUP = "ivsim"
+SENDER = "sender"
+MESSAGES_PER_S_ATTRIBUTED = 3_000
+MESSAGES_PER_S_UNDER_LOAD = 2_000
+# The twin's first real-time batch lasts 300 s, of which the start of a run takes some.
+BOUNDARY_AFTER_S = 240.0
+
+
+def scenario_of(options: RunOptions) -> Scenario:
+    """Return the fleet that the options ask for."""
+    return Scenario(
+        vehicles=options.vehicles,
+        interval_s=options.interval_s,
+        duration_s=options.duration_s,
+        format=options.format,
+        seed=options.seed,
+        message_bytes=options.message_bytes,
+        stages=tuple(
+            Stage(duration_s=length_s, begin_vehicles=begin, end_vehicles=end)
+            for length_s, begin, end in options.stages
+        ),
+    )
+
+
+def page(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
+    """Return how the twin service of the run is started."""
+    return ChildSpec("page", ("twin.service",), page_config(plan, endpoints))
+
+
+def gateways(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
+    """Return how the gateways are started, or what echoes the messages where no broker does."""
+    protocol = PROTOCOLS[plan.options.protocol]
+    if plan.topology.bridged:
+        configs = [gateway_config(plan, endpoints, index) for index in range(plan.options.gateways)]
+        words = ("gateways", protocol.name, "--config")
+        return [ChildSpec(config["name"], words, config) for config in configs]
+    if protocol.broker is None:
+        config = echo_config(plan.options.mode, endpoints.port, endpoints.cloud_namespace)
+        return [ChildSpec("echo", ("gateways", f"{protocol.name}-echo", "--config"), config)]
+    return []
+
+
+def queues(options: RunOptions) -> list[str]:
+    """Return the names under which the gateways of a run are known to a broker, and may have left messages."""
+    return [GROUP, *(gateway_name(index) for index in range(options.gateways))]
+
+
+def gateway_name(index: int) -> str:
+    return f"gateway-{index}"
+
+
+def capture(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
+    """Return how the capture at the vehicles' end is started."""
+    config = capture_config(
+        device=endpoints.vehicles_device,
+        directory=plan.directory.path,
+        echo=plan.topology.echoed,
+        messages=attributed(plan.options),
+        probe_ports=[PROBE_PORT],
+        pcap=plan.directory.pcap if plan.options.pcap else None,
+    )
+    return ChildSpec("capture", ("simulator.capture.process",), config, endpoints.vehicles_namespace)
+
+
+def senders(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
+    """Return how the senders are started; each has its share of the vehicles, and a log of its own."""
+    if plan.shards == 1:
+        return [_sender(plan, endpoints, SENDER, plan.directory.emission_log(), None)]
+    return [
+        _sender(
+            plan, endpoints, f"{SENDER}-{shard}", plan.directory.emission_log(shard, plan.shards), vehicles
+        )
+        for shard, vehicles in enumerate(plan.shard_vehicles)
+    ]
+
+
+def _sender(
+    plan: RunPlan, endpoints: Endpoints, name: str, events_path: Path, vehicles: Sequence[int] | None
+) -> ChildSpec:
+    words = endpoints.credentials.passwords
+    own = None if vehicles is None else {vehicle_id(vehicle) for vehicle in vehicles}
+    config = sender_config(
+        plan.options,
+        port=endpoints.port,
+        events_path=events_path,
+        vehicles=vehicles,
+        tls=endpoints.credentials.tls(),
+        certificates=endpoints.credentials.certificates,
+        keys=endpoints.credentials.keys,
+        passwords={
+            one: word for one, word in words.items() if one != GATEWAY and (own is None or one in own)
+        },
+    )
+    return ChildSpec(name, ("simulator.sender",), config, endpoints.vehicles_namespace)
+
+
+def twin_config(plan: RunPlan, kafka: KafkaAddress) -> dict[str, Any]:
+    """Return what the twin process, or the ledger alone, is told."""
+    options = plan.options
+    return {
+        **session_config(options),
+        "run_dir": str(plan.directory.path),
+        "bootstrap": kafka.bootstrap,
+        "topics_prefix": kafka.topics.prefix,
+        "trigger": options.trigger,
+        # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
+        "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
+        "topology": "gateway" if plan.topology.bridged else "echo",
+        "checkpoint_dir": str(plan.directory.work / "checkpoint"),
+        "loss_timeout_s": options.loss_timeout_s,
+        "future_tolerance_s": options.future_tolerance_s,
+    }
+
+
+def session_config(options: RunOptions) -> dict[str, Any]:
+    """Return what of it holds for the whole Spark session, which may serve many runs."""
+    return {
+        **({} if options.spark_master is None else {"spark_master": options.spark_master}),
+        # Compiling fully costs CPU at the start and pays only for a pipeline under load.
+        "jit": "full" if options.vehicles / options.interval_s > MESSAGES_PER_S_UNDER_LOAD else "quick",
+        "jars_dir": str(installed_jars("spark")),
+    }
+
+
+def page_config(plan: RunPlan, endpoints: Endpoints) -> dict[str, Any]:
+    """Return what the twin service of the run is told; it listens on loopback alone."""
+    return {
+        "bootstrap": endpoints.kafka.bootstrap,
+        "topics_prefix": endpoints.kafka.topics.prefix,
+        "port": plan.options.page_port,
+        "title": f"ivsim run {plan.run_id}",
+    }
+
+
+def gateway_config(plan: RunPlan, endpoints: Endpoints, index: int) -> dict[str, Any]:
+    """Return what gateway `index` of the run is told."""
+    options, credentials = plan.options, endpoints.credentials
+    return {
+        "bootstrap": endpoints.kafka.bootstrap,
+        "host": endpoints.host,
+        "port": endpoints.port,
+        "mode": options.mode,
+        "format": options.format,
+        "topics_prefix": endpoints.kafka.topics.prefix,
+        "namespace": endpoints.cloud_namespace,
+        "tls": None if (tls := credentials.tls(GATEWAY)) is None else asdict(tls),
+        "keys": None if credentials.keys is None else asdict(credentials.keys),
+        "username": GATEWAY if credentials.passwords else None,
+        "password": credentials.passwords.get(GATEWAY),
+        "name": gateway_name(index),
+        "group": GROUP,
+        "shared": options.gateways > 1,
+        "early_ack": options.early_ack,
+        "receive_log": str(plan.directory.path / f"received-{index}.events"),
+        "faults": {"drop": options.faults.gateway, "mislabel": options.faults.twin},
+    }
+
+
+def echo_config(mode: str, port: int, namespace: str) -> dict[str, Any]:
+    """Return what an echo server is told, which stands in for a broker where the protocol has none."""
+    return {"host": CLOUD_ADDRESS, "port": port, "mode": mode, "namespace": namespace}
+
+
+def sender_config(
+    options: RunOptions,
+    *,
+    port: int,
+    events_path: Path,
+    scenario: Scenario | None = None,
+    vehicles: Sequence[int] | None = None,
+    tls: Tls | None = None,
+    certificates: Path | None = None,
+    keys: SharedKeys | None = None,
+    passwords: Mapping[str, str] | None = None,
+    connect_wait_s: float = CONNECT_WAIT_S,
+    client_prefix: str = "",
+) -> SenderConfig:
+    """Return what a sender is told, in a run and in a session of echo cells alike.
+
+    Args:
+        options: what the run, or every cell of the process, asks for.
+        port: where vehicles send to, at the cloud's address.
+        events_path: the emission log.
+        scenario: the fleet, where it is another than the options'.
+        vehicles: the numbers of the process; None for the whole fleet.
+        tls: what encrypted connections trust.
+        certificates: directory of the vehicles' certificates, `<vehicle id>.pem`; None: they show none.
+        keys: what each vehicle shares with the gateway.
+        passwords: by the vehicle's name; None connects without.
+        connect_wait_s: how long the vehicles may take to connect.
+        client_prefix: goes before every client identifier.
+    """
+    return SenderConfig(
+        protocol=options.protocol,
+        mode=options.mode,
+        topology="echo" if TOPOLOGIES[options.topology].echoed else "gateway",
+        host=CLOUD_ADDRESS,
+        port=port,
+        tls=tls,
+        certificates=None if certificates is None else str(certificates),
+        keys=keys,
+        passwords=dict(passwords) if passwords else None,
+        scenario=scenario_of(options) if scenario is None else scenario,
+        vehicles=None if vehicles is None else list(vehicles),
+        events_path=str(events_path),
+        drain_s=options.loss_timeout_s,
+        bind_addresses=True,
+        keepalive_s=options.keepalive_s,
+        outbox_limit=options.outbox_limit,
+        outbox_policy=options.outbox_policy,
+        connect_wait_s=connect_wait_s,
+        client_prefix=client_prefix,
+        coap_block_bytes=None if options.coap_block_bytes == "none" else int(options.coap_block_bytes),
+    )
+
+
+def attributed(options: RunOptions) -> bool:
+    """Say whether bytes are attributed to messages: that follows 40,000 frames/s, above it only the counts do."""
+    return options.vehicles / options.interval_s <= MESSAGES_PER_S_ATTRIBUTED
+
+
+def capture_config(
+    *,
+    device: str,
+    directory: Path,
+    echo: bool,
+    messages: bool = True,
+    datagram_ports: Mapping[str, Sequence[int]] | None = None,
+    probe_ports: Sequence[int] = (),
+    pcap: Path | None = None,
+) -> CaptureConfig:
+    """Return what the capture at the vehicles' end is told.
+
+    Args:
+        device: the vehicles' end of the link.
+        directory: where its tables go.
+        echo: whether messages come back to the vehicles.
+        messages: attribute bytes to messages, too; `attributed` says whether the capture can follow.
+        datagram_ports: the ports of each protocol's servers, where they are others than the protocol's own.
+        probe_ports: where the link's own probes go, which belong to no vehicle.
+        pcap: a file that takes every frame whole; None keeps none.
+    """
+    if datagram_ports is None:
+        datagram_ports = {p.name: (p.port,) for p in PROTOCOLS.values() if p.port is not None}
+    return CaptureConfig(
+        device=device,
+        run_dir=str(directory),
+        echo=echo,
+        datagram_ports={name: list(ports) for name, ports in datagram_ports.items()},
+        probe_ports=list(probe_ports),
+        messages=messages,
+        pcap=None if pcap is None else str(pcap),
+    )
+
+
+def receive_logs(directory: Path) -> list[Path]:
+    """Return the gateways' receive logs in a run directory."""
+    return sorted(directory.glob("received-*.events"))

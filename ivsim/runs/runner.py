@@ -1,0 +1,317 @@
+"""One run from its first check to its report: opens the components, waits, drains, accounts, closes in reverse."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gateways.protocols import PROTOCOLS
+from ivsim.options import RunOptions, load_traces, rtt_of
+from ivsim.runs import accounting, processes
+from ivsim.runs.checksums import write_checksums
+from ivsim.runs.clock import ClockWatch
+from ivsim.runs.components import Components, open_components
+from ivsim.runs.directory import make_run_directory, new_run_id
+from ivsim.runs.display import Display
+from ivsim.runs.interrupt import Interrupted, interruptible
+from ivsim.runs.live_publisher import LivePublisher
+from ivsim.runs.plan import RunPlan
+from ivsim.runs.preflight import preflight
+from ivsim.runs.shards import shard_count
+from ivsim.runs.shared_parts import SharedParts
+from ivsim.runs.started import Ending, StartedRun
+from ivsim.runs.validity import EXIT_INVALID
+from ivsim.runs.versions import environment
+from ivsim.testbed.process import NotReady, ProcessDied
+from ivsim.testbed.registry import RunRecord
+from schemas.errors import Refusal
+from simulator.fleet import messages_due
+from simulator.link_schedule import Impairments, LinkSchedule
+from simulator.links import LinkError
+from simulator.links.privileges import ensure_privileges
+from simulator.links.proof.prober import Prober
+from simulator.links.replay import LinkReplay
+
+Disturb = Callable[[StartedRun], None]
+EXIT_FAILED = 1
+EXIT_STOPPED_EARLY = 3
+START_AFTER_NS = 1_000_000_000
+TICK_S = 0.25
+# What the sender may take to say that it has given up what it kept.
+SETTLE_NS = 5_000_000_000
+BROKEN = (ProcessDied, NotReady, LinkError)
+
+
+class StoppedEarly(Exception):  # noqa: N818 - what happened
+    """Raised by what disturbs a run, to end it before its time; it is accounted for up to there, and is partial."""
+
+
+@dataclass
+class Outcome:
+    """What a run came to: its exit code, its figures, and what went wrong, if anything did.
+
+    `directory` is None, and there are no figures, when it broke before its first message was due.
+    """
+
+    exit_code: int = 0
+    directory: Path | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    report: Path | None = None
+    twin_distinct: int = 0
+    error: str | None = None
+
+
+def execute(
+    options: RunOptions,
+    output: Path | None,
+    *,
+    quiet: bool,
+    disturb: Disturb | None = None,
+    display: Display | None = None,
+) -> Outcome:
+    """Run the testbed once; Refusal before anything is started when it cannot.
+
+    `disturb` is called several times a second while messages are due or on their way. `display` says how it goes, one
+    for people without it.
+    """
+    plan = make_plan(options, output)
+    with (
+        display or Display(quiet=quiet) as shown,
+        interruptible(),
+        run_record(plan) as record,
+        SharedParts(record, keep=False) as shared,
+    ):
+        return Run(plan, record, shared, shown, disturb).execute()
+
+
+def make_plan(options: RunOptions, output: Path | None) -> RunPlan:
+    """Return a run with its directory made; Refusal, and nothing made, when it cannot be run here."""
+    preflight(options)
+    ensure_privileges()
+    run_id = new_run_id(options)
+    link_schedule = link_schedule_of(options)
+    directory = make_run_directory(output, run_id)
+    return RunPlan(run_id, options, directory, link_schedule, shard_count(options), ClockWatch.start())
+
+
+def link_schedule_of(options: RunOptions) -> LinkSchedule:
+    """Return what the link is asked, second by second."""
+    rtt = rtt_of(options)
+    trace, *others = load_traces(options)
+    return LinkSchedule(
+        trace=trace,
+        others=others,
+        vehicles=options.vehicles,
+        seed=options.seed,
+        rtt=rtt,
+        loss_ratio=options.loss_ratio,
+        uplink_loss=options.loss_direction != "downlink",
+        downlink_loss=options.loss_direction != "uplink",
+        offsets=options.trace_offsets,
+        outages=options.outage,
+        rate_factor=options.rate_factor,
+        egress_only=options.shaping == "cloud_egress",
+        blackouts=options.faults.link,
+        impairments=Impairments(
+            jitter_ms=options.jitter_ms,
+            distribution=options.jitter_distribution if options.jitter_ms else "uniform",
+            burst_packets=options.loss_burst,
+            reorder_ratio=options.reorder_ratio,
+            duplicate_ratio=options.duplicate_ratio,
+            queue_bytes=options.queue_bytes,
+        ),
+    )
+
+
+@contextmanager
+def run_record(plan: RunPlan) -> Iterator[RunRecord]:
+    """Note the run while it goes; its scratch is removed when everything in it is closed."""
+    with RunRecord(plan.run_id, plan.directory.work) as record:
+        try:
+            yield record
+        finally:
+            accounting.remove_work(plan.directory)
+
+
+class Run:
+    """The phases of one run."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        record: RunRecord,
+        shared: SharedParts,
+        display: Display,
+        disturb: Disturb | None = None,
+    ) -> None:
+        self._plan, self._record, self._shared = plan, record, shared
+        self._display, self._disturb = display, disturb
+        self._began_s = time.monotonic()
+
+    def execute(self) -> Outcome:
+        """Open, run, account, close; the outcome says what went wrong."""
+        plan = self._plan
+        outcome = Outcome()
+        started: StartedRun | None = None
+        drained = False
+        with ExitStack() as stack:
+            try:
+                components = open_components(plan, self._record, stack, self._shared, self._display)
+                started = self._start(components, stack)
+                self._wait(started)
+                drained = self._drain(started)
+            except BROKEN as error:
+                outcome.exit_code, outcome.error = EXIT_FAILED, str(error)
+            except StoppedEarly as reason:
+                outcome.exit_code, outcome.error = EXIT_STOPPED_EARLY, str(reason)
+            except Interrupted as signal:
+                outcome.exit_code, outcome.error = 128 + signal.number, f"stopped by {signal}"
+            except Refusal:
+                accounting.discard(plan.directory)
+                raise
+            if started is None:
+                accounting.discard(plan.directory)
+            else:
+                stop_at_ns = None if drained else time.time_ns()
+                outcome.directory = plan.directory.path
+                self._account(started, Ending(stop_at_ns, time.monotonic(), outcome.error), outcome)
+        return outcome
+
+    def _start(self, components: Components, stack: ExitStack) -> StartedRun:
+        """Let the link, its probes and the live figures begin, and tell the vehicles when second 0 is."""
+        plan = self._plan
+        facts = environment()  # asks Java for its version: not between the choice of the start and the start
+        start_at_ns = time.time_ns() + START_AFTER_NS
+        opened_s = time.monotonic() - self._began_s + START_AFTER_NS / 1e9
+        publisher = LivePublisher(
+            plan.directory, plan.shards, components.endpoints.kafka, components.live_reader, start_at_ns
+        )
+        started = StartedRun(
+            plan,
+            components,
+            start_at_ns,
+            opened_s,
+            stack.enter_context(LinkReplay(components.link, plan.schedule.at, start_at_ns)),
+            stack.enter_context(Prober(components.link, plan.options.vehicles, start_at_ns)),
+            stack.enter_context(publisher),
+        )
+        accounting.write_manifest(started, facts)
+        components.capture.send("start", at_ns=start_at_ns)
+        for name in components.senders:
+            components.children[name].send("start", at_ns=start_at_ns)
+        return started
+
+    def _wait(self, started: StartedRun) -> None:
+        """Stay until the last message was due."""
+        self._display.phase("running")
+        end_ns = started.start_at_ns + round(started.options.duration_s * 1e9)
+        while (left_s := (end_ns - time.time_ns()) / 1e9) > 0:
+            self._tick(started, left_s)
+            time.sleep(min(TICK_S, max(left_s, 0.0)))
+
+    def _drain(self, started: StartedRun) -> bool:
+        """Stay until every message has arrived, or the loss time-out of the last one is over; True for the first."""
+        self._display.phase("draining")
+        scenario = processes.scenario_of(started.options)
+        due = [messages_due(scenario, vehicles) for vehicles in started.plan.shard_vehicles]
+        while (left_s := (_drain_end_ns(started, due) - time.time_ns()) / 1e9) > 0:
+            self._tick(started, left_s)
+            time.sleep(TICK_S)
+            if _arrived(started, due):
+                return True
+        return False
+
+    def _tick(self, started: StartedRun, left_s: float) -> None:
+        if self._disturb is not None:
+            self._disturb(started)
+        started.components.check()
+        for thread in (started.replay, started.prober):
+            if thread.failure is not None:
+                raise LinkError(f"{thread.name}: {thread.failure}")
+        total_s = started.options.duration_s + started.options.loss_timeout_s
+        self._display.progress(max(0.0, 1 - left_s / total_s), left_s, started.publisher.row())
+
+    def _account(self, started: StartedRun, ending: Ending, outcome: Outcome) -> None:
+        """Stop the sources, write ledger and report of what there is, however the run ended."""
+        try:
+            result = accounting.account(started, ending, self._display)
+            outcome.metrics, outcome.report = result.metrics, result.report
+            if result.error is not None:
+                self._failed(outcome, result.error)
+            elif outcome.exit_code == 0 and result.metrics["validity"]["verdict"] == "invalid":
+                outcome.exit_code = EXIT_INVALID
+        except BROKEN as error:
+            self._failed(outcome, str(error))
+        timings = {
+            "command_to_first_message_s": started.opened_s,
+            "drain_to_report_s": time.monotonic() - ending.at_s,
+        }
+        accounting.note_timings(started.directory, timings)
+        write_checksums(started.directory)
+        if (reader := started.components.live_reader) is not None:
+            outcome.twin_distinct = reader.contained()
+
+    def _failed(self, outcome: Outcome, error: str) -> None:
+        outcome.exit_code = EXIT_FAILED
+        outcome.error = f"{outcome.error}; {error}" if outcome.error else error
+
+
+def _drain_end_ns(started: StartedRun, due: Sequence[int]) -> int:
+    options = started.options
+    settled = all(
+        totals.get("emitted", 0) + totals.get("unsent", 0) >= own for totals, own in _living(started, due)
+    )
+    return drain_end_ns(
+        started.start_at_ns + round(options.duration_s * 1e9),
+        round(options.loss_timeout_s * 1e9),
+        # Read after the totals: an emission that they count is in it.
+        started.publisher.last_emitted_at_ns(),
+        settled=settled,
+    )
+
+
+def _living(started: StartedRun, due: Sequence[int]) -> list[tuple[dict[str, int], int]]:
+    """Return what each sender that lives has done so far, and how many messages are due from it."""
+    components = started.components
+    both = zip(components.senders, started.publisher.shard_totals(), due, strict=True)
+    return [(totals, own) for name, totals, own in both if name not in components.children.dead]
+
+
+def drain_end_ns(end_ns: int, timeout_ns: int, last_emitted_at_ns: int, *, settled: bool) -> int:
+    """Return when the loss timeout of the last message is over.
+
+    Vehicles keep what they could not send for one loss timeout after the end of the schedule, then give it up; what
+    left in that time has a loss timeout of its own.
+
+    Args:
+        end_ns: end of the schedule.
+        timeout_ns: the loss timeout.
+        last_emitted_at_ns: of the messages emitted so far.
+        settled: every message due was emitted or given up: no emission comes any more.
+    """
+    if settled:
+        return max(end_ns, last_emitted_at_ns) + timeout_ns
+    return end_ns + 2 * timeout_ns + SETTLE_NS
+
+
+def _arrived(started: StartedRun, due: Sequence[int]) -> bool:
+    """Say whether nothing is on its way any more: every message due is at its end, or was never sent.
+
+    Of a sender that died nothing is due any more but what its log says it has sent.
+    """
+    living = _living(started, due)
+    mode = PROTOCOLS[started.options.protocol].modes[started.options.mode]
+    for totals, own in living:
+        settled = sum(totals.get(name, 0) for name in ("acknowledged", "refused", "unanswered", "unsent"))
+        if mode.acknowledged and settled < own:
+            return False
+    totals = started.publisher.totals()
+    of_dead = totals.get("emitted", 0) - sum(own.get("emitted", 0) for own, _ in living)
+    gone = sum(own.get("unsent", 0) for own, _ in living)
+    reader = started.components.live_reader
+    at_end = totals.get("received", 0) if reader is None else reader.contained()
+    return at_end + gone >= sum(own for _, own in living) + of_dead

@@ -1,0 +1,77 @@
+"""What security cost a run, from its capture: handshakes full and resumed, their bytes and time, and the records' bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from simulator.capture.process import CATEGORIES_NAME, HANDSHAKES_NAME
+
+_WAYS: Final = ("uplink", "downlink")
+
+
+def security_figures(
+    directory: Path,
+    *,
+    security: str,
+    senders: Sequence[Mapping[str, Any]],
+    gateways: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return the figures for `metrics.json`; None where the capture has none (its attribution was off), not 0.
+
+    Args:
+        directory: of the run.
+        security: the option.
+        senders: the last event of each, empty where it did not come to say it.
+        gateways: the last event of each.
+
+    Returns:
+        security: the option; access_refused: how often a vehicle was refused for who it is; sender_cpu_s: of all since the start;
+        gateway_cpu_s: of all since they were ready; handshakes_full and handshakes_resumed: counts, before the start too;
+        handshake_p50_ms, handshake_p99_ms: from the frame that began a handshake to the one that ended it, at the
+        vehicles' end; handshake_bytes_<way>: whole frames, with the acknowledgements of TCP;
+        record_bytes_<way>: headers, types and tags of the records behind the handshake.
+    """
+    figures: dict[str, Any] = {
+        "security": security,
+        "access_refused": _sum(senders, "access_refused"),
+        "sender_cpu_s": _sum(senders, "cpu_s"),
+        "gateway_cpu_s": _sum(gateways, "cpu_s"),
+    }
+    handshakes, categories = directory / HANDSHAKES_NAME, directory / CATEGORIES_NAME
+    known = handshakes.is_file() and categories.is_file()
+    names = ["handshakes_full", "handshakes_resumed", "handshake_p50_ms", "handshake_p99_ms"]
+    names += [f"{what}_bytes_{way}" for what in ("handshake", "record") for way in _WAYS]
+    figures |= dict.fromkeys(names)
+    if not known:
+        return figures
+    rows = pq.read_table(handshakes)
+    resumed = int(pc.sum(rows.column("resumed")).as_py() or 0)
+    figures["handshakes_full"], figures["handshakes_resumed"] = rows.num_rows - resumed, resumed
+    if rows.num_rows:
+        lengths_ns = rows.column("ended_at_ns").to_numpy() - rows.column("begun_at_ns").to_numpy()
+        for name, share in (("p50", 0.5), ("p99", 0.99)):
+            at_ns = np.quantile(lengths_ns, share, method="inverted_cdf")
+            figures[f"handshake_{name}_ms"] = float(at_ns) / 1e6
+    table = pq.read_table(categories)
+    for way in _WAYS:
+        figures[f"handshake_bytes_{way}"] = _bytes(table, purpose="handshake", direction=way)
+        figures[f"record_bytes_{way}"] = _bytes(table, purpose="secured", direction=way, layer="protocol")
+    return figures
+
+
+def _sum(said: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """Return the sum over all processes; None where one did not say it, or there is none."""
+    values = [one.get(name) for one in said]
+    return None if not values or None in values else sum(values)
+
+
+def _bytes(table: Any, **wanted: str) -> int:
+    for column, value in wanted.items():
+        table = table.filter(pc.equal(table.column(column), value))
+    return int(pc.sum(table.column("bytes")).as_py() or 0)

@@ -1,0 +1,191 @@
+"""A testbed for other processes: `ivsim up` serves runs on a socket, `ivsim run --testbed` asks for one.
+
+One connection is one run. The client sends one line of JSON, what is run; the server answers with lines of JSON, each
+with one key: `say` (a line of progress), `refused` (why nothing was started), or `done` (exit code, error, directory).
+A client that hangs up or sends anything more stops its run, as Ctrl-C does.
+
+The socket lies in a directory that only its owner enters: whoever can connect could start the programs as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final, cast
+
+from rich.console import Console
+
+from ivsim.options import RunOptions, option_name, possible_options
+from ivsim.runs.display import Display
+from ivsim.runs.interrupt import Interrupted
+from ivsim.runs.runner import Outcome
+from ivsim.runs.testbed import Testbed
+from ivsim.testbed.paths import state_dir
+from schemas.errors import Refusal
+
+NAME: Final = "testbed.sock"
+_WIDTH: Final = 200
+_SIGNALLED: Final = 128  # a shell's exit codes above it name a signal
+
+
+def socket_path() -> Path:
+    """Return where a testbed of this user is served."""
+    return state_dir() / NAME
+
+
+@contextmanager
+def listening() -> Iterator[socket.socket]:
+    """Yield the socket of this user's testbed; Refusal when another one is served there."""
+    path = socket_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if _answers(path):
+        raise Refusal(f"a testbed is up already: {path}")
+    path.unlink(missing_ok=True)  # of one that was killed
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        path.chmod(0o600)
+        server.listen()
+        try:
+            yield server
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def serve(testbed: Testbed, server: socket.socket) -> None:
+    """Serve one run after the other until a signal raises Interrupted."""
+    while True:
+        client, _ = server.accept()
+        with client, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            _serve_one(testbed, client)
+
+
+def ask(options: RunOptions, output: Path | None, *, quiet: bool) -> Outcome:
+    """Have the testbed that is up run, and return how it ended; Refusal when none is up, or it refuses.
+
+    Ctrl-C and SIGTERM stop the run, and what is known of it is still told.
+    """
+    request = {
+        "options": options.model_dump(mode="json"),
+        "output": None if output is None else str(output.absolute()),
+        "directory": str(Path.cwd()),
+    }
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        try:
+            server.connect(str(socket_path()))
+        except OSError:
+            raise Refusal(f"--testbed: no testbed is up (no answer on {socket_path()}): `ivsim up`") from None
+        server.sendall(json.dumps(request).encode() + b"\n")
+        with server.makefile("r") as lines, _stopping(server):
+            return _follow(lines, console)
+
+
+@contextmanager
+def _stopping(server: socket.socket) -> Iterator[None]:
+    """Turn the first Ctrl-C or SIGTERM into the word that stops the run; its result is still waited for."""
+
+    def stop(*_: object) -> None:
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_WR)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _follow(lines: io.TextIOBase, console: Console) -> Outcome:
+    for line in lines:
+        answer = json.loads(line)
+        if "say" in answer:
+            console.print(answer["say"], soft_wrap=True, markup=False)
+        elif "refused" in answer:
+            raise Refusal(answer["refused"])
+        else:
+            return _outcome(answer["done"])
+    return Outcome(exit_code=1, error="the testbed has ended during the run")
+
+
+def _outcome(done: dict[str, Any]) -> Outcome:
+    directory = None if done["directory"] is None else Path(done["directory"])
+    outcome = Outcome(done["exit_code"], directory, error=done["error"], twin_distinct=done["twin_distinct"])
+    if directory is not None and (directory / "metrics.json").is_file():
+        outcome.metrics = json.loads((directory / "metrics.json").read_text())
+        outcome.report = directory / "report.html"
+    return outcome
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
+def _serve_one(testbed: Testbed, client: socket.socket) -> None:
+    with client.makefile("r") as reader:
+        line = reader.readline()
+    if not line:
+        return  # somebody has looked whether the testbed is up
+    try:
+        request = json.loads(line)
+        options = possible_options(request["options"], option_name)
+        output = None if request["output"] is None else Path(request["output"])
+        console = Console(file=cast("IO[str]", _Sayer(client)), width=_WIDTH, highlight=False)
+        with contextlib.chdir(
+            request["directory"]
+        ):  # traces and results are named from where the client stands
+            outcome = testbed.run(
+                options,
+                output,
+                display=Display(quiet=False, console=console),
+                disturb=lambda _run: _stop_if_asked(client),
+            )
+    except Refusal as refusal:
+        _tell(client, refused=str(refusal))
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        _tell(client, refused=f"the testbed cannot read what it is asked: {error!r}")
+    else:
+        told = {
+            "exit_code": outcome.exit_code,
+            "error": outcome.error,
+            "directory": None if outcome.directory is None else str(outcome.directory),
+            "twin_distinct": outcome.twin_distinct,
+        }
+        _tell(client, done=told)
+        if outcome.exit_code > _SIGNALLED and not _asked(client):
+            raise Interrupted(outcome.exit_code - _SIGNALLED)  # the signal was meant for the testbed
+
+
+def _stop_if_asked(client: socket.socket) -> None:
+    if _asked(client):
+        raise Interrupted(signal.SIGINT)
+
+
+def _asked(client: socket.socket) -> bool:
+    """Say whether the client has asked for the run's end, by a word or by hanging up."""
+    return bool(select.select([client], [], [], 0)[0])
+
+
+def _tell(client: socket.socket, **answer: Any) -> None:
+    client.sendall(json.dumps(answer).encode() + b"\n")
+
+
+class _Sayer(io.TextIOBase):
+    """A file whose lines go to the client; one that is gone hears nothing more."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self._client = client
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            with contextlib.suppress(OSError):
+                _tell(self._client, say=line)
+        return len(text)

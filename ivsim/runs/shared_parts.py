@@ -1,0 +1,211 @@
+"""What outlives a run: Kafka, the Spark session, the link and its brokers; opened when first wanted, for many runs.
+
+Why. Of a short run's processor time most is spent on starting: Java twice, Spark's session, the compilation of its
+queries. None of that is measured. What is kept must not show in the next run, so each kind of state has its fence:
+
+* Kafka: every run has topics of its own, named by a prefix, and they are deleted when it ends.
+* Spark: every run has queries and a checkpoint of its own; only the session stays.
+* The link: the conditions are taken off when a run ends. Sockets of dead clients may go on sending what was queued;
+  a link on which they have not fallen silent is opened anew.
+* The broker: mosquitto starts in a tenth of a second, so each run has a fresh one. RabbitMQ takes seconds and is kept;
+  the queues of a run are deleted when it ends. With TLS each run has keys, and so a broker, of its own.
+
+Gateways, capture and vehicles belong to a run and are never kept.
+
+A testbed of one run (`ivsim run`) is the same object with nothing to keep: there is one way to run.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import Final, Self
+
+from gateways.protocols import PROTOCOLS
+from ivsim.options import RunOptions
+from ivsim.runs import processes
+from ivsim.runs.directory import tag_of
+from ivsim.runs.endpoints import KafkaAddress
+from ivsim.runs.plan import RunPlan
+from ivsim.runs.twin_session import TwinSession
+from ivsim.testbed.credentials import PLAIN, Credentials, make_credentials, make_shared_keys
+from ivsim.testbed.kafka import KafkaServer, create_topics, delete_topics, probe
+from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.server import Broker, Server
+from ivsim.testbed.servers import KAFKA, SERVERS
+from schemas.topics import CLOUD_ADDRESS, KafkaTopics
+from simulator.links import Condition, Link, choose, open_link, tcp_stack
+from simulator.links.plan import shards_for
+from simulator.links.silence import silent
+
+SILENCE_S: Final = 2.0
+
+
+class SharedParts:
+    """Kafka, Spark, link and kept brokers; a context manager that closes them in reverse.
+
+    Args:
+        record: notes them; of the one run, or of the testbed.
+        keep: whether runs follow each other; else everything is the one run's own.
+    """
+
+    def __init__(self, record: RunRecord, *, keep: bool) -> None:
+        self._record, self.keep = record, keep
+        self._stack = ExitStack()
+        self._kafka: KafkaServer | None = None
+        self._link: _OpenLink | None = None
+        self.twin = TwinSession(record, record.directory / "spark" if keep else None)
+        self._chosen: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        self._stack.callback(self.close_link)
+        self._stack.callback(self._close_kafka)
+        self._stack.callback(self.twin.stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def kafka(self, plan: RunPlan, stack: ExitStack, servers: dict[str, Server]) -> KafkaAddress:
+        """Return a Kafka that answers, with topics for this run; a kept one that has died is started again."""
+        named = plan.options.kafka
+        if named is not None:
+            probe(named)
+            address = KafkaAddress(named, KafkaTopics(f"ivsim.{plan.run_id}."))
+        else:
+            server = servers[KAFKA] = self.own_kafka()
+            prefix = f"ivsim.{plan.run_id}." if self.keep else ""
+            address = KafkaAddress(server.bootstrap, KafkaTopics(prefix))
+        if address.topics.prefix:  # topics of this run alone on a broker that outlives it: they go with it
+            if named is not None:
+                self._record.topics(address.bootstrap, address.topics.prefix)
+            stack.callback(_leave_as_found, address)
+        create_topics(address.bootstrap, address.topics)
+        return address
+
+    def own_kafka(self) -> KafkaServer:
+        """Return the testbed's own Kafka, started or started again."""
+        if self._kafka is None:
+            server: KafkaServer = SERVERS[KAFKA].open(self._record)
+            self._kafka = server.__enter__()
+        elif not self._kafka.process.running():
+            self._kafka.restart()
+        return self._kafka
+
+    def open_twin(self, plan: RunPlan, kafka: KafkaAddress, stack: ExitStack) -> None:
+        """Let Spark begin to serve the run; `twin.wait_ready` returns once it does."""
+        stack.callback(self.twin.leave)
+        self.twin.open(processes.twin_config(plan, kafka), plan.directory.work / "twin.json")
+
+    def link(self, options: RunOptions) -> Link:
+        """Return an open link of the wanted kind for so many vehicles, on which nobody speaks."""
+        name = self._chosen.get(options.link) or choose(options.link)
+        self._chosen[options.link] = name
+        if self._link is not None and not (self._link.serves(name, options) and self._link.silent()):
+            self.close_link()
+        if self._link is None:
+            self._link = _OpenLink.open(name, self._record, options)
+        return self._link.link
+
+    def broker(self, plan: RunPlan, record: RunRecord, stack: ExitStack) -> tuple[Broker | None, Credentials]:
+        """Return the protocol's broker, and what its clients show; `stack` closes one that is the run's own."""
+        assert self._link is not None
+        kind = PROTOCOLS[plan.options.protocol].broker
+        keys = plan.directory.work / "keys"
+        if kind is None:
+            secured = plan.options.security != "plain"
+            return None, make_shared_keys(keys, plan.options.vehicles) if secured else PLAIN
+        if self.keep and SERVERS[kind].forget is not None and plan.options.security == "plain":
+            return self._link.broker(kind, self._record), PLAIN
+        credentials = PLAIN
+        if plan.options.security != "plain":
+            credentials = make_credentials(keys, plan.options.vehicles, plan.options.security)
+        namespace = self._link.link.cloud_namespace
+        server: Broker = SERVERS[kind].open(
+            record, host=CLOUD_ADDRESS, namespace=namespace, security=credentials.security
+        )
+        return stack.enter_context(server), credentials
+
+    def clear(self, plan: RunPlan) -> None:
+        """Take off the link's conditions, and from a kept broker what the run has left there; or close both."""
+        if not self.keep or self._link is None:
+            return
+        try:
+            self._link.clear(plan.options)
+        except Exception:  # noqa: BLE001 - whatever a part that has died does: the next run gets a new one
+            self.close_link()
+
+    def close_link(self) -> None:
+        """Close the link and the brokers that stand on it; the next run opens them anew."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def _close_kafka(self) -> None:
+        kafka, self._kafka = self._kafka, None
+        if kafka is not None:
+            kafka.__exit__()
+
+
+def _leave_as_found(kafka: KafkaAddress) -> None:
+    """Take the run's topics off a broker that outlives it, and name those that stay."""
+    for name, reason in delete_topics(kafka.bootstrap, kafka.topics.prefix).items():
+        print(f"ivsim: Kafka {kafka.bootstrap} keeps topic {name}: {reason}", file=sys.stderr)
+
+
+class _OpenLink:
+    """An open link, and the kept brokers in its namespace, which cannot outlive it."""
+
+    def __init__(self, link: Link, options: RunOptions, stack: ExitStack) -> None:
+        self.link, self._vehicles, self._tcp, self._stack = link, options.vehicles, options.tcp, stack
+        self._brokers: dict[str, Broker] = {}
+
+    @classmethod
+    def open(cls, name: str, record: RunRecord, options: RunOptions) -> _OpenLink:
+        link = open_link(name, tag_of(record.run_id), options.vehicles)
+        # Noted before they are made: a kill in between leaves a note of nothing, not a thing without a note.
+        for namespace in link.namespaces:
+            record.namespace(namespace)
+        stack = ExitStack()
+        with record.marking():  # the router outlives the run that it is opened in
+            stack.enter_context(link)
+        with stack:
+            tcp_stack.use(link, options.tcp)
+            return cls(link, options, stack.pop_all())
+
+    def serves(self, name: str, options: RunOptions) -> bool:
+        """Say whether a run could as well have opened this one: same kind and TCP, room, and as many devices.
+
+        A kept broker's listening socket keeps the congestion control that it was opened with.
+        """
+        return (
+            self.link.name == name
+            and self._tcp == options.tcp
+            and options.vehicles <= self._vehicles
+            and shards_for(options.vehicles) == shards_for(self._vehicles)
+        )
+
+    def silent(self) -> bool:
+        return silent(self.link.vehicles_namespace, SILENCE_S)
+
+    def broker(self, kind: str, record: RunRecord) -> Broker:
+        """Return the kept broker of that kind, started or started again."""
+        if kind not in self._brokers:
+            server: Broker = SERVERS[kind].open(
+                record, host=CLOUD_ADDRESS, namespace=self.link.cloud_namespace
+            )
+            self._brokers[kind] = self._stack.enter_context(server)
+        elif not self._brokers[kind].process.running():
+            self._brokers[kind].restart()
+        return self._brokers[kind]
+
+    def clear(self, options: RunOptions) -> None:
+        plain = (Condition(), Condition())
+        self.link.update(dict.fromkeys(range(1, options.vehicles + 1), plain))
+        queues = processes.queues(options)
+        for kind, broker in self._brokers.items():
+            if (forget := SERVERS[kind].forget) is not None:
+                forget(broker, queues)
+
+    def close(self) -> None:
+        self._stack.close()

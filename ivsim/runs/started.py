@@ -1,0 +1,64 @@
+"""A run that has started: everything that is known once its vehicles wait for the first message, and never changes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from ivsim.options import RunOptions
+from ivsim.runs.components import Components
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.live_publisher import LivePublisher
+from ivsim.runs.plan import RunPlan
+from simulator.links.proof.prober import Prober
+from simulator.links.replay import LinkReplay
+
+
+@dataclass(frozen=True)
+class StartedRun:
+    """One run from its start on: all its parts, and the threads that follow it.
+
+    Attributes:
+        start_at_ns: when second 0 begins (wall clock).
+        opened_s: how long it took from the command to the first message due, in s.
+    """
+
+    plan: RunPlan
+    components: Components
+    start_at_ns: int
+    opened_s: float
+    replay: LinkReplay
+    prober: Prober
+    publisher: LivePublisher
+
+    @property
+    def options(self) -> RunOptions:
+        return self.plan.options
+
+    @property
+    def directory(self) -> RunDirectory:
+        return self.plan.directory
+
+    def link_rows(self) -> list[dict[str, Any]]:
+        """Return what was asked of the link, counted and probed, one row per second, vehicle and direction."""
+        return self.prober.add_to(self.replay.rows())
+
+    def second(self) -> int:
+        """Return the number of the second that goes on now; below 0 before the start."""
+        return (time.time_ns() - self.start_at_ns) // 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run's messages ended.
+
+    Attributes:
+        stop_at_ns: when it stopped; None where every message had its chance, and nothing cuts the measurement window.
+        at_s: the same on the monotonic clock.
+        error: what stopped it early, if anything did.
+    """
+
+    stop_at_ns: int | None
+    at_s: float
+    error: str | None = None

@@ -1,0 +1,139 @@
+"""Whether a run's figures may be used, and why not; pure, it corrects nothing.
+
+A run can end in order and still be no measurement: its link did something else, its ledger lacks a source, its own
+sender was late. Each such finding is a cause with a severity, and the run is as valid as its worst cause:
+
+- `invalid`: a figure may be wrong, or is missing a part. `ivsim run` ends with exit code 4, a study keeps the cell as
+  failed.
+- `degraded`: the figures are what they say, with a reservation that stands beside them.
+
+A link that is `unproven` is no cause: the certificate says what was proven, and sparse traffic proves little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.quantiles import rank_index
+from simulator.links.proof.certificate import CHANGES
+
+Verdict = Literal["valid", "degraded", "invalid"]
+EXIT_INVALID: Final = 4
+# Of messages that no connection and no full outbox held back: what is late then is late by the sender itself.
+LAG_DEGRADES_MS, LAG_INVALIDATES_MS = 50.0, 1_000.0
+DRIFT_LIMIT_MS: Final = 1.0
+LATE_INVALIDATES_MS: Final = 1_000.0
+_RANK: Final = {"valid": 0, "degraded": 1, "invalid": 2}
+
+
+class Cause(NamedTuple):
+    """One reason why a run is less than valid.
+
+    Attributes:
+        name: of the kind: partial_ledger, fate_unknown, certificate_off, link_changes_late, live_figures_differ,
+            generator_limited, sender_died, clock_moved, capture_dropped.
+        severity: degraded or invalid.
+        words: what was found, for a person.
+    """
+
+    name: str
+    severity: Verdict
+    words: str
+
+
+class Validity(NamedTuple):
+    """What a run's figures are worth: the worst severity among the causes, `valid` without any."""
+
+    verdict: Verdict
+    causes: tuple[Cause, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"verdict": self.verdict, "causes": [cause._asdict() for cause in self.causes]}
+
+    @property
+    def words(self) -> str:
+        """Return the causes in one line, the worst first."""
+        ranked = sorted(self.causes, key=lambda cause: -_RANK[cause.severity])
+        return "; ".join(cause.words for cause in ranked)
+
+
+def judge(
+    metrics: Mapping[str, Any],
+    *,
+    sender_lag_p99_ms: float | None,
+    capture_drops: int | None,
+    dead_senders: Sequence[str] = (),
+) -> Validity:
+    """Return the validity of a run.
+
+    Args:
+        metrics: metrics.json, with certificate and the comparison of live figures.
+        sender_lag_p99_ms: emission lag of messages that were not held back; None when none was emitted.
+        capture_drops: frames that the kernel dropped before the capture read them; None when nobody knows.
+        dead_senders: a line for each of several senders that died on the way, while the others went on.
+    """
+    causes = (*_causes(metrics, sender_lag_p99_ms, capture_drops), *map(_died, dead_senders))
+    severities: list[Verdict] = ["valid", *(cause.severity for cause in causes)]
+    return Validity(max(severities, key=lambda one: _RANK[one]), causes)
+
+
+def _died(line: str) -> Cause:
+    return Cause(
+        "sender_died", "degraded", f"{line}: what it had not sent is unsent, with the reason sender_ended"
+    )
+
+
+def _causes(metrics: Mapping[str, Any], lag_ms: float | None, drops: int | None) -> Iterator[Cause]:
+    if metrics.get("partial"):
+        reason = metrics.get("partial_reason") or "the run was stopped early"
+        yield Cause("partial_ledger", "invalid", f"the ledger is partial: {reason}")
+    if unknown := metrics.get("unknown"):
+        words = f"the fate of {unknown} of {metrics['due']} messages due is unknown"
+        yield Cause("fate_unknown", "invalid", words)
+    certificate = metrics.get("certificate") or {}
+    if certificate.get("verdict") == "off":
+        # A change some 100 ms late is a wrong rate for as long; a wrong delay, loss or rate is wrong all the time.
+        off = [c for c in certificate["checks"] if c["verdict"] == "off"]
+        late = [
+            c
+            for c in off
+            if c["parameter"] == CHANGES and (c["achieved_value"] or 0.0) <= LATE_INVALIDATES_MS
+        ]
+        for check in late:
+            yield Cause("link_changes_late", "degraded", f"changes of the link were {check['achieved']}")
+        wrong = ", ".join(f"{c['parameter']} {c['direction']}" for c in off if c not in late)
+        if wrong:
+            yield Cause("certificate_off", "invalid", f"the link was off in: {wrong}")
+    live = metrics.get("live") or {}
+    if live.get("verdict") not in {None, "agree"}:
+        yield Cause("live_figures_differ", "degraded", "live figures and ledger differ")
+    if lag_ms is not None and lag_ms > LAG_DEGRADES_MS:
+        severity: Verdict = "invalid" if lag_ms > LAG_INVALIDATES_MS else "degraded"
+        words = f"the sender itself was late: emission lag p99 {lag_ms:,.0f} ms of messages that nothing held back"
+        yield Cause("generator_limited", severity, words)
+    drift_ms = metrics.get("clock_drift_ms")
+    if drift_ms is not None and abs(drift_ms) > DRIFT_LIMIT_MS:
+        words = f"the wall clock moved {drift_ms:.3f} ms against the monotonic clock"
+        yield Cause("clock_moved", "degraded", words)
+    if drops:
+        yield Cause("capture_dropped", "invalid", f"the capture lost {drops} frames: wire bytes are too few")
+
+
+def sender_lag_p99_ms(ledger: Path) -> float | None:
+    """Return the 99th percentile (nearest rank) of emission lag over messages that were not held back, in ms.
+
+    A message waits in its outbox for a connection, or for the answer to the one before (CoAP's NSTART): that wait is the
+    protocol's, and not the sender's. None without such messages, and without a ledger.
+    """
+    if not ledger.is_file():
+        return None
+    rows = pq.read_table(ledger, columns=["emission_lag_ns", "buffered"])
+    own = rows.filter(pc.and_(pc.is_valid(rows["emission_lag_ns"]), pc.invert(rows["buffered"])))
+    lags = np.sort(own["emission_lag_ns"].to_numpy())
+    return float(lags[rank_index(lags.size, 0.99)]) / 1e6 if lags.size else None

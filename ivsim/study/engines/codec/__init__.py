@@ -1,0 +1,1 @@
+"""Cells of formats: what they cost in bytes, time and memory."""

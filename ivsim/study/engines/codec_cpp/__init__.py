@@ -1,0 +1,1 @@
+"""Cells of formats as their own C++ libraries have them: bytes, times and memory."""

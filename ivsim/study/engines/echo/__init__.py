@@ -1,0 +1,1 @@
+"""Echo cells: messages that return across the link, many cells at once on one open testbed."""

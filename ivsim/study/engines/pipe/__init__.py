@@ -1,0 +1,1 @@
+"""Ingestion as a system under test: producer processes, a platform, consumer processes."""

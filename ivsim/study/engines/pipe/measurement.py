@@ -1,0 +1,381 @@
+"""One measurement: starts the clients of a platform, lets them send and read, and reads what they wrote."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import psutil
+
+from ivsim.runs.clock import ClockWatch
+from ivsim.study.engines.pipe import columns as kept
+from ivsim.study.engines.pipe import consumer as consuming
+from ivsim.study.engines.pipe import producer as producing
+from ivsim.study.engines.pipe.idioms import codec_of, contents, needs_registry
+from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER, Kill, Killed, kill_of
+from ivsim.study.engines.pipe.ledger import Arrived, Integers, Ledger, Produced, close
+from ivsim.study.engines.pipe.options import PipeOptions, option_name
+from ivsim.study.engines.pipe.platforms import platform_named
+from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place
+from ivsim.study.engines.pipe.registry_stub import registry_if
+from ivsim.study.engines.pipe.schema_registry import is_registry
+from ivsim.testbed.child import Child
+from ivsim.testbed.process import NotReady, ProcessDied
+from ivsim.testbed.registry import RunRecord
+from schemas.errors import Refusal
+
+READY_S: Final = 60.0
+LEAD_NS: Final = 500_000_000  # from the word to the first record
+SEND_GRACE_S: Final = 120.0
+STALL_S: Final = 15.0
+LOOK_S: Final = 0.05
+END_S: Final = 30.0
+SAMPLED: Final = 1_000
+
+# Phase, seconds of it that are over, records sent and received so far.
+Tell = Callable[[str, float, int, int], None]
+
+
+@dataclass
+class Measured:
+    """What one measurement came to, before any figure.
+
+    Attributes:
+        platform_cpu_s: CPU time of each process of the platform, from the warm-up's end to the last record read.
+        platform_peak_mib: its largest resident set that was seen.
+        stored_bytes: on disk; None where that cannot be said.
+        acknowledges: whether a delivery report means that the platform has the record.
+        killed: what became of the kill that was asked for.
+    """
+
+    options: PipeOptions
+    start_at_ns: int
+    ledger: Ledger
+    arrived: Arrived
+    producers: list[dict[str, Any]]
+    consumers: list[dict[str, Any]]
+    complete: bool
+    answered: bool
+    acknowledges: bool
+    platform_cpu_s: dict[str, float] = field(default_factory=dict)
+    platform_peak_mib: dict[str, float] = field(default_factory=dict)
+    stored_bytes: int | None = None
+    clock_drift_ms: float = 0.0
+    killed: Killed | None = None
+
+    @property
+    def warm_at_ns(self) -> int:
+        return self.start_at_ns + round(self.options.warmup_s * 1e9)
+
+
+def check_records(options: PipeOptions) -> int:
+    """Return the bytes of the largest payload among the first records; Refusal when the platform takes none so large."""
+    found = contents(options.record, min(options.different, SAMPLED), options.seed)
+    if options.registry is not None and not is_registry(options.registry.rstrip("/")):
+        raise Refusal(f"{option_name('registry')} {options.registry}: no schema registry answers")
+    with registry_if(needs_registry(options.record, options.format), options.registry) as registry:
+        codec = codec_of(options.record, options.format, registry)
+        sizes = [len(codec.encode(one if codec.build is None else codec.build(one))) for one in found]
+    largest = max(sizes)
+    row = platform_named(options.platform)
+    limit = row.record_bytes
+    if largest > limit:
+        raise Refusal(
+            f"{option_name('record')} {options.record}: {largest:,} B in {options.format};"
+            f" {options.platform} takes at most {limit:,} B"
+        )
+    if row.memory_bytes is not None and options.rate is not None:
+        held = options.rate * options.duration_s * sum(sizes) / len(sizes)
+        if held > row.memory_bytes:
+            raise Refusal(
+                f"{option_name('rate')} {options.rate:g} for {options.duration_s:g} s: {held / 2**20:,.0f} MiB of"
+                f" payload; {options.platform} keeps all of it in memory, and has {row.memory_bytes / 2**20:,.0f} MiB"
+            )
+    return largest
+
+
+class _Platform:
+    """CPU time and memory of a platform's processes, looked at from outside."""
+
+    def __init__(self, opened: OpenPlatform) -> None:
+        self._opened = opened
+        self._processes = self._found()
+        self._warm_s: dict[str, float] = {}
+        self._killed = False
+        self.peak_mib: dict[str, float] = {}
+
+    def _found(self) -> dict[str, psutil.Process]:
+        return {name: psutil.Process(pid) for name, pid in self._opened.pids().items()}
+
+    def killed(self) -> None:
+        """Look at other processes from now on; what the one that is gone had used by then, nobody knows."""
+        self._processes = self._found()
+        self._killed = True
+
+    def _cpu_s(self) -> dict[str, float]:
+        times = {name: process.cpu_times() for name, process in self._processes.items()}
+        return {name: found.user + found.system for name, found in times.items()}
+
+    def warm(self) -> None:
+        self._warm_s = self._cpu_s()
+
+    def look(self) -> None:
+        for name, process in self._processes.items():
+            now = process.memory_info().rss / 2**20
+            self.peak_mib[name] = max(now, self.peak_mib.get(name, 0.0))
+
+    def spent_s(self) -> dict[str, float]:
+        """Return CPU time since `warm`; none where the warm-up never ended, or a process was killed."""
+        if self._killed:
+            return {}
+        now = self._cpu_s()
+        return {name: now[name] - before for name, before in self._warm_s.items()}
+
+
+class Measurement:
+    """The processes of one measurement.
+
+    Args:
+        options: checked.
+        name: of the place on the platform; files are called after it.
+        opened: the platform.
+        record: of the run; the processes' logs lie in its directory.
+        work: scratch directory.
+        tell: called now and then.
+    """
+
+    def __init__(
+        self,
+        options: PipeOptions,
+        name: str,
+        opened: OpenPlatform,
+        record: RunRecord,
+        *,
+        work: Path,
+        tell: Tell = lambda *_: None,
+    ) -> None:
+        self._options = options
+        self._name = name
+        self._opened = opened
+        self._record = record
+        self._work = work
+        self._tell = tell
+        self._settings = options.model_dump(mode="json")
+        self._row = platform_named(options.platform)
+        self._place: Place = {}
+        self._registry: str | None = None
+        self._kill = None if options.kill is None else kill_of(options.kill)
+        self._killed: Killed | None = None
+        self._again: Child | None = None
+
+    def run(self) -> Measured:
+        """Measure; ProcessDied or NotReady when a part ended or hung."""
+        self._work.mkdir(parents=True, exist_ok=True)
+        self._place = self._opened.place(self._name, self._settings)
+        clock = ClockWatch.start()
+        with ExitStack() as stack:
+            stack.callback(self._opened.clear, self._place)
+            needed = needs_registry(self._options.record, self._options.format)
+            self._registry = stack.enter_context(registry_if(needed, self._options.registry))
+            self._tell("starting producers and consumers", 0.0, 0, 0)
+            consumers = [self._child(stack, CONSUMER, index) for index in range(self._options.consumers)]
+            producers = [self._child(stack, PRODUCER, index) for index in range(self._options.producers)]
+            for child in (*consumers, *producers):
+                child.wait_for("ready", READY_S)
+            found = self._go(stack, consumers, producers)
+        found.clock_drift_ms = clock.drift_ms()
+        found.killed = self._killed
+        return found
+
+    def _shares(self) -> list[list[int]]:
+        """Return the partitions of each consumer."""
+        every = range(self._options.partitions)
+        return [list(every)[index :: self._options.consumers] for index in range(self._options.consumers)]
+
+    def _child(self, stack: ExitStack, role: str, index: int, *, again: bool = False) -> Child:
+        name = f"{self._name}-{role}-{index}" + ("-again" if again else "")
+        path = self._work / f"{name}.json"
+        config = {
+            "settings": self._settings,
+            "index": index,
+            "clients": self._row.clients,
+            "place": self._place,
+            "registry": self._registry,
+            "out": str(self._out(role, index)),
+            "outlives": self._outlives(role),
+            "resumed": again,
+        }
+        if role == CONSUMER:
+            config["partitions"] = self._shares()[index]
+        path.write_text(json.dumps(config))
+        child = Child(name, [f"ivsim.study.engines.pipe.{role}", str(path)], self._record)
+        stack.callback(child.stop)
+        return child
+
+    def _outlives(self, role: str) -> bool:
+        """Return whether what clients of a role write must outlive them."""
+        return self._kill is not None and self._kill.role == role
+
+    def _out(self, role: str, index: int) -> Path:
+        return self._work / f"{self._name}-{role}-{index}.bin"
+
+    def _go(self, stack: ExitStack, consumers: list[Child], producers: list[Child]) -> Measured:
+        options, watched = self._options, _Platform(self._opened)
+        start_at_ns = time.time_ns() + LEAD_NS
+        for child in (*consumers, *producers):
+            child.send("start", start_at_ns=start_at_ns)
+        self._until_sent(stack, consumers, producers, watched, start_at_ns)
+        sent = [child.wait_for("done", END_S) for child in producers]
+        if self._outlives(PRODUCER):
+            # What the library had counted is gone with the process.
+            for one in sent:
+                one["statistics"] = dict.fromkeys(one["statistics"])
+        answered = not any(one["unanswered"] for one in sent)
+        ends = self._opened.ends(self._place)
+        for child in consumers:
+            child.send("until", offsets={str(partition): end for partition, end in ends.items()})
+        self._until_read(consumers, watched)
+        spent_s = watched.spent_s()
+        for child in consumers:
+            if "done" not in child.latest:
+                child.send("stop")  # it stands still: what it has must do
+        read = [child.wait_for("done", END_S) for child in consumers]
+        complete = all(one["complete"] for one in read)
+        produced = self._produced([one["records"] for one in sent])
+        arrived = self._arrived([one["records"] for one in read])
+        acknowledges = self._row.acknowledges(self._settings)
+        return Measured(
+            options,
+            start_at_ns,
+            close(produced, arrived, producers=options.producers, complete=complete, answered=answered),
+            arrived,
+            sent,
+            read,
+            complete,
+            answered,
+            acknowledges,
+            spent_s,
+            watched.peak_mib,
+            self._opened.stored_bytes(self._place),
+        )
+
+    def _look(self, children: Sequence[Child]) -> None:
+        self._opened.check()
+        for child in children:
+            child.check()
+
+    @staticmethod
+    def _sum(children: Sequence[Child], name: str) -> int:
+        return sum(int(child.latest.get("progress", {}).get(name, 0)) for child in children)
+
+    def _until_sent(
+        self,
+        stack: ExitStack,
+        consumers: list[Child],
+        producers: list[Child],
+        watched: _Platform,
+        start_at_ns: int,
+    ) -> None:
+        """Return once every producer has sent and flushed, and who was killed is back."""
+        options, warm = self._options, False
+        limit_s = options.duration_s + SEND_GRACE_S
+        kill, clients = self._kill, {CONSUMER: consumers, PRODUCER: producers}
+        while True:
+            back = self._is_back(start_at_ns)
+            if back and all("done" in child.latest for child in producers):
+                return
+            over_s = (time.time_ns() - start_at_ns) / 1e9
+            if kill is not None and self._killed is None and over_s >= kill.at_s:
+                self._do(kill, stack, clients, watched)
+            if not warm and over_s >= options.warmup_s:
+                warm = True
+                watched.warm()
+            watched.look()
+            self._look((*consumers, *producers))
+            if over_s > limit_s:
+                raise NotReady(f"producers had not ended {SEND_GRACE_S:g} s after their last record was due")
+            self._tell("sending", over_s, self._sum(producers, "sent"), self._sum(consumers, "received"))
+            time.sleep(LOOK_S)  # memory is sampled, and so has a rate of its own
+
+    def _do(self, kill: Kill, stack: ExitStack, clients: dict[str, list[Child]], watched: _Platform) -> None:
+        """Kill, and begin to start another in its place."""
+        if kill.role == BROKER:
+            self._opened.kill(kill.which)
+            watched.killed()
+            self._killed = Killed(kill.role, kill.which, time.time_ns())
+            return
+        clients[kill.role][kill.which].kill()
+        self._killed = Killed(kill.role, kill.which, time.time_ns())
+        self._again = self._child(stack, kill.role, kill.which, again=True)
+        clients[kill.role][kill.which] = self._again
+
+    def _is_back(self, start_at_ns: int) -> bool:
+        """Return whether there is nobody, or nobody any more, who has to come back; let a client begin that has."""
+        if self._kill is None:
+            return True
+        if self._killed is None:
+            return False
+        if not self._killed.back_at_ns:
+            if self._again is None:
+                back = self._opened.back(self._place)
+            else:
+                back = "ready" in self._again.latest
+                if back:
+                    self._again.send("start", start_at_ns=start_at_ns)
+            if back:
+                self._killed.back_at_ns = time.time_ns()
+        return self._killed.back_at_ns > 0
+
+    def _until_read(self, consumers: Sequence[Child], watched: _Platform) -> None:
+        """Return once every consumer has reached the ends, or none has come further for a while."""
+        before, moved_s = -1, time.monotonic()
+        while not all("done" in child.latest for child in consumers):
+            self._look(consumers)
+            watched.look()
+            now = self._sum(consumers, "received")
+            if now != before:
+                before, moved_s = now, time.monotonic()
+            if time.monotonic() - moved_s > STALL_S:
+                return
+            self._tell("reading the rest", self._options.duration_s, now, now)
+            time.sleep(LOOK_S)  # as while sending
+
+    def _produced(self, counts: Sequence[int]) -> Produced:
+        producers = self._options.producers
+        tables = [
+            self._table(PRODUCER, index, count, len(producing.COLUMNS)) for index, count in enumerate(counts)
+        ]
+        numbers = [1 + index + np.arange(count) * producers for index, count in enumerate(counts)]
+        number = np.concatenate(numbers).astype(np.int64)
+        order = np.argsort(number, kind="stable")
+        return Produced(number[order], *np.concatenate(tables, axis=1)[:, order])
+
+    def _arrived(self, counts: Sequence[int]) -> Arrived:
+        tables = [
+            self._table(CONSUMER, index, count, len(consuming.COLUMNS)) for index, count in enumerate(counts)
+        ]
+        return Arrived(*np.concatenate(tables, axis=1))
+
+    def _table(self, role: str, index: int, count: int, columns: int) -> Integers:
+        """Return what a client wrote, (columns, records); of one that was killed and the next one together."""
+        path = self._out(role, index)
+        if not self._outlives(role):
+            return _columns(path, count, columns)
+        found = kept.mapped(path, columns, count) if role == PRODUCER else kept.journaled(path, columns)
+        path.unlink()
+        return found
+
+
+def _columns(path: Path, count: int, columns: int) -> Integers:
+    """Return what a client wrote, (columns, records)."""
+    found = np.fromfile(path, np.int64)
+    path.unlink()
+    if found.size != count * columns:
+        raise ProcessDied(path.stem, None, f"{path.name}: {found.size} values, not {columns} x {count}")
+    return found.reshape(columns, count)

@@ -1,0 +1,175 @@
+"""What a platform must do: the server's side, in the measuring process, and the clients, in processes of their own.
+
+A record is known by its number, from 1, which the producers share out. The number goes beside key and value: a
+platform carries it where a record has room for an integer of its own (Kafka: the record's timestamp), so that key and
+value are what the options say, byte for byte. When a record was due and when it came is joined by it afterwards: no
+stamp is sent.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
+
+from ivsim.testbed.registry import RunRecord
+from schemas.errors import Refusal
+
+# What clients need to find the records of one measurement; JSON.
+Place = dict[str, Any]
+# Number, and why the platform would not have it (None: it has).
+Report = Callable[[int, str | None], None]
+
+
+class Full(Exception):  # noqa: N818 - what happened, not a kind of error
+    """A sender takes no more before it has got rid of some."""
+
+
+class Refused(Exception):  # noqa: N818
+    """A sender will never take this record."""
+
+
+class Arrivals(NamedTuple):
+    """The records that one call gave a consumer, column by column: a tuple for each would cost as much as all the rest.
+
+    Attributes:
+        offset: counts from 0 within the partition.
+    """
+
+    number: Sequence[int]
+    partition: Sequence[int]
+    offset: Sequence[int]
+    value: Sequence[bytes]
+
+
+NONE: Final = Arrivals((), (), (), ())
+
+
+class Sender(Protocol):
+    """A producer's end; of one thread."""
+
+    def open(self) -> None:
+        """Return once the platform has answered."""
+
+    def send(self, number: int, key: bytes | None, value: bytes, due_at_ns: int) -> None:
+        """Take a record, to be sent as the settings say; Full or Refused when it is not taken.
+
+        Args:
+            number: of the record.
+            key: None where the settings have none.
+            value: the payload.
+            due_at_ns: for a platform that can be told when a record is of.
+        """
+
+    def poll(self, timeout_s: float) -> None:
+        """Hand over delivery reports that are there, or come within the time."""
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait for what was taken; return how many are still without an answer."""
+
+    def statistics(self) -> Mapping[str, float | None]:
+        """Return what the library counted: wire_bytes, batches, batch_records; what it cannot say is None."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class Receiver(Protocol):
+    """A consumer's end, of some partitions."""
+
+    def open(self, *, resumed: bool = False) -> Mapping[int, int]:
+        """Return once records that are sent from now on would be got: the offset at which it begins, by partition.
+
+        Args:
+            resumed: begin behind what was acknowledged, by whomever; else, or where nothing was, at the beginning.
+        """
+
+    def poll(self) -> Arrivals:
+        """Return records as the settings say, none when none came in time."""
+
+    def acknowledge(self, partition: int, offset: int) -> None:
+        """Say that a partition is read up to and with this offset."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class OpenPlatform(Protocol):
+    """A platform that runs."""
+
+    def place(self, name: str, settings: Mapping[str, Any]) -> Place:
+        """Make room for one measurement: a topic with its partitions."""
+
+    def ends(self, place: Place) -> dict[int, int]:
+        """Return, for each partition, one more than the offset of its last record."""
+
+    def stored_bytes(self, place: Place) -> int | None:
+        """Return what the records of a place take on disk; None where that cannot be said."""
+
+    def pids(self) -> Mapping[str, int]:
+        """Return the processes of the platform."""
+
+    def check(self) -> None:
+        """Raise ProcessDied when a process of the platform has ended."""
+
+    def kill(self, index: int) -> None:
+        """Kill a broker as a fault would, and begin to start it again; for a platform that has brokers."""
+
+    def back(self, place: Place) -> bool:
+        """Return whether a place can be used again after a kill; ProcessDied when its broker did not live."""
+
+    def clear(self, place: Place) -> None:
+        """Remove a place and what is in it."""
+
+
+class Platform(ABC):
+    """One row of `PLATFORMS`.
+
+    Attributes:
+        name: what `--platform` is.
+        summary: one line.
+        settings: fields of the options that it obeys beside those that all obey.
+        clients: module with `sender(place, settings, index, report)` and `receiver(place, settings, partitions)`;
+            it is imported in the clients' processes, which should hold little else.
+        packages: whose versions a result depends on.
+        seconds: what opening it takes.
+        record_bytes: the largest record that it takes.
+        has_brokers: it is processes of the measurement's own, as many as `brokers` says, that can be killed.
+        durability: what `cache` and `synced` are there, in its own settings; empty where nothing can be chosen.
+        memory_bytes: what its records may take where it keeps them all in memory; None where it does not.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    settings: ClassVar[frozenset[str]]
+    clients: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]] = ()
+    seconds: ClassVar[float] = 0.0
+    record_bytes: ClassVar[int]
+    has_brokers: ClassVar[bool] = False
+    durability: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    memory_bytes: ClassVar[int | None] = None
+
+    def missing(self) -> str | None:
+        """Return what this machine lacks for it, and how to get it; None where nothing is known to."""
+        return None
+
+    def install(self) -> None:
+        """Fetch what is missing; Refusal where set-up is what fetches it, or where it cannot be fetched."""
+        raise Refusal(f"{self.name} is fetched by `make setup`: {self.missing()}")
+
+    def refuses(self, settings: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return the setting that it cannot obey, and what it allows; None where it can obey all."""
+        del settings
+        return None
+
+    @abstractmethod
+    def acknowledges(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether, with these settings, a delivery report means that the platform has the record."""
+
+    @abstractmethod
+    def open(self, record: RunRecord, work: Path, brokers: int = 1) -> AbstractContextManager[OpenPlatform]:
+        """Start it, and end it with the context; everything is noted in `record`."""

@@ -1,0 +1,170 @@
+"""One measurement from the command line: its directory, its files, and what it ends with."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from ivsim.runs.display import Display
+from ivsim.runs.interrupt import Interrupted, interruptible
+from ivsim.runs.validity import EXIT_INVALID
+from ivsim.runs.versions import environment
+from ivsim.study.engines.pipe.idioms import packages
+from ivsim.study.engines.pipe.measurement import Measured, check_records
+from ivsim.study.engines.pipe.metrics import figures_of
+from ivsim.study.engines.pipe.options import PipeOptions
+from ivsim.study.engines.pipe.page import write_page
+from ivsim.study.engines.pipe.platforms import platform_named
+from ivsim.study.engines.pipe.session import SAMPLES, Platforms, write_samples
+from ivsim.testbed.process import NotReady, ProcessDied
+from ivsim.testbed.registry import RunRecord
+from schemas.errors import Refusal
+from schemas.json_files import write_json
+
+SCHEMA: Final = 1
+EXIT_FAILED: Final = 1
+
+
+@dataclass
+class PipeOutcome:
+    """What one measurement ended with.
+
+    Attributes:
+        directory: of the results.
+        metrics: as metrics.json has them; empty where it broke off.
+        error: why it broke off.
+    """
+
+    directory: Path
+    metrics: dict[str, Any] = field(default_factory=dict)
+    report: Path | None = None
+    exit_code: int = 0
+    error: str | None = None
+
+
+def run(options: PipeOptions, output: Path | None = None, *, quiet: bool = False) -> PipeOutcome:
+    """Measure once and write manifest.json, metrics.json, samples.parquet and report.html.
+
+    Refusal when it cannot be measured here, or the directory is not empty; nothing was started then.
+    """
+    lack = platform_named(options.platform).missing()
+    if lack is not None:
+        raise Refusal(lack)
+    largest = check_records(options)
+    name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-pipe-{options.platform}-{secrets.token_hex(3)}"
+    path = _directory(output, name)
+    outcome = PipeOutcome(path)
+    work = path / "work"
+    manifest = _manifest(options, name, largest)
+    try:
+        with (
+            interruptible(),
+            Display(quiet=quiet) as display,
+            RunRecord(name, path) as record,
+            _scratch(record, work),
+            Platforms(record, work) as platforms,
+        ):
+            found = _measured(options, platforms, display, name)
+    except Interrupted as interrupted:
+        outcome.exit_code, outcome.error = 128 + interrupted.number, f"stopped by {interrupted}"
+    except (ProcessDied, NotReady) as error:
+        outcome.exit_code, outcome.error = EXIT_FAILED, str(error)
+    else:
+        _kept(found, outcome, manifest)
+    manifest["ended_at_ns"], manifest["load_after"] = time.time_ns(), os.getloadavg()
+    manifest["error"] = outcome.error
+    write_json(path / "manifest.json", manifest)
+    if outcome.error is None:
+        outcome.report = write_page(path)
+        if outcome.metrics["validity"]["verdict"] == "invalid":
+            outcome.exit_code = EXIT_INVALID
+    return outcome
+
+
+@contextmanager
+def _scratch(record: RunRecord, work: Path) -> Iterator[None]:
+    record.scratch(work)
+    try:
+        yield
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _directory(output: Path | None, name: str) -> Path:
+    path = (output if output is not None else Path("results") / name).absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(f"--output {path}: {error.strerror}") from None
+    if any(path.iterdir()):
+        raise Refusal(f"--output {path}: not empty; name a new directory")
+    if not os.access(path, os.W_OK):
+        raise Refusal(f"--output {path}: cannot be written")
+    return path
+
+
+def _measured(options: PipeOptions, platforms: Platforms, display: Display, name: str) -> Measured:
+    """Measure and show how far it is."""
+    display.phase(f"{name}: starting {options.platform}")
+    platforms.open(options.platform, options.brokers)
+    said = ""
+
+    def tell(phase: str, over_s: float, sent: int, received: int) -> None:
+        nonlocal said
+        if phase != said:
+            said = phase
+            display.phase(f"{name}: {phase}")
+        share = min(1.0, max(0.0, over_s / options.duration_s))
+        display.progress(share, max(0.0, options.duration_s - over_s), {"sent": sent, "received": received})
+
+    return platforms.measure(options, tell)
+
+
+def _manifest(options: PipeOptions, name: str, largest: int) -> dict[str, Any]:
+    found = {
+        "schema": SCHEMA,
+        "run": name,
+        "kind": "pipe",
+        "arguments": sys.argv[1:],
+        "options": options.model_dump(mode="json"),
+        "largest_payload_bytes": largest,
+        "started_at_ns": time.time_ns(),
+        "load_before": os.getloadavg(),
+        **environment(),
+    }
+    own = {*packages().values(), *platform_named(options.platform).packages}
+    found["versions"] |= {package: metadata.version(package) for package in sorted(own)}
+    return found
+
+
+def _kept(found: Measured, outcome: PipeOutcome, manifest: dict[str, Any]) -> None:
+    """Write figures and samples, and what the clients said."""
+    outcome.metrics = figures_of(found)
+    write_json(outcome.directory / "metrics.json", outcome.metrics)
+    write_samples(found, outcome.directory / SAMPLES)
+    ledger = found.ledger
+    manifest |= {
+        "start_at_ns": found.start_at_ns,
+        "producers": found.producers,
+        "consumers": found.consumers,
+        "platform_cpu_s": found.platform_cpu_s,
+        "killed": None if found.killed is None else asdict(found.killed),
+        "partitions": [
+            {
+                "partition": one,
+                "arrivals": ledger.arrivals[one],
+                "duplicates": ledger.duplicates[one],
+                "reordered": ledger.reordered[one],
+            }
+            for one in ledger.arrivals
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Cells that are whole runs of the testbed."""

@@ -1,0 +1,136 @@
+"""The whole-run engine: each cell is a run of its own, with gateway, Kafka, Spark, ledger and page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from gateways.protocols import PROTOCOLS
+from ivsim.options import OPTIONS
+from ivsim.report.style import mode_style
+from ivsim.runs.runner import execute
+from ivsim.study import charts
+from ivsim.study.cells import Cell, Kept, Session
+from ivsim.study.engines import run_axes
+from ivsim.study.engines.base import Axis, Charts, Checked, Engine, Outcome, Results, Tick
+from ivsim.study.engines.whole_run.age_of_information import AGE_METRICS, OF_OUTAGES, age_figures, mean_age
+from ivsim.study.engines.whole_run.observations import LedgerObservations
+from ivsim.study.engines.whole_run.security_metrics import OF_TLS, SECURITY_METRICS, TLS, security_metrics
+from ivsim.study.markdown import table
+from ivsim.study.results import CellResult, done_of
+from schemas.errors import Refusal
+from twin.metrics import METRICS, Metric
+
+OVERHEAD_S: Final = 45.0
+# The echo topology has an engine of its own, and these two are of it alone.
+_FIELDS: Final = tuple(field for field in OPTIONS if field not in {"topology", "message_bytes"})
+
+
+class WholeRun(Engine):
+    """Cells that `ivsim run` would run; see the module."""
+
+    name: ClassVar[str] = "whole_run"
+    summary: ClassVar[str] = "whole runs from vehicle to twin, one after another, each with Kafka and Spark"
+    series_axis: ClassVar[str] = run_axes.MODE
+    metrics: Mapping[str, Metric] = {**METRICS, **AGE_METRICS, **SECURITY_METRICS}
+
+    def axes(self) -> Mapping[str, Axis]:
+        return run_axes.axes_of(_FIELDS)
+
+    def fields(self) -> Mapping[str, Axis]:
+        return run_axes.fields_of(_FIELDS)
+
+    def checked(self, fixed: Mapping[str, Any], values: Mapping[str, Any]) -> Checked:
+        return run_axes.checked(fixed, values)
+
+    def unmeasurable(self, cell: Cell, metric: str) -> str | None:
+        options = run_axes.options_of(cell)
+        if metric in OF_OUTAGES and not options.outage:
+            return "needs an outage"
+        if metric in OF_TLS and options.security not in TLS:
+            return f"needs security {' or '.join(TLS)}"
+        mode = PROTOCOLS[options.protocol].modes[options.mode]
+        if metric.startswith("acknowledgement_time_") and not mode.acknowledged:
+            return "needs a mode that is acknowledged"
+        return None
+
+    def seconds(self, session: Session) -> float:
+        return OVERHEAD_S + run_axes.options_of(session.cells[0]).duration_s
+
+    def open(self, work: Path, results: Results, sessions: Sequence[Session]) -> nullcontext[OpenWholeRun]:
+        del work, results, sessions
+        return nullcontext(OpenWholeRun())
+
+    def observations(self, cell: Cell, done: Sequence[Kept]) -> LedgerObservations:
+        del cell
+        return LedgerObservations([one.directory for one in done])
+
+    def series(self, cell: Cell) -> str:
+        return run_axes.mode_of(cell)
+
+    def charts(self, results: Sequence[CellResult]) -> Charts:
+        return _age_chart(done_of(results)) | run_axes.trace_chart(results)
+
+    def sections(self, directory: Path, results: Sequence[CellResult]) -> list[str]:
+        del directory
+        certificates = [
+            (result.cell.name, certificate)
+            for result in results
+            for one in result.done
+            if (certificate := one.figures.get("certificate"))
+        ]
+        if not certificates:
+            return []
+        rows = [[name, str(c.get("verdict")), str(c.get("statement"))] for name, c in certificates]
+        return ["## What the links did\n\n" + table(["cell", "certificate", "what it says"], rows)]
+
+    def caveats(self, results: Sequence[CellResult]) -> list[str]:
+        return run_axes.caveats(results)
+
+
+class OpenWholeRun:
+    """Nothing is kept open between runs: each opens what it needs."""
+
+    def measure(self, session: Session, results: Results, tick: Tick) -> Iterator[Outcome]:
+        """Run the one task of a session; its run keeps its directory, report and all."""
+        del tick
+        (task,) = session.tasks
+        options = run_axes.options_of(task.cell)
+        directory = results.begin(task)
+        try:
+            outcome = execute(options, directory, quiet=True)
+        except Refusal as refusal:
+            yield Outcome(task, {}, str(refusal))
+            return
+        if outcome.exit_code:
+            causes = (outcome.metrics.get("validity") or {}).get("causes", [])
+            why = (
+                outcome.error
+                or "; ".join(cause["words"] for cause in causes)
+                or f"exit code {outcome.exit_code}"
+            )
+            yield Outcome(task, {}, why.partition("\n")[0])
+        else:
+            figures = age_figures(directory, options.outage) | security_metrics(outcome.metrics)
+            yield Outcome(task, outcome.metrics | figures)
+
+
+def _age_chart(done: Sequence[CellResult]) -> Charts:
+    """Return the age of information over time where runs had an outage."""
+    out = [result for result in done if run_axes.options_of(result.cell).outage]
+    if not out:
+        return {}
+
+    def draw(axes: Any) -> None:
+        for result in out:
+            seconds, ages = mean_age(result.done[0].directory)
+            style = mode_style(run_axes.mode_of(result.cell))
+            axes.plot(seconds, ages, color=style["color"], linestyle=style["linestyle"], label=style["label"])
+        for start, length in run_axes.options_of(out[0].cell).outage:
+            axes.axvspan(start, start + length, color="#999999", alpha=0.2, label="no link")
+        axes.set(xlabel="s after the start", ylabel="age of information, s", ylim=(0, None))
+        charts.legend(axes)
+
+    return {"age.svg": (charts.drawn(draw), "Age of information, mean over the vehicles")}

@@ -1,0 +1,254 @@
+"""A Pulsar of the run's own on loopback: broker, bookie and RocksDB metadata in one process; makes no topic."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any, Final, Self
+
+from ivsim.testbed.kafka import java_command
+from ivsim.testbed.paths import compose_dir, jars_dir
+from ivsim.testbed.process import NotReady, OwnedProcess, hold_port
+from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.server import ServerKind
+from schemas.errors import Refusal
+
+NAME: Final = "pulsar"
+# What `ivsim platform install pulsar` gets; the jars' version is in compose/pulsar/pom.xml.
+CLIENT, CLIENT_VERSION = "pulsar-client", "3.13.0"
+REMEDY: Final = "ivsim platform install pulsar"
+LOCAL: Final = "127.0.0.1"
+START_TIMEOUT_S: Final = 120.0
+STOP_TIMEOUT_S: Final = 20.0
+ANSWER_S: Final = 30.0
+# maxMessageSize in compose/pulsar/standalone.conf
+MESSAGE_BYTES: Final = 5_242_880
+_OPENED: Final = (
+    "java.base/java.io",
+    "java.base/java.util.zip",
+    "java.base/java.nio",
+    "java.base/jdk.internal.misc",
+    "java.base/sun.net",
+    "java.management/sun.management",
+)
+_PROPERTIES: Final = (
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dlog4j.shutdownHookEnabled=false",
+    "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
+    "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
+)
+
+
+class PulsarServer:
+    """One standalone Pulsar with its data in the run's directory; a context manager like KafkaServer.
+
+    Args:
+        heap_mb: largest heap; as much again is direct memory.
+        synced: whether the journal is flushed before a message is acknowledged.
+    """
+
+    def __init__(
+        self, record: RunRecord, *, heap_mb: int = 512, synced: bool = False, name: str = NAME
+    ) -> None:
+        self._record = record
+        self._heap_mb = heap_mb
+        self._name = name
+        self._dir = record.directory / name
+        self._process: OwnedProcess | None = None
+        self._holders: list[socket.socket] = []
+        self._argv: list[str] = []
+        self.synced = synced
+        self.port = self._web_port = self._bookie_port = 0
+
+    def __enter__(self) -> Self:
+        java = java_command()
+        jars = _jars()
+        self._record.scratch(self._dir)
+        try:
+            self._dir.mkdir(parents=True)
+            self._holders = [hold_port() for _ in range(3)]
+            ports = (int(holder.getsockname()[1]) for holder in self._holders)
+            self.port, self._web_port, self._bookie_port = ports
+            self._argv = self._command(java, jars)
+            self._configure()
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.stop()
+        for holder in self._holders:
+            holder.close()
+        shutil.rmtree(self._dir, ignore_errors=True)
+
+    @property
+    def process(self) -> OwnedProcess:
+        """The running server; for liveness checks and for faults on purpose."""
+        assert self._process is not None, "the server is not started"
+        return self._process
+
+    @property
+    def url(self) -> str:
+        return f"pulsar://{LOCAL}:{self.port}"
+
+    def restart(self) -> None:
+        """Start again after a stop or a kill, with the same address and what its bookie had kept."""
+        self.process.stop()
+        self._start()
+
+    def sync(self, synced: bool) -> None:
+        """Restart with the journal flushed before a message is acknowledged, or not; nothing where it is so already."""
+        if synced != self.synced:
+            self.synced = synced
+            self._configure()
+            self.restart()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the answer of the administration's HTTP API below /admin/v2; NotReady for any but 2xx."""
+        status, text = self._asked(method, path, body, ANSWER_S)
+        if not 200 <= status < 300:
+            raise NotReady(f"Pulsar answered {status} to {method} {path}: {text.strip()[:300]}")
+        return json.loads(text) if text.strip() else None
+
+    def _asked(self, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, str]:
+        asked = HTTPConnection(LOCAL, self._web_port, timeout=timeout_s)
+        try:
+            headers = {"Content-Type": "application/json"}
+            asked.request(method, f"/admin/v2{path}", None if body is None else json.dumps(body), headers)
+            answer = asked.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            asked.close()
+
+    def relaunch(self) -> None:
+        """Begin to start again after a kill, with the same address and data; `ready` says when it answers."""
+        self._process = OwnedProcess(self._name, self._argv, self._record, stop_timeout_s=STOP_TIMEOUT_S)
+
+    def _start(self) -> None:
+        self.relaunch()
+        self.process.wait_ready(self.ready, START_TIMEOUT_S)
+
+    def ready(self) -> bool:
+        """Return whether it answers, and has the namespace of topics."""
+        try:
+            status, text = self._asked("GET", "/namespaces/public", None, 2.0)
+        except (OSError, HTTPException):
+            return False
+        return status == 200 and "public/default" in text
+
+    def _configure(self) -> None:
+        shared = (compose_dir() / NAME / "standalone.conf").read_text()
+        own = {
+            "brokerServicePort": self.port,
+            "webServicePort": self._web_port,
+            "journalSyncData": str(self.synced).lower(),
+        }
+        lines = "".join(f"{key}={value}\n" for key, value in own.items())
+        (self._dir / "standalone.conf").write_text(shared + lines)
+
+    def _command(self, java: str, jars: Path) -> list[str]:
+        return [
+            java,
+            f"-Xms{self._heap_mb // 2}m",
+            f"-Xmx{self._heap_mb}m",
+            f"-XX:MaxDirectMemorySize={self._heap_mb}m",
+            *(word for package in _OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")),
+            *_PROPERTIES,
+            f"-Dlog4j2.configurationFile={(compose_dir() / NAME / 'log4j2.xml').resolve()}",
+            "-cp",
+            f"{jars.resolve()}/*",
+            "org.apache.pulsar.PulsarStandaloneStarter",
+            "--config",
+            str(self._dir / "standalone.conf"),
+            "--no-functions-worker",
+            "--no-stream-storage",
+            "--metadata-dir",
+            str(self._dir / "metadata"),
+            "--bookkeeper-dir",
+            str(self._dir / "bookkeeper"),
+            "--bookkeeper-port",
+            str(self._bookie_port),
+        ]
+
+
+def install() -> None:
+    """Fetch the jars with Maven and the client with pip; Refusal when one of them cannot.
+
+    Jars appear under their name all at once: a broken download leaves none.
+    """
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Refusal("no mvn found: apt-get install maven")
+    target = jars_dir(NAME)
+    fetched = target.with_name(f"{NAME}.new")
+    shutil.rmtree(fetched, ignore_errors=True)
+    pom = compose_dir() / NAME / "pom.xml"
+    _done(
+        [
+            maven,
+            "-q",
+            "-B",
+            "-ntp",
+            "-Dstyle.color=never",
+            "-f",
+            str(pom),
+            f"-Djars.dir={fetched.absolute()}",
+            "validate",
+        ]
+    )
+    shutil.rmtree(target, ignore_errors=True)
+    fetched.rename(target)
+    _done(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            f"{CLIENT}=={CLIENT_VERSION}",
+        ]
+    )
+
+
+def _done(argv: list[str]) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["(it said nothing)"]
+        raise Refusal(f"{Path(argv[0]).name} ended with exit code {done.returncode}: {said[-1]}")
+
+
+def _jars() -> Path:
+    directory = jars_dir(NAME)
+    if not any(directory.glob("pulsar-broker-*.jar")):
+        raise Refusal(f"no Pulsar in {directory}: run `{REMEDY}`")
+    return directory
+
+
+def _found() -> str:
+    directory = _jars()
+    return f"{len(list(directory.glob('*.jar')))} in {directory}"
+
+
+def _version() -> str | None:
+    found = sorted(jars_dir(NAME).glob("pulsar-broker-[0-9]*.jar"))
+    return found[-1].stem.rpartition("-")[2] if found else None
+
+
+KIND = ServerKind(
+    NAME,
+    "jars of Pulsar",
+    REMEDY,
+    _found,
+    _version,
+    PulsarServer,
+    needed_for="--platform pulsar",
+)
