@@ -1,4 +1,4 @@
-"""Servers that many tests share: each is started once, on loopback, when the first test asks for it."""
+"""Servers and testbeds that many tests share: each is started once, on loopback, when the first test asks for it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from end_to_end_runs import Runs
 from hypothesis import settings
 
+from ivsim import Testbed
+from ivsim.testbed import leftovers
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
@@ -72,3 +75,23 @@ def rabbitmq_loopback(session_record: RunRecord) -> Iterator[tuple[str, int]]:
     """Host and port of an open RabbitMQ (guest/guest). Use exchanges and queues of your own: it is shared."""
     with RabbitmqServer(session_record) as server:
         yield server.host, server.port
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """Runs in processes of their own, on one `ivsim up` where they ask for it."""
+    made = Runs(tmp_path_factory.mktemp("runs"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    """A testbed of the test process; runs follow each other on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        state = tmp_path_factory.mktemp("state")
+        patch.setenv("IVSIM_STATE_DIR", str(state))
+        with Testbed() as opened:
+            yield opened
+        assert list(state.iterdir()) == []
+        assert leftovers.find() == []

@@ -1,4 +1,4 @@
-"""The echo topology through the real pacer, vehicles and cloud in namespaces of their own.
+"""The echo topology through the real sender, vehicles and cloud in namespaces of their own.
 
 One message crosses the link twice: from a vehicle's address to the broker (CoAP: the echo server), and back
 to the receiver on the same address.
@@ -85,7 +85,7 @@ def test_every_message_comes_back_to_its_own_vehicle(
         "duration_s": 8 * interval_s,
         "format": format_name,
     }
-    path, events_path = tmp_path / "pacer.json", tmp_path / "emissions.events"
+    path, events_path = tmp_path / "sender.json", tmp_path / "emissions.events"
     with ExitStack() as stack:
         port = server(stack, run_record, link.cloud_namespace, protocol, mode)
         config = {
@@ -93,13 +93,13 @@ def test_every_message_comes_back_to_its_own_vehicle(
             "topology": "echo", "bind_addresses": True, "events_path": str(events_path), "drain_s": 5.0,
         }  # fmt: skip
         path.write_text(json.dumps(config))
-        pacer = stack.enter_context(
-            Child("pacer", ["simulator.pacer", str(path)], run_record, namespace=link.vehicles_namespace)
+        sender = stack.enter_context(
+            Child("sender", ["simulator.sender", str(path)], run_record, namespace=link.vehicles_namespace)
         )
-        pacer.wait_for("ready", START_S)
+        sender.wait_for("ready", START_S)
         start_at_ns = time.time_ns() + 300_000_000
-        pacer.send("start", at_ns=start_at_ns)
-        pacer.wait_for("done", START_S)
+        sender.send("start", at_ns=start_at_ns)
+        sender.wait_for("done", START_S)
     rows = to_table(events_path, Scenario(**scenario), start_at_ns).to_pylist()
     assert len(rows) == VEHICLES * 8
     assert [row for row in rows if row["received_at_ns"] is None] == []

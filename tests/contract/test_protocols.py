@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from importlib import metadata
 from typing import Any
 
 import pytest
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, Mode, Protocol, VehicleSettings
-from gateways.protocols.coap_echo import CoapEcho
+from ivsim.options import OPTIONS
+from ivsim.testbed.process import hold_port
+from ivsim.testbed.servers import SERVERS
 from schemas.topics import vehicle_id
 
 pytestmark = pytest.mark.broker
@@ -60,6 +62,12 @@ class Events(Watched):
         self.change()
 
     def refused(self, token: int, reason: str) -> None:
+        self.refusals.append((token, reason))
+        self.change()
+
+    def postponed(self, token: int, reason: str) -> None: ...
+
+    def unanswered(self, token: int, reason: str) -> None:
         self.refusals.append((token, reason))
         self.change()
 
@@ -137,7 +145,7 @@ async def at_rest(client: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-class Bench:
+class BothEnds:
     """Opens the ends of one protocol and closes them."""
 
     def __init__(self, protocol: Protocol, mode: Mode, endpoint: Endpoint, stack: AsyncExitStack) -> None:
@@ -184,29 +192,29 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 
 @pytest.fixture
-def bench(request: pytest.FixtureRequest, stack: AsyncExitStack) -> Callable[[str, str], Bench]:
-    def make(name: str, mode: str) -> Bench:
+def both_ends(request: pytest.FixtureRequest, stack: AsyncExitStack) -> Callable[[str, str], BothEnds]:
+    def make(name: str, mode: str) -> BothEnds:
         protocol = PROTOCOLS[name]
         host, port = "127.0.0.1", 0
         if protocol.broker is not None:
             host, port = request.getfixturevalue(f"{protocol.broker}_loopback")
-        return Bench(protocol, protocol.modes[mode], Endpoint(host, port), stack)
+        return BothEnds(protocol, protocol.modes[mode], Endpoint(host, port), stack)
 
     return make
 
 
 @pytest.mark.parametrize(("name", "mode"), MODES)
-async def test_payloads_arrive_unchanged_and_in_order(bench, name: str, mode: str) -> None:
-    b = bench(name, mode)
-    await b.intake()
-    client, events, identity = await b.vehicle()
+async def test_payloads_arrive_unchanged_and_in_order(both_ends, name: str, mode: str) -> None:
+    ends = both_ends(name, mode)
+    await ends.intake()
+    client, events, identity = await ends.vehicle()
     assert events.connections == [False]
     payloads = [b"\x00", b"message001", bytes(range(256)), os.urandom(1157), os.urandom(13_000)]
-    await b.send(client, events, payloads)
-    await b.sink.until(lambda: len(b.sink.taken) >= len(payloads))
-    assert b.sink.taken == [(identity, payload) for payload in payloads]
-    assert not any(b.sink.flags)
-    if b.mode.acknowledged:
+    await ends.send(client, events, payloads)
+    await ends.sink.until(lambda: len(ends.sink.taken) >= len(payloads))
+    assert ends.sink.taken == [(identity, payload) for payload in payloads]
+    assert not any(ends.sink.flags)
+    if ends.mode.acknowledged:
         await events.until(lambda: len(events.tokens) == len(payloads))
         # RabbitMQ confirms a persistent message once it is on disk or consumed: a later one may be so before it.
         assert (sorted(events.tokens) if name == "amqp" else events.tokens) == [1, 2, 3, 4, 5]
@@ -215,34 +223,34 @@ async def test_payloads_arrive_unchanged_and_in_order(bench, name: str, mode: st
 
 
 @pytest.mark.parametrize(("name", "mode"), MODES)
-async def test_vehicles_are_kept_apart(bench, name: str, mode: str) -> None:
-    b = bench(name, mode)
-    await b.intake()
-    vehicles = [await b.vehicle() for _ in range(5)]
+async def test_vehicles_are_kept_apart(both_ends, name: str, mode: str) -> None:
+    ends = both_ends(name, mode)
+    await ends.intake()
+    vehicles = [await ends.vehicle() for _ in range(5)]
     await asyncio.gather(
         *(
-            b.send(client, events, [f"{identity} {k}".encode() for k in range(4)])
+            ends.send(client, events, [f"{identity} {k}".encode() for k in range(4)])
             for client, events, identity in vehicles
         )
     )
-    await b.sink.until(lambda: len(b.sink.taken) >= 20)
-    assert all(payload.decode().split()[0] == identity for identity, payload in b.sink.taken)
-    assert len(set(b.sink.taken)) == 20
+    await ends.sink.until(lambda: len(ends.sink.taken) >= 20)
+    assert all(payload.decode().split()[0] == identity for identity, payload in ends.sink.taken)
+    assert len(set(ends.sink.taken)) == 20
 
 
 @pytest.mark.parametrize(("name", "mode"), ACKNOWLEDGED)
-async def test_acknowledgement_without_a_broker_waits_for_the_bridge(bench, name: str, mode: str) -> None:
+async def test_acknowledgement_without_a_broker_waits_for_the_bridge(both_ends, name: str, mode: str) -> None:
     """Where the gateway is the server its acknowledgement is the vehicle's own."""
-    b = bench(name, mode)
-    b.sink.holding = True
-    await b.intake()
-    client, events, _ = await b.vehicle()
-    await b.send(client, events, [b"one"])
-    await b.sink.until(lambda: len(b.sink.taken) == 1)
-    if b.protocol.broker is None:
+    ends = both_ends(name, mode)
+    ends.sink.holding = True
+    await ends.intake()
+    client, events, _ = await ends.vehicle()
+    await ends.send(client, events, [b"one"])
+    await ends.sink.until(lambda: len(ends.sink.taken) == 1)
+    if ends.protocol.broker is None:
         assert events.tokens == []
         assert client.in_flight() == 1
-    b.sink.release()
+    ends.sink.release()
     await events.until(lambda: events.tokens == [1])
 
 
@@ -250,80 +258,80 @@ async def test_acknowledgement_without_a_broker_waits_for_the_bridge(bench, name
     ("name", "mode"),
     [(n, m) for n, m in MODES if PROTOCOLS[n].broker and PROTOCOLS[n].modes[m].guarantee != "at_most_once"],
 )
-async def test_unacknowledged_messages_come_again(bench, name: str, mode: str) -> None:
-    b = bench(name, mode)
-    b.sink.holding = True
-    first = await b.intake()
-    client, events, identity = await b.vehicle()
-    await b.send(client, events, [b"one", b"two"])
-    await b.sink.until(lambda: len(b.sink.taken) == 2)
+async def test_unacknowledged_messages_come_again(both_ends, name: str, mode: str) -> None:
+    ends = both_ends(name, mode)
+    ends.sink.holding = True
+    first = await ends.intake()
+    client, events, identity = await ends.vehicle()
+    await ends.send(client, events, [b"one", b"two"])
+    await ends.sink.until(lambda: len(ends.sink.taken) == 2)
     await first.close()
-    b.sink.taken.clear()
-    b.sink.holding = False
-    await b.intake()
-    await b.sink.until(lambda: len(b.sink.taken) == 2)
-    assert sorted(b.sink.taken) == [(identity, b"one"), (identity, b"two")]
+    ends.sink.taken.clear()
+    ends.sink.holding = False
+    await ends.intake()
+    await ends.sink.until(lambda: len(ends.sink.taken) == 2)
+    assert sorted(ends.sink.taken) == [(identity, b"one"), (identity, b"two")]
 
 
 @pytest.mark.parametrize(
     ("name", "mode"),
     [(n, m) for n, m in MODES if PROTOCOLS[n].broker and PROTOCOLS[n].modes[m].guarantee != "at_most_once"],
 )
-async def test_no_more_are_held_than_allowed(bench, name: str, mode: str) -> None:
-    b = bench(name, mode)
-    b.sink.holding = True
-    intake = await b.intake(receive_max=5)
-    client, events, identity = await b.vehicle()
+async def test_no_more_are_held_than_allowed(both_ends, name: str, mode: str) -> None:
+    ends = both_ends(name, mode)
+    ends.sink.holding = True
+    intake = await ends.intake(receive_max=5)
+    client, events, identity = await ends.vehicle()
     payloads = [b"%d" % k for k in range(30)]
-    sending = asyncio.ensure_future(b.send(client, events, payloads))
-    await b.sink.until(lambda: len(b.sink.held) >= 5)
+    sending = asyncio.ensure_future(ends.send(client, events, payloads))
+    await ends.sink.until(lambda: len(ends.sink.held) >= 5)
     if "v311" not in mode:  # MQTT 3.1.1 has no receive maximum: there the bridge pauses the socket
         await asyncio.wait([sending], timeout=0.3)
-        assert len(b.sink.held) == 5
-    while len(b.sink.taken) < len(payloads):
-        intake.acknowledge(b.sink.held.pop(0))
+        assert len(ends.sink.held) == 5
+    while len(ends.sink.taken) < len(payloads):
+        intake.acknowledge(ends.sink.held.pop(0))
         intake.flush()
-        await b.sink.until(lambda: bool(b.sink.held) or len(b.sink.taken) == len(payloads))
+        await ends.sink.until(lambda: bool(ends.sink.held) or len(ends.sink.taken) == len(payloads))
     await sending
-    assert b.sink.taken == [(identity, payload) for payload in payloads]
-    b.sink.release()
+    assert ends.sink.taken == [(identity, payload) for payload in payloads]
+    ends.sink.release()
 
 
 @pytest.mark.parametrize(("name", "mode"), DEFAULTS)
-async def test_a_paused_intake_loses_nothing(bench, name: str, mode: str) -> None:
-    b = bench(name, mode)
-    intake = await b.intake()
-    client, events, identity = await b.vehicle()
-    await b.send(client, events, [b"first"])
-    await b.sink.until(lambda: len(b.sink.taken) == 1)
+async def test_a_paused_intake_loses_nothing(both_ends, name: str, mode: str) -> None:
+    ends = both_ends(name, mode)
+    intake = await ends.intake()
+    client, events, identity = await ends.vehicle()
+    await ends.send(client, events, [b"first"])
+    await ends.sink.until(lambda: len(ends.sink.taken) == 1)
     intake.pause()
-    sending = asyncio.ensure_future(b.send(client, events, [b"%d" % k for k in range(10)]))
+    sending = asyncio.ensure_future(ends.send(client, events, [b"%d" % k for k in range(10)]))
     await asyncio.wait([sending], timeout=0.3)
     # What was already on its way to the gateway may still come; a server says 5.03 instead.
-    assert len(b.sink.taken) <= 11
+    assert len(ends.sink.taken) <= 11
     intake.resume()
     await sending
     if not any(events.refusals):
-        await b.sink.until(lambda: len(b.sink.taken) == 11)
-    assert len(b.sink.taken) + len({token for token, _ in events.refusals}) >= 11
-    assert {i for i, _ in b.sink.taken} == {identity}
+        await ends.sink.until(lambda: len(ends.sink.taken) == 11)
+    assert len(ends.sink.taken) + len({token for token, _ in events.refusals}) >= 11
+    assert {i for i, _ in ends.sink.taken} == {identity}
 
 
 @pytest.mark.parametrize(("name", "mode"), MODES)
-async def test_the_echo_comes_back(bench, stack: AsyncExitStack, name: str, mode: str) -> None:
-    b = bench(name, mode)
-    if b.protocol.broker is None:
-        server = CoapEcho(Endpoint("127.0.0.1", 0), con=b.mode.options["con"])
+async def test_the_echo_comes_back(both_ends, stack: AsyncExitStack, name: str, mode: str) -> None:
+    ends = both_ends(name, mode)
+    if ends.protocol.broker is None:
+        server = ends.protocol.echo_server(Endpoint("127.0.0.1", 0), ends.mode)
         await server.open()
         stack.push_async_callback(server.close)
-        b.endpoint = Endpoint(*server.endpoint())
+        ends.endpoint = Endpoint(*server.endpoint())
     number = next(_NUMBERS)
     echo, events = Events(), Events()
-    settings = VehicleSettings(client_prefix=b.name)
-    subscriber = b.protocol.subscriber(b.endpoint, number, b.mode, echo, settings)
+    settings = VehicleSettings(client_prefix=ends.name)
+    subscriber = ends.protocol.subscriber(ends.endpoint, number, ends.mode, echo, settings)
     stack.push_async_callback(subscriber.close)
     await subscriber.open()
-    client = b.protocol.vehicle_client(b.endpoint, number, b.mode, events, settings)
+    client = ends.protocol.vehicle_client(ends.endpoint, number, ends.mode, events, settings)
     stack.push_async_callback(client.close)
     await client.connect()
     payloads = [b"message001", os.urandom(1157), b"message003"]
@@ -335,24 +343,22 @@ async def test_the_echo_comes_back(bench, stack: AsyncExitStack, name: str, mode
 
 
 @pytest.mark.parametrize(("name", "mode"), [d for d in DEFAULTS if PROTOCOLS[d[0]].broker])
-async def test_nobody_listening_is_a_connect_error(bench, name: str, mode: str) -> None:
-    b = bench(name, mode)
-    # Bound and not listening: nobody else's server can get the port meanwhile.
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        b.endpoint = Endpoint(*silent.getsockname())
-        with pytest.raises(ConnectError, match=str(b.endpoint.port)) as error:
-            await b.vehicle(connect_timeout_s=3.0)
+async def test_nobody_listening_is_a_connect_error(both_ends, name: str, mode: str) -> None:
+    ends = both_ends(name, mode)
+    with hold_port() as silent:
+        ends.endpoint = Endpoint(*silent.getsockname())
+        with pytest.raises(ConnectError, match=str(ends.endpoint.port)) as error:
+            await ends.vehicle(connect_timeout_s=3.0)
         assert "\n" not in str(error.value)
         with pytest.raises(ConnectError):
-            await b.intake()
+            await ends.intake()
 
 
 @pytest.mark.parametrize(("name", "mode"), DEFAULTS)
-async def test_closing_twice_is_harmless(bench, name: str, mode: str) -> None:
-    b = bench(name, mode)
-    intake = await b.intake()
-    client, events, _ = await b.vehicle()
+async def test_closing_twice_is_harmless(both_ends, name: str, mode: str) -> None:
+    ends = both_ends(name, mode)
+    intake = await ends.intake()
+    client, events, _ = await ends.vehicle()
     for _ in range(2):
         await client.close()
         await intake.close()
@@ -365,8 +371,14 @@ def test_tables_are_complete(name: str) -> None:
     protocol = PROTOCOLS[name]
     assert protocol.name == name
     assert protocol.default_mode in protocol.modes
-    assert protocol.broker in {"mosquitto", "rabbitmq", None}
+    assert protocol.broker is None or protocol.broker in SERVERS
+    # Without a broker somebody else must listen: the gateway, and an echo server for each mode.
+    assert (protocol.broker is None) == (protocol.port is not None)
+    assert set(protocol.echo_ports) == (set(protocol.modes) if protocol.broker is None else set())
+    assert set(protocol.ladder) <= set(protocol.modes)
+    assert protocol.settings <= set(OPTIONS)
+    assert all(metadata.version(package) for package in protocol.packages)
     for key, mode in protocol.modes.items():
         assert mode.name == key
         assert set(mode.options) == set(protocol.words)
-        assert all(mode.options[word] in allowed for word, allowed in protocol.words.items())
+        assert all(mode.options[name] in word.values for name, word in protocol.words.items())

@@ -13,25 +13,25 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.m
 LONG = ("--vehicles", "5", "--duration", "120", "--loss-timeout", "5", "--link", "auto")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_keeps_the_partial_result(runs: Runs, number: signal.Signals) -> None:
-    run = runs.start(f"signal-{number.name}", *LONG)
+def test_ctrl_c_keeps_the_partial_result(runs: Runs) -> None:
+    """SIGTERM takes the same way: tests/ivsim/runs/test_testbed.py, and test_up.py here."""
+    run = runs.start("ctrl-c", *LONG)
     run.wait_until_emitting(20)
-    run.popen.send_signal(number)
+    run.popen.send_signal(signal.SIGINT)
     done = run.finish()
-    assert done.code == 128 + number
+    assert done.code == 128 + signal.SIGINT
     assert done.metrics["partial"] is True
-    assert number.name in done.metrics["partial_reason"]
+    assert "SIGINT" in done.metrics["partial_reason"]
     assert done.metrics["run_due"] == 600
     assert any(row["fate"] == "unsent" for row in done.rows("ledger.parquet"))
-    assert "This result is partial" in (done.directory / "report.html").read_text()
+    assert "This run is invalid: the ledger is partial" in (done.directory / "report.html").read_text()
     assert processes_of(done.manifest["run"]) == []
     assert namespaces_of(done.manifest["run"]) == []
 
 
 @pytest.mark.parametrize("name", ["gateway-0", "mosquitto", "twin"])
 def test_a_process_that_dies_is_named(runs: Runs, name: str) -> None:
-    run = runs.start(f"dead-{name}", *LONG)
+    run = runs.start_on_testbed(f"dead-{name}", *LONG)
     run.wait_until_emitting(20)
     os.kill(run.pid_of(name), signal.SIGKILL)
     done = run.finish()
@@ -48,13 +48,14 @@ def test_after_kill_9_doctor_cleans_and_the_next_run_works(runs: Runs) -> None:
     run = runs.start("killed", *LONG)
     run.wait_until_emitting(20)
     run.popen.send_signal(signal.SIGKILL)
-    run.popen.wait()
+    name = run.finish().manifest["run"]
+    assert namespaces_of(name)
     after = runs.run("after-the-kill", "--vehicles", "3", "--duration", "3", "--quiet")
-    assert after.code == 0, after.stderr
+    assert after.in_order, after.stderr
     assert after.metrics["delivery_ratio"] == 1.0
     cleaned = runs.call("doctor", "--clean")
     assert "Traceback" not in cleaned.stderr
-    name = run.finish().manifest["run"]
     assert processes_of(name) == []
     assert namespaces_of(name) == []
-    assert run.state_files() == []
+    # The tests' own testbed may be up beside it, and has a note of its own.
+    assert not [note for note in run.state_files() if name in note.name]

@@ -31,12 +31,12 @@ def test_the_ledger_names_each_loss_and_its_hop(runs: Runs) -> None:
     others = [number for number in range(1, 7) if number != vehicle]
     at_gateway, at_twin = (vehicle_id(others[0]), 3), (vehicle_id(others[1]), 5)
     faults = {"link": [(vehicle, SECOND, INTERVAL_S)], "gateway": [at_gateway], "twin": [at_twin]}
-    done = runs.run(
+    done = runs.on_testbed(
         "known-losses", "--protocol", "coap", "--non", "--vehicles", "6", "--interval", str(INTERVAL_S), "--duration", "16",
         "--format", "small", "--seed", "3", "--loss", "0", "--rtt", "40", "--loss-timeout", "8", "--quiet", "--link", "auto",
         "--trace", "paper-rtt", "--faults", json.dumps(faults),
     )  # fmt: skip
-    assert done.code == 0, done.stderr
+    assert done.in_order, done.stderr
     lost = {
         (r["vehicle_id"], r["sequence"]): r["hop"] for r in done.rows("ledger.parquet") if r["fate"] == "lost"
     }

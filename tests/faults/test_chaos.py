@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from end_to_end_runs import Runs
 
+from ivsim.chaos.case import Case
 from ivsim.chaos.faults import FAULTS
-from ivsim.chaos.promises import KEEPS, MAY_LOSE, SAVED, Promise
+from ivsim.chaos.promises import FATES, KEEPS, MAY_LOSE, SAVED, Judgement, Promise
+from ivsim.commands.chaos import judge_all
+from ivsim.runs.testbed import Testbed
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 
@@ -23,13 +28,19 @@ CASES = (
 
 @pytest.mark.parametrize(("protocol", "mode", "fault", "promise"), CASES)
 def test_a_fault_in_the_middle_breaks_no_promise(
-    runs: Runs, protocol: str, mode: str, fault: str, promise: Promise
+    tmp_path: Path,
+    testbed: Testbed,
+    capsys: pytest.CaptureFixture[str],
+    protocol: str,
+    mode: str,
+    fault: str,
+    promise: Promise,
 ) -> None:
-    base = runs.base / f"chaos-{protocol}-{mode}-{fault}"
-    words = ("--protocol", protocol, "--mode", mode, "--fault", fault, "--output", str(base))
-    done = runs.call("chaos", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert max(map(len, done.stdout.splitlines()[:-1])) <= 80
+    base = tmp_path
+    assert judge_all(tmp_path, [Case(protocol, mode, fault)], seed=1, testbed=testbed) == 0, (
+        capsys.readouterr()
+    )
+    assert max(map(len, capsys.readouterr().out.splitlines()[:-1])) <= 80
     name = f"{protocol}-{mode}-{fault}"
     judged = json.loads((base / "chaos.json").read_text())[name]
     assert judged["broken"] == []
@@ -47,12 +58,27 @@ def test_a_fault_in_the_middle_breaks_no_promise(
         assert judged["lost_by_hop"].get("broker", 0) > 0
 
 
-def test_a_finished_case_is_not_run_again(runs: Runs) -> None:
-    protocol, mode, fault, _ = CASES[0]
-    base = runs.base / f"chaos-{protocol}-{mode}-{fault}"
-    words = ("--protocol", protocol, "--mode", mode, "--fault", fault, "--output", str(base))
-    before = (base / f"{protocol}-{mode}-{fault}" / "manifest.json").stat().st_mtime_ns
-    done = runs.call("chaos", *words)
+def test_a_finished_case_is_not_run_again(tmp_path: Path) -> None:
+    case = Case("coap", "non", "link-cut")
+    judgement = Judgement(case.promise().word, dict.fromkeys((*FATES, "due"), 0))
+    (tmp_path / case.name).mkdir()
+    (tmp_path / "chaos.json").write_text(json.dumps({case.name: vars(judgement)}))
+    (tmp_path / case.name / "manifest.json").write_text("{}")
+    manifest = tmp_path / case.name / "manifest.json"
+    before = manifest.stat().st_mtime_ns
+    words = (
+        "--protocol",
+        case.protocol,
+        "--mode",
+        case.mode,
+        "--fault",
+        case.fault,
+        "--output",
+        str(tmp_path),
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "ivsim.cli", "chaos", *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "1 cases are in" in done.stderr
-    assert (base / f"{protocol}-{mode}-{fault}" / "manifest.json").stat().st_mtime_ns == before
+    assert manifest.stat().st_mtime_ns == before

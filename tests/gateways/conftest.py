@@ -13,11 +13,12 @@ import paho.mqtt.client as mqtt
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from gateways.protocols.mqtt.address import mqtt_topic
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka import create_topics
 from ivsim.testbed.registry import RunRecord
 from schemas.formats import FORMATS
-from schemas.topics import KafkaTopics, mqtt_topic, vehicle_id
+from schemas.topics import KafkaTopics, vehicle_id
 from simulator.fleet import emissions
 from simulator.scenario import Scenario
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 import urllib.request
 import uuid
@@ -13,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.receive_log import to_table
 from ivsim.testbed.kafka import KafkaServer, create_topics
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
-from schemas.topics import HEADERS, KafkaTopics, mqtt_topic, vehicle_id
+from schemas.topics import HEADERS, KafkaTopics, vehicle_id
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka]
 
@@ -283,12 +288,10 @@ def test_metrics_page_has_the_counters(
     port = gateway.latest["ready"]["metrics_port"]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
         page = response.read().decode()
-    label = '{protocol="mqtt",mode="qos1",gateway="'
-    assert f"ivsim_gateway_received_total{label}" in page
-    values = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
-    by_name = {name.split("{")[0]: int(value) for name, value in values.items()}
-    assert by_name["ivsim_gateway_delivered_total"] == 4
-    assert by_name["ivsim_gateway_held"] == 0
+    samples = {s.name: s for family in text_string_to_metric_families(page) for s in family.samples}
+    assert samples["ivsim_gateway_received_total"].labels.keys() == {"protocol", "mode", "gateway"}
+    assert samples["ivsim_gateway_delivered_total"].value == 4
+    assert samples["ivsim_gateway_held"].value == 0
 
 
 def test_malformed_publishes_neither_stop_it_nor_lose_a_good_one(
@@ -304,10 +307,44 @@ def test_malformed_publishes_neither_stop_it_nor_lose_a_good_one(
     assert Counter(r.value() for r in records) == Counter(p for _, p in good)
 
 
+def test_a_payload_over_the_limit_leaves_its_beginning_size_and_reason(
+    broker, kafka, topics, start_gateway, read_records, payloads, publish, until
+) -> None:
+    gateway = start_gateway(**place(broker, kafka, topics))
+    topic = mqtt_topic(vehicle_id(1))
+    huge = b"beginning" + bytes(13_000_000)
+    (good,) = [p for _, _, p in payloads(1, 1)]
+    publish(broker, [(topic, huge), (topic, good), ("vehicles/no one/else", huge)])
+    event = until(gateway, lambda e: e["acknowledged"] == 3)
+    assert (event["dead_letters"], event["mqtt_held"], event["connections_lost"]) == (2, 0, 0)
+    assert event["received_bytes"] == 2 * len(huge) + len(good)
+    letters = read_records(kafka, topics.dead_letter, 2)
+    for letter in letters:
+        headers = dict(letter.headers())
+        assert letter.value() == huge[:900_000]
+        assert headers["payload_bytes"] == b"%d" % len(huge)
+        assert headers["reason"] == b"a payload of 13000009 bytes: a packet may have 12582912"
+    assert {letter.key() for letter in letters} == {vehicle_id(1).encode(), b"vehicles/no one/else"}
+    assert [record.value() for record in read_records(kafka, topics.status, 1)] == [good]
+
+
 def test_end_of_standard_input_ends_the_gateway(broker, kafka, topics, start_gateway) -> None:
     gateway = start_gateway(**place(broker, kafka, topics))
     gateway.popen.stdin.close()
     assert gateway.popen.wait(10) == 0
+
+
+def test_without_an_owner_a_gateway_runs_until_a_signal(broker, kafka, topics, tmp_path) -> None:
+    """As under a service manager, which gives /dev/null."""
+    path = tmp_path / "gateway.json"
+    path.write_text(json.dumps({**place(broker, kafka, topics), "mode": "qos1", "name": "no-owner"}))
+    argv = [sys.executable, "-m", "gateways", "mqtt", "--config", str(path)]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as gateway:
+        events = (json.loads(line)["event"] for line in gateway.stdout)
+        assert [next(events) for _ in range(4)] == ["ready", "progress", "progress", "progress"]
+        gateway.send_signal(signal.SIGTERM)
+        assert list(events)[-1] == "done"
+    assert gateway.returncode == 0
 
 
 def test_sigterm_ends_the_gateway_in_order(broker, kafka, topics, start_gateway) -> None:

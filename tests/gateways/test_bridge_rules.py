@@ -9,6 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from gateways.bridge import Bridge
+from gateways.counters import Counters
+from gateways.kafka_delivery import KafkaDelivery
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek
 from schemas.topics import KafkaTopics, vehicle_id
@@ -63,7 +65,12 @@ class Producer:
 class Intake:
     def __init__(self) -> None:
         self.acknowledged: list[Any] = []
+        self.invalid_ones: list[Any] = []
         self.paused = False
+
+    def invalid(self, receipt: Any) -> None:
+        assert receipt not in self.acknowledged, "the answer would be out already"
+        self.invalid_ones.append(receipt)
 
     def acknowledge(self, receipt: Any) -> None:
         self.acknowledged.append(receipt)
@@ -106,17 +113,23 @@ def fatal() -> list[str]:
 
 @pytest.fixture
 async def bridge(fatal: list[str]) -> Bridge:
-    made = Bridge(
+    counters = Counters()
+    delivery = KafkaDelivery(
         producer=Producer(),  # type: ignore[arg-type]
         topics=KafkaTopics(),
+        counters=counters,
+        fatal=fatal.append,
+    )
+    made = Bridge(
+        delivery=delivery,
+        counters=counters,
         payload_format=Text(),  # type: ignore[arg-type]
         protocol="mqtt",
         mode="qos1",
         held_max=4,
         held_bytes_max=1_000,
-        fatal=fatal.append,
     )
-    made.intake = Intake()  # type: ignore[assignment]
+    made.connect(Intake())  # type: ignore[arg-type]
     return made
 
 
@@ -124,9 +137,9 @@ async def test_acknowledges_when_the_report_comes_and_not_before(bridge: Bridge)
     bridge.take(VEHICLE, payload(1), 7, False, "a")
     await asyncio.sleep(0)
     assert bridge.intake.acknowledged == []
-    _, headers = bridge._producer.report()
+    _, headers = bridge.delivery._producer.report()
     assert bridge.intake.acknowledged == ["a"]
-    assert bridge.held == 0
+    assert bridge.delivery.held == 0
     assert headers == [
         ("format", b"text"),
         ("protocol", b"mqtt"),
@@ -139,12 +152,23 @@ async def test_acknowledges_when_the_report_comes_and_not_before(bridge: Bridge)
     bridge.close()
 
 
+async def test_the_intake_knows_what_is_no_message_before_it_is_to_acknowledge_it(bridge: Bridge) -> None:
+    bridge.take(VEHICLE, b"garbage", 7, False, "a")
+    bridge.take(VEHICLE, payload(1), 7, False, "b")
+    bridge.misaddressed("nowhere", b"x", 7, "c", "no vehicle")
+    for _ in range(3):
+        bridge.delivery._producer.report()
+    assert bridge.intake.acknowledged == ["a", "b", "c"]
+    assert bridge.intake.invalid_ones == ["a", "c"]
+    bridge.close()
+
+
 async def test_pauses_at_the_limit_and_resumes_at_half(bridge: Bridge) -> None:
     for sequence in range(1, 6):
         bridge.take(VEHICLE, payload(sequence), 7, False, sequence)
     assert bridge.intake.paused
     for _ in range(3):
-        bridge._producer.report()
+        bridge.delivery._producer.report()
     bridge._end_batch()
     assert not bridge.intake.paused
     bridge.close()
@@ -158,10 +182,10 @@ async def test_pauses_at_the_limit_of_bytes(bridge: Bridge) -> None:
 
 async def test_a_failed_record_is_sent_again_and_stays_unacknowledged(bridge: Bridge) -> None:
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    message, headers = bridge._producer.report(KafkaError(KafkaError._TIMED_OUT))
-    assert (bridge.intake.acknowledged, bridge.held) == ([], 1)
-    await asyncio.wait_for(bridge._producer.produced.wait(), 5)
-    again, headers_again = bridge._producer.report()
+    message, headers = bridge.delivery._producer.report(KafkaError(KafkaError._TIMED_OUT))
+    assert (bridge.intake.acknowledged, bridge.delivery.held) == ([], 1)
+    await asyncio.wait_for(bridge.delivery._producer.produced.wait(), 5)
+    again, headers_again = bridge.delivery._producer.report()
     assert (again.parts, headers_again) == (message.parts, headers)
     assert bridge.intake.acknowledged == ["a"]
     bridge.close()
@@ -169,29 +193,52 @@ async def test_a_failed_record_is_sent_again_and_stays_unacknowledged(bridge: Br
 
 async def test_a_record_that_kafka_will_never_take_becomes_a_dead_letter(bridge: Bridge) -> None:
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    bridge._producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-    letter, headers = bridge._producer.report()
+    bridge.delivery._producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    letter, headers = bridge.delivery._producer.report()
     assert letter.topic() == "vehicle.dead-letter"
     assert b"Kafka" in dict(headers)["reason"]
-    assert (bridge.intake.acknowledged, bridge.held, bridge.held_bytes) == (["a"], 0, 0)
+    assert (bridge.intake.acknowledged, bridge.delivery.held, bridge.delivery.held_bytes) == (["a"], 0, 0)
     bridge.close()
 
 
 async def test_a_message_that_the_producer_refuses_at_once_becomes_a_dead_letter(bridge: Bridge) -> None:
-    bridge._producer.most_bytes = 100
+    bridge.delivery._producer.most_bytes = 100
     bridge.take(VEHICLE, payload(1) + b" " * 200, 7, False, "a")
-    letter, headers = bridge._producer.report()
-    assert (letter.topic(), letter.value()) == ("vehicle.dead-letter", b"")
+    letter, headers = bridge.delivery._producer.report()
+    sent = payload(1) + b" " * 200
+    assert (letter.topic(), letter.value()) == ("vehicle.dead-letter", sent[: len(sent) // 10])
     assert b"Kafka" in dict(headers)["reason"]
-    assert (bridge.intake.acknowledged, bridge.held, bridge.held_bytes) == (["a"], 0, 0)
+    assert dict(headers)["payload_bytes"] == b"%d" % len(sent)
+    assert dict(headers)["sequence"] == b"1"
+    assert (bridge.intake.acknowledged, bridge.delivery.held, bridge.delivery.held_bytes) == (["a"], 0, 0)
+    bridge.close()
+
+
+async def test_a_payload_over_the_limit_leaves_its_beginning_size_and_reason(bridge: Bridge) -> None:
+    sent = payload(1) + b" " * 16_500_000
+    bridge.take(VEHICLE, sent, 7, False, "a")
+    letter, headers = bridge.delivery._producer.report()
+    assert letter.value() == sent[:900_000]
+    assert dict(headers)["payload_bytes"] == b"%d" % len(sent)
+    assert b"Kafka" in dict(headers)["reason"]
+    assert bridge.intake.acknowledged == ["a"]
+    bridge.close()
+
+
+async def test_dead_letters_that_take_not_even_an_empty_one_end_the_gateway(
+    bridge: Bridge, fatal: list[str]
+) -> None:
+    bridge.delivery._producer.most_bytes = -1
+    bridge.take(VEHICLE, b"not three words", 7, False, "a")
+    assert (len(fatal), bridge.intake.acknowledged) == (1, [])
     bridge.close()
 
 
 async def test_a_huge_broken_payload_leaves_its_beginning(bridge: Bridge) -> None:
     bridge.take(VEHICLE, b"x" * 17_000_000, 7, False, "a")
-    letter, _ = bridge._producer.report()
+    letter, _ = bridge.delivery._producer.report()
     assert 0 < len(letter.value()) < 1_000_000
-    assert (bridge.intake.acknowledged, bridge.held, bridge.held_bytes) == (["a"], 0, 0)
+    assert (bridge.intake.acknowledged, bridge.delivery.held, bridge.delivery.held_bytes) == (["a"], 0, 0)
     bridge.close()
 
 
@@ -199,28 +246,30 @@ async def test_while_draining_nothing_is_taken_again(bridge: Bridge) -> None:
     for sequence in range(1, 6):
         bridge.take(VEHICLE, payload(sequence), 7, False, sequence)
     assert bridge.intake.paused
-    asyncio.get_running_loop().call_later(0.02, lambda: [bridge._producer.report() for _ in range(5)])
+    asyncio.get_running_loop().call_later(
+        0.02, lambda: [bridge.delivery._producer.report() for _ in range(5)]
+    )
     assert await bridge.drain(5.0)
     assert bridge.intake.paused
     bridge.close()
 
 
 async def test_early_acknowledgement_is_given_once(bridge: Bridge) -> None:
-    bridge._early_ack = True
+    bridge.delivery._early_ack = True
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    bridge._producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    bridge.delivery._producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
     assert bridge.intake.acknowledged == ["a"]
-    bridge._producer.most_bytes = 10
+    bridge.delivery._producer.most_bytes = 10
     bridge.take(VEHICLE, payload(2) + b" " * 200, 7, False, "b")
     assert bridge.intake.acknowledged == ["a", "b"]
     bridge.close()
 
 
 async def test_a_full_producer_queue_delays_and_loses_nothing(bridge: Bridge) -> None:
-    bridge._producer.full = 2
+    bridge.delivery._producer.full = 2
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    await asyncio.wait_for(bridge._producer.produced.wait(), 5)
-    bridge._producer.report()
+    await asyncio.wait_for(bridge.delivery._producer.produced.wait(), 5)
+    bridge.delivery._producer.report()
     assert bridge.intake.acknowledged == ["a"]
     bridge.close()
 
@@ -229,8 +278,8 @@ async def test_a_fatal_producer_is_told_once_per_report_and_acknowledges_nothing
     bridge: Bridge, fatal: list[str]
 ) -> None:
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    bridge._producer.fatal = "fenced"
-    bridge._producer.report(KafkaError(KafkaError._FATAL))
+    bridge.delivery._producer.fatal = "fenced"
+    bridge.delivery._producer.report(KafkaError(KafkaError._FATAL))
     assert len(fatal) == 1
     assert bridge.intake.acknowledged == []
     bridge.close()
@@ -273,7 +322,7 @@ class Broken:
 async def test_no_answer_of_a_format_stops_the_bridge(bridge: Bridge, answer: Any) -> None:
     bridge._peek = Broken(answer).peek
     bridge.take(VEHICLE, b"x", 7, False, "a")
-    letter, headers = bridge._producer.report()
+    letter, headers = bridge.delivery._producer.report()
     assert letter.topic() == "vehicle.dead-letter"
     assert dict(headers)["reason"]
     assert bridge.intake.acknowledged == ["a"]

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import trustme
+from prometheus_client.parser import text_string_to_metric_families
 
 from gateways.__main__ import main
 from gateways.config import read_gateway_config
-from gateways.metrics import page
+from gateways.metrics import GAUGES, page
 from gateways.protocols import PROTOCOLS
 from schemas.errors import Refusal
 
@@ -69,13 +70,18 @@ def test_unknown_mode_lists_those_there_are(tmp_path: Path, capsys) -> None:
 
 
 def test_metrics_page_is_prometheus_text() -> None:
-    text = page({"received": 3, "held": 1}, {"protocol": "mqtt"})
-    assert text == (
-        "# TYPE ivsim_gateway_received_total counter\n"
-        'ivsim_gateway_received_total{protocol="mqtt"} 3\n'
-        "# TYPE ivsim_gateway_held gauge\n"
-        'ivsim_gateway_held{protocol="mqtt"} 1\n'
-    )
+    values = {"received": 3, "held": 1, "mqtt_held": 2}
+    text = page(values, GAUGES | PROTOCOLS["mqtt"].gauges, {"protocol": "mqtt", "gateway": 'a "b"'})
+    families = {family.name: family for family in text_string_to_metric_families(text.decode())}
+    assert {name: family.type for name, family in families.items()} == {
+        "ivsim_gateway_received": "counter",
+        "ivsim_gateway_held": "gauge",
+        "ivsim_gateway_mqtt_held": "gauge",
+    }
+    (sample,) = families["ivsim_gateway_received"].samples
+    assert (sample.name, sample.value) == ("ivsim_gateway_received_total", 3)
+    assert sample.labels == {"protocol": "mqtt", "gateway": 'a "b"'}
+    assert families["ivsim_gateway_held"].documentation
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

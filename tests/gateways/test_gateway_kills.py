@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from gateways.protocols.mqtt.address import mqtt_topic
 from ivsim.testbed.kafka import KafkaServer, answers, create_topics
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
-from schemas.topics import KafkaTopics, mqtt_topic, vehicle_id
+from schemas.topics import KafkaTopics, vehicle_id
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ivsim.credentials import GATEWAY, PLAIN, Credentials, make_credentials
 from ivsim.testbed.child import Child
+from ivsim.testbed.credentials import GATEWAY, PLAIN, Credentials, make_credentials
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics
@@ -69,7 +69,7 @@ def test_vehicles_to_kafka_across_two_namespaces_and_a_broker_restart(
             username=GATEWAY if secured else None,
             password=credentials.passwords.get(GATEWAY),
         )
-        path, events_path = tmp_path / "pacer.json", tmp_path / "emissions.events"
+        path, events_path = tmp_path / "sender.json", tmp_path / "emissions.events"
         config = {
             "scenario": SCENARIO,
             "protocol": "mqtt",
@@ -85,15 +85,15 @@ def test_vehicles_to_kafka_across_two_namespaces_and_a_broker_restart(
         }
         path.write_text(json.dumps(config))
         with Child(
-            "pacer", ["simulator.pacer", str(path)], run_record, namespace=link.vehicles_namespace
-        ) as pacer:
-            assert pacer.wait_for("ready", 30)["connected"] == VEHICLES
+            "sender", ["simulator.sender", str(path)], run_record, namespace=link.vehicles_namespace
+        ) as sender:
+            assert sender.wait_for("ready", 30)["connected"] == VEHICLES
             start_at_ns = time.time_ns() + 300_000_000
-            pacer.send("start", at_ns=start_at_ns)
-            while pacer.wait_for("progress", 10)["acknowledged"] < 15:
+            sender.send("start", at_ns=start_at_ns)
+            while sender.wait_for("progress", 10)["acknowledged"] < 15:
                 pass
             broker.restart()
-            done = pacer.wait_for("done", 60)
+            done = sender.wait_for("done", 60)
         assert (done["unsent"], done["acknowledged"]) == (0, 60)
         rows = to_table(events_path, Scenario(**SCENARIO), start_at_ns).to_pylist()
         keys = {(row["vehicle_id"].encode(), row["sequence"]) for row in rows}

@@ -13,11 +13,12 @@ import trustme
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, Tls, VehicleSettings
-from gateways.protocols.mqtt_loop import LoopClient
+from gateways.protocols.mqtt.address import mqtt_topic
+from gateways.protocols.mqtt.connection import LoopClient
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import Account, Security, TlsFiles
-from schemas.topics import mqtt_topic, vehicle_id
+from schemas.topics import vehicle_id
 
 pytestmark = pytest.mark.broker
 
@@ -166,9 +167,7 @@ async def test_an_intruder_cannot_read(endpoint: Endpoint, topic_filter: str) ->
         as_user(endpoint, INTRUDER, "intruder-word"),
         "intruder",
         "5",
-        keepalive_s=60,
-        session_expiry_s=0,
-        receive_max=20,
+        VehicleSettings(session_expiry_s=0),
     )
     intruder.on_message = lambda _client, _data, message: stolen.append(message.payload)
     await intruder.dial(5.0)

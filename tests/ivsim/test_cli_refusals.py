@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from ivsim import cli, preflight
+from ivsim import cli
 from ivsim.options import run_options
+from ivsim.runs import preflight
 from schemas.errors import Refusal
 
 CASES = {
@@ -17,6 +19,13 @@ CASES = {
     "foreign word": (["--protocol", "coap", "--qos", "1"], ["--qos"]),
     "foreign flag": (["--con"], ["con", "mqtt"]),
     "interval": (["--interval", "-1"], ["--interval", "greater than 0"]),
+    "messages": (["--interval", "1e-9"], ["--interval 1e-09: 1.2e+12 messages would be due", "up to 1e+08"]),
+    "page port": (["--page", "--page-port", "BUSY"], ["--page-port", "in use", "0 takes a free one"]),
+    "spark master": (
+        ["--spark-master", "spark://127.0.0.1:1"],
+        ["--spark-master", "no answer from 127.0.0.1:1"],
+    ),
+    "spark port": (["--spark-master", "spark://nowhere"], ["expected spark://HOST:PORT"]),
     "interval nan": (["--interval", "nan"], ["--interval"]),
     "vehicles": (["--vehicles", "0"], ["--vehicles"]),
     "format": (["--format", "xml"], ["--format", "protobuf"]),
@@ -32,7 +41,10 @@ CASES = {
     "outage": (["--outage", "5"], ["--outage", "START:SECONDS"]),
     "warm-up": (["--warmup", "60", "--duration", "60"], ["--warmup", "--duration"]),
     "tls on coap": (["--protocol", "coap", "--security", "tls"], ["--security", "coap"]),
-    "echo and gateways": (["--topology", "echo", "--gateways", "2"], ["--gateways", "echo"]),
+    "echo and gateways": (
+        ["--topology", "echo", "--gateways", "2"],
+        ["--gateways 2: needs --topology gateway"],
+    ),
 }
 
 
@@ -54,10 +66,18 @@ def test_a_refusal_is_one_line_that_names_what_is_allowed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments, words = CASES[case]
-    line = refused(monkeypatch, capsys, ["run", *arguments])
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        busy_port = str(busy.getsockname()[1])
+        arguments = [busy_port if argument == "BUSY" else argument for argument in arguments]
+        line = refused(monkeypatch, capsys, ["run", *arguments])
     for word in words:
         assert word in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_of_several_spark_masters_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        preflight._spark_master(f"spark://127.0.0.1:1,127.0.0.1:{master.getsockname()[1]}")
 
 
 def test_a_broken_trace_is_named_with_its_line(
@@ -74,7 +94,7 @@ def test_an_output_directory_in_use_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "kept").write_text("someone's result")
-    monkeypatch.setattr("ivsim.runner.preflight", lambda _: None)
+    monkeypatch.setattr("ivsim.runs.runner.preflight", lambda _: None)
     line = refused(monkeypatch, capsys, ["run", "--output", str(tmp_path)])
     assert "--output" in line
     assert (tmp_path / "kept").read_text() == "someone's result"
@@ -105,7 +125,7 @@ def test_help_names_every_option_with_its_default(
 
 def test_a_fleet_that_needs_more_open_files_than_allowed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight.resource, "getrlimit", lambda _which: (1_024, 4_096))
-    with pytest.raises(Refusal, match=r"--vehicles 5000: needs 5512 open files, 4096 are allowed"):
+    with pytest.raises(Refusal, match=r"--vehicles 5000: mosquitto needs 5512 open files, 4096 are allowed"):
         preflight.preflight(run_options(vehicles=5_000))
 
 
@@ -116,3 +136,9 @@ def test_a_soft_limit_is_raised_for_what_a_run_starts(monkeypatch: pytest.Monkey
     preflight._descriptors(run_options(vehicles=2_000))
     preflight._descriptors(run_options(vehicles=20))
     assert raised == [(4_096, 4_096)]
+
+
+def test_an_echos_receivers_need_open_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight.resource, "getrlimit", lambda _which: (1_024, 4_096))
+    with pytest.raises(Refusal, match=r"--vehicles 2000: mosquitto needs 4512 open files"):
+        preflight._descriptors(run_options(vehicles=2_000, topology="echo"))

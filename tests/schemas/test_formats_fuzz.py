@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ivsim.serialisation.fuzz import fuzz
+from ivsim.study.engines.codec.fuzz import fuzz
 from schemas.formats import FORMATS
 
 

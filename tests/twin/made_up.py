@@ -19,7 +19,9 @@ EMISSION_TYPES = pa.schema(
     [("vehicle_id", pa.string()), ("epoch", pa.int32()), ("sequence", pa.int64()), ("sampled_at_ns", pa.int64()),
      ("due_at_ns", pa.int64()), ("emitted_at_ns", pa.int64()), ("acknowledged_at_ns", pa.int64()),
      ("received_at_ns", pa.int64()), ("payload_bytes", pa.int32()), ("unsent_reason", pa.string()),
-     ("buffered", pa.bool_()), ("reached_cloud_at_ns", pa.int64()), ("held_back", pa.bool_())]
+     ("buffered", pa.bool_()), ("reached_cloud_at_ns", pa.int64()), ("held_back", pa.bool_()),
+     ("refused_at_ns", pa.int64()), ("refused_reason", pa.string()), ("refused_by", pa.string()),
+     ("unanswered_at_ns", pa.int64())]
 )  # fmt: skip
 RECEIVED_TYPES = pa.schema(
     [
@@ -70,7 +72,8 @@ class MadeUpRun:
         due = self.start_at_ns + sequence * SECOND // 2 + vehicle * 1_000_003
         row = {"vehicle_id": vehicle_id(vehicle), "epoch": epoch, "sequence": sequence, "sampled_at_ns": due, "due_at_ns": due,
                "emitted_at_ns": due + 1_000, "acknowledged_at_ns": None, "received_at_ns": None, "payload_bytes": 300,
-               "unsent_reason": None, "buffered": False, "reached_cloud_at_ns": None, "held_back": None} | stamps  # fmt: skip
+               "unsent_reason": None, "buffered": False, "reached_cloud_at_ns": None, "held_back": None,
+               "refused_at_ns": None, "refused_reason": None, "refused_by": None, "unanswered_at_ns": None} | stamps  # fmt: skip
         self.emissions.append(row)
         return row
 

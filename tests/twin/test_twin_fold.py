@@ -1,16 +1,22 @@
-"""The fold (Java, inside Spark) against its definition, in many random orders and splits."""
+"""The fold inside Spark, found in its catalog, against its definition in many random orders."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tests.twin.reference import fold
+from twin.session import FOLD
 
 pytestmark = pytest.mark.spark
+
+
+def twin() -> Column:
+    return F.expr(f"{FOLD}(epoch, sequence, received_at_ns, null, 0, 0, null, head, payload)").alias("t")
 
 
 def random_messages(rng: random.Random) -> list[tuple[int, int, int]]:
@@ -36,19 +42,15 @@ def test_fold_counts_what_a_set_counts(spark: SparkSession) -> None:
         "vehicle string, epoch bigint, sequence bigint, received_at_ns bigint, head string, payload binary",
     )
     # Two partitions before the shuffle: partial folds are merged.
-    twins = (
-        frame.repartition(2)
-        .groupBy("vehicle")
-        .agg(F.expr("twin_fold(epoch, sequence, received_at_ns, null, 0, head, payload)").alias("t"))
-    )
+    twins = frame.repartition(2).groupBy("vehicle").agg(twin())
     found = {row["vehicle"]: row["t"] for row in twins.collect()}
     for name, messages in vehicles.items():
         expected = fold(messages)
         epoch, sequence = expected.pop("epoch"), expected.pop("sequence")
-        twin = found[name].asDict()
-        assert twin["head"] == f"{epoch}/{sequence}"
-        assert bytes(twin["payload"]) == f"{name}/{epoch}/{sequence}".encode()
-        assert {key: twin[key] for key in expected} == expected
+        counters = found[name].asDict()
+        assert counters["head"] == f"{epoch}/{sequence}"
+        assert bytes(counters["payload"]) == f"{name}/{epoch}/{sequence}".encode()
+        assert {key: counters[key] for key in expected} == expected
 
 
 def test_many_gaps_and_huge_sequences(spark: SparkSession) -> None:
@@ -57,10 +59,13 @@ def test_many_gaps_and_huge_sequences(spark: SparkSession) -> None:
         [(e, s, at, "", bytearray(b"x")) for e, s, at in odd],
         "epoch bigint, sequence bigint, received_at_ns bigint, head string, payload binary",
     )
-    row = frame.agg(
-        F.expr("twin_fold(epoch, sequence, received_at_ns, null, 0, head, payload)").alias("t")
-    ).head()
+    row = frame.agg(twin()).head()
     assert row is not None
     expected = fold(odd)
     assert (row["t"]["gaps"], row["t"]["duplicates"]) == (expected["gaps"], 1)
     assert row["t"]["payload_bytes"] == 1_001
+
+
+def test_a_call_with_other_arguments_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match="twin_fold takes 9 arguments, not 2"):
+        spark.sql(f"select {FOLD}(1, 2)").collect()

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from schemas.formats import FORMATS
 from schemas.topics import vehicle_id
-from simulator.vehicle import Vehicle
+from simulator.vehicles.vehicle import Vehicle
 from tests.twin.made_up import MadeUpRun, payload_of, status_headers
 from twin import decoded, history
 

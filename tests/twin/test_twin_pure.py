@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ivsim.audit import figures
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
-from twin import checkpoint, rehearsal, source
+from twin import checkpoint, definitions, metric_values, rehearsal, source
 from twin.applied import first_containing
 from twin.config import TwinConfig, read_twin_config
 from twin.metrics import HOPS, LATENCIES, METRICS
@@ -63,7 +66,7 @@ def test_source_knows_every_format() -> None:
             '{"run_dir": ".", "bootstrap": "h:1", "loss_timeout_s": -1}',
             "loss_timeout_s: Input should be greater than 0",
         ),
-        ('{"run_dir": ".", "bootstrap": "h:1", "spark_master": "moon"}', "spark_master: String should match"),
+        ('{"run_dir": ".", "bootstrap": "h:1", "spark_master": "moon"}', "spark_master: expected local[N]"),
         ('{"run_dir": "."}', "bootstrap: HOST:PORT of Kafka is needed"),
         ('{"run_dir"', "line 1: "),
     ],
@@ -119,3 +122,25 @@ def test_a_checkpoint_serves_its_own_twin_again(tmp_path: Path) -> None:
     assert checkpoint.claim(config) is True
     with pytest.raises(Refusal, match="made with trigger = 'realtime', this twin has 'microbatch'"):
         checkpoint.claim(config.model_copy(update={"trigger": "microbatch"}))
+
+
+@given(
+    rows=st.lists(st.tuples(st.none() | st.integers(-(2**40), 2**60), st.booleans()), max_size=40),
+)
+def test_quantiles_are_nearest_ranks_of_the_window(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int | None, bool]]
+) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "ledger.parquet"
+    columns = {column for column, _, _ in LATENCIES.values()} | {"emission_lag_ns"}
+    values = pa.array([value for value, _ in rows], pa.int64())
+    table = dict.fromkeys(sorted(columns), values)
+    pq.write_table(
+        pa.table(table | {"in_window": pa.array([inside for _, inside in rows], pa.bool_())}), path
+    )
+    found = definitions.quantiles(lambda column: metric_values._measured_ns(path, column))
+    measured = [value for value, inside in rows if inside and value is not None]
+    for name in LATENCIES:
+        for quantile, share in figures.HUNDREDTHS.items():
+            value_ns = figures.nearest_rank(measured, share)
+            assert found[f"{name}_{quantile}_ms"] == (None if value_ns is None else value_ns / 1e6)
+    assert found["emission_lag_p99_ms"] == found["one_way_delay_p99_ms"]

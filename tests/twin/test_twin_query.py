@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from schemas.topics import vehicle_id
 from tests import oracle
 from tests.twin.made_up import SECOND, MadeUpRun, payload_of, status_headers
-from tests.twin.reference import fold
+from tests.twin.reference import WINDOW, fold
 from twin import drain, job, live, warm
 from twin.config import TwinConfig
 
@@ -45,10 +45,13 @@ BAD: list[tuple[str, str | None, bytes | None, list[tuple[str, bytes]] | None]] 
 
 
 def produce_messages(run: MadeUpRun, rng: random.Random) -> dict[str, list[tuple[int, int, int]]]:
-    """Send lost, late and repeated messages of five vehicles; return what was appended for each."""
+    """Send lost, late and repeated messages of six vehicles; return what was appended for each."""
     rows = [run.due(v, s, 1 + s // 30) for v in range(1, 6) for s in range(1, 41) if rng.random() < 0.8]
+    # Two messages of a sixth vehicle, more than a window apart, the older one last: what it received is not known.
+    at = {"sampled_at_ns": run.start_at_ns, "due_at_ns": run.start_at_ns}
+    too_late = [run.due(6, sequence, **at) for sequence in (2 * WINDOW, 1)]
     late = [row for row in rows if rng.random() < 0.1]
-    order = [row for row in rows if row not in late] + late + rng.sample(rows, 20)
+    order = [row for row in rows if row not in late] + late + rng.sample(rows, 20) + too_late
     sent: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for number, row in enumerate(order):
         received = row["due_at_ns"] + 40_000_000 + number
@@ -86,7 +89,7 @@ def test_twin_holds_the_newest_and_counts_exactly(spark: SparkSession, run: Made
         produce_counts(run, sent)
         run.flush()
         assert drain.await_applied(spark, config, alive) is None
-        live.finish(queries)
+        live.finish(queries, 60.0)
     finally:
         for query in queries:
             query.stop()
@@ -157,6 +160,18 @@ def assert_live(config: TwinConfig, sent: dict[str, list[tuple[int, int, int]]])
     }
     for identity, messages in sent.items():
         run = figures[f"{identity}/run".encode()]
+        assert run["given_up"] == fold(messages)["given_up"]
+        if run["given_up"]:
+            unknown = (
+                "received",
+                "duplicates",
+                "gaps",
+                "payload_bytes",
+                "delivery_ratio",
+                "overhead_bytes_per_message",
+            )
+            assert [run[name] for name in unknown] == [None] * len(unknown)
+            continue
         distinct = len({message[:2] for message in messages})
         assert run["received"] == distinct
         assert run["duplicates"] == len(messages) - distinct
@@ -173,7 +188,7 @@ def assert_live(config: TwinConfig, sent: dict[str, list[tuple[int, int, int]]])
         assert run["overhead_bytes_per_message"] == pytest.approx((19_600 - 300 * distinct) / distinct)
     assert_ages(config, figures)
     fleet = figures[b"*/run"]
-    assert (fleet["emitted"], fleet["wire_bytes_uplink"]) == (200, 90_000)
+    assert (fleet["emitted"], fleet["wire_bytes_uplink"]) == (240, 108_000)
     assert fleet["end_to_end_latency_p50_ms"] > 0
     windows = [f for f in figures.values() if f["vehicle_id"] == "*" and f["window_start_s"] is not None]
-    assert sum(f["emitted"] or 0 for f in windows) == 200
+    assert sum(f["emitted"] or 0 for f in windows) == 240

@@ -1,0 +1,76 @@
+"""The load test that docs/load.md begins with, as a user types it, and one that ends itself: real parts throughout."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from ivsim.runs.validity import EXIT_INVALID
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 240
+
+
+def load(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ivsim.cli", "load", *arguments, "--output", str(directory / "run"), "--quiet"],
+        cwd=directory, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.netns
+def test_the_first_example_of_the_page(tmp_path: Path) -> None:
+    found = re.search(r"^    ivsim load (.+)$", (ROOT / "docs" / "load.md").read_text(), re.MULTILINE)
+    assert found is not None
+    done = load(shlex.split(found[1]), tmp_path)
+    word = done.stdout.split(":")[0].split("\n")[0]
+    # On a machine with other work the senders may be late: then the first word says so.
+    assert (word, done.returncode) in {
+        ("valid", 0), ("degraded", 0), ("generator-limited", 0), ("generator-limited", EXIT_INVALID)
+    }, done.stderr  # fmt: skip
+    assert "threshold delivery_ratio == 1: met: 1" in done.stdout
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    # Five vehicles for 3 s; then up to 20, each from when the ramp reaches it.
+    assert 15 + 30 < metrics["due"] < 15 + 45
+    assert metrics["delivered"] == metrics["due"]
+    (suite,) = ET.parse(tmp_path / "load.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "0", "0")
+    audited = subprocess.run(
+        [sys.executable, "-m", "ivsim.cli", "audit", str(tmp_path / "run")],
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert audited.returncode == 0, audited.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.netns
+def test_a_condition_ends_the_test_and_says_which(tmp_path: Path) -> None:
+    arguments = ["--topology", "echo", "--link", "direct", "--stage", "60s:4", "--loss-timeout", "5"]
+    arguments += [
+        "--abort-on",
+        "emitted > 8",
+        "--threshold",
+        "delivery_ratio == 1",
+        "--junit",
+        "load.xml",
+        "--json",
+    ]
+    done = load(arguments, tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "ivsim: --abort-on 'emitted > 8': it was " in done.stderr
+    result = json.loads(done.stdout)
+    assert result["metrics"]["validity"]["verdict"] == "invalid"
+    assert "--abort-on" in result["reasons"]
+    assert result["stages"][0]["begin_vehicles"] == 4
+    assert (tmp_path / "load.xml").is_file()

@@ -1,0 +1,12 @@
+"""The table of surfaces: name -> its class."""
+
+from __future__ import annotations
+
+from tests.fuzz.coap import Coap
+from tests.fuzz.http import Http
+from tests.fuzz.mqtt import Mqtt
+from tests.fuzz.state import State
+from tests.fuzz.surface import Surface
+from tests.fuzz.twin import Twin
+
+SURFACES: dict[str, type[Surface]] = {"http": Http, "state": State, "mqtt": Mqtt, "coap": Coap, "twin": Twin}

@@ -1,0 +1,128 @@
+"""AMQP's pure parts: the reader of deliveries, the window of acknowledgements, modes and words."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import struct
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from gateways.protocols.amqp.intake import AckWindow
+from gateways.protocols.amqp.protocol import Amqp
+from gateways.protocols.amqp.reader import DeliveryReader, FrameError
+from schemas.errors import Refusal
+
+HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+QOS_OK = b"\x01\x00\x01\x00\x00\x00\x04\x00\x3c\x00\x0b\xce"
+
+
+def frame(kind, payload):
+    return struct.pack("!BHL", kind, 1, len(payload)) + payload + b"\xce"
+
+
+def delivery(tag, key, payload, *, redelivered=False, frame_max=1000):
+    method = b"\x00\x3c\x00\x3c\x05ctag1" + struct.pack("!QB", tag, redelivered) + b"\x09amq.topic"
+    out = frame(1, method + bytes((len(key),)) + key)
+    out += frame(2, b"\x00\x3c\x00\x00" + struct.pack("!Q", len(payload)) + b"\x10\x00\x02")
+    for start in range(0, len(payload), frame_max):
+        out += frame(3, payload[start : start + frame_max])
+    return out
+
+
+others = st.sampled_from([b"", HEARTBEAT, QOS_OK])
+messages = st.lists(
+    st.tuples(st.binary(max_size=40), st.binary(max_size=3000), st.booleans(), others), max_size=6
+)
+
+
+@given(messages, st.lists(st.integers(1, 5000), max_size=20))
+def test_deliveries_are_read_however_the_bytes_are_cut(expected, cuts):
+    stream = b"".join(
+        delivery(tag, key, payload, redelivered=again) + other
+        for tag, (key, payload, again, other) in enumerate(expected, 1)
+    )
+    taken, rest = [], b""
+    reader = DeliveryReader(lambda *message: taken.append(message))
+    at = 0
+    for cut in [*cuts, len(stream)]:
+        rest += reader.feed(stream[at : at + cut])
+        at += cut
+    assert taken == [(tag, again, key, p) for tag, (key, p, again, _) in enumerate(expected, 1)]
+    assert rest == b"".join(other for *_, other in expected)
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_read_or_refused_and_nothing_else(data):
+    reader = DeliveryReader(lambda *_: None)
+    with contextlib.suppress(FrameError, IndexError):  # the stream ends the connection for both
+        reader.feed(delivery(1, b"k", b"payload")[:40] + data)
+
+
+def test_a_hundred_thousand_mutated_frames_never_pass_for_a_good_one_that_was_not_sent():
+    rng = random.Random(5)
+    good = delivery(7, b"vehicles.x.status", b"payload" * 20)
+    refused = 0
+    for number in range(100_000):
+        taken = []
+        reader = DeliveryReader(lambda *message, taken=taken: taken.append(message))
+        noise = bytearray(good)
+        noise[rng.randrange(len(noise))] = rng.randrange(256)
+        payload = number.to_bytes(4, "big")
+        try:
+            reader.feed(delivery(1, b"k", payload) + noise)
+        except (FrameError, IndexError):
+            refused += 1
+        assert taken[0] == (1, False, b"k", payload), "what came before the noise is kept"
+    assert refused > 5_000
+
+
+def test_a_frame_without_its_end_octet_is_refused():
+    with pytest.raises(FrameError, match="end octet"):
+        DeliveryReader(lambda *_: None).feed(HEARTBEAT[:-1] + b"\x00")
+
+
+def test_a_body_longer_than_announced_is_refused():
+    stream = delivery(1, b"k", b"four")
+    with pytest.raises(FrameError, match="longer"):
+        DeliveryReader(lambda *_: None).feed(stream[: -len(frame(3, b"four"))] + frame(3, b"fourteen"))
+
+
+@given(st.permutations(range(1, 30)), st.sets(st.integers(0, 28)))
+def test_one_acknowledgement_never_covers_what_is_not_settled(order, flushes):
+    window, settled, acknowledged = AckWindow(), set(), 0
+    for step, tag in enumerate(order):
+        window.settle(tag)
+        settled.add(tag)
+        if step in flushes:
+            newest = window.take()
+            if newest is not None:
+                assert newest > acknowledged
+                assert set(range(1, newest + 1)) <= settled
+                acknowledged = newest
+    newest = window.take()
+    assert (acknowledged if newest is None else newest) == 29, "all that was settled is acknowledged"
+
+
+def test_every_combination_of_words_is_a_mode():
+    protocol = Amqp()
+    assert protocol.mode({}).name == protocol.default_mode == "manual-confirms-persistent"
+    assert protocol.mode({"ack": "auto", "confirms": False, "persistent": False}).name == "auto"
+    assert protocol.mode({"confirms": False}).name == "manual-persistent"
+    assert len(protocol.modes) == 8
+    safe = [mode.name for mode in protocol.modes.values() if mode.guarantee != "at_most_once"]
+    assert safe == [protocol.default_mode]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ({"qos": 1}, "--qos does not belong to amqp"),
+        ({"ack": "late"}, "--ack late: allowed with amqp auto, manual"),
+    ],
+)
+def test_foreign_words_are_refused(words, reason):
+    with pytest.raises(Refusal, match=reason):
+        Amqp().mode(words)

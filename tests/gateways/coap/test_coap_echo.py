@@ -1,0 +1,194 @@
+"""CoAP's echo: an observable resource per vehicle, its observer, and what Observe does not promise."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from gateways.__main__ import main
+from gateways.protocols.base import ConnectError, Endpoint, VehicleSettings
+from gateways.protocols.coap.echo import CoapEcho
+
+
+@pytest.fixture
+async def echo(coap):
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(mode, number=1):
+            server = CoapEcho(Endpoint("127.0.0.1", 0), con=mode == "con")
+            await server.open()
+            stack.push_async_callback(server.close)
+            return server, await observer(server, mode, number)
+
+        async def observer(server, mode, number=1):
+            _, events = await coap.vehicle(server.endpoint()[1], mode=mode)
+            subscriber = coap.protocol.subscriber(
+                Endpoint(*server.endpoint()), number, coap.protocol.modes[mode], events, VehicleSettings()
+            )
+            await subscriber.open()
+            stack.push_async_callback(subscriber.close)
+            return subscriber, events
+
+        start.observer = observer
+        yield start
+
+
+@pytest.mark.parametrize("mode", ["con", "non"])
+@pytest.mark.parametrize("size", [1, 1024, 1025, 1157, 12_187])
+async def test_a_post_comes_back_to_its_observer(coap, echo, mode, size):
+    server, (_, mine) = await echo(mode)
+    _, other = await echo.observer(server, mode, number=2)
+    client, events = await coap.vehicle(server.endpoint()[1], mode=mode)
+    for token in range(3):
+        payload = os.urandom(size)
+        client.send(token, payload)
+        await mine.until(lambda p=payload: mine.echoes and mine.echoes[-1] == (p, False))
+        await events.until(lambda t=token: t in events.acked)
+    assert len(mine.echoes) == 3
+    assert other.echoes == []
+
+
+@pytest.mark.parametrize(("block_bytes", "datagrams"), [(64, 19), (1024, 2), (None, 1)])
+async def test_a_state_goes_back_in_blocks_of_the_size_in_which_it_came(coap, echo, block_bytes, datagrams):
+    server, (subscriber, mine) = await echo("con")
+    layer, notified = server._udp.layer, []
+    transmit = layer.transmit
+
+    def note(datagram, to):
+        if to[1] == subscriber._udp._socket.getsockname()[1] and datagram[1] == 0x45:
+            notified.append(datagram)
+        transmit(datagram, to)
+
+    layer.transmit = note
+    client, _ = await coap.vehicle(server.endpoint()[1], coap_block_bytes=block_bytes)
+    payload = os.urandom(1157)
+    client.send(1, payload)
+    await mine.until(lambda: mine.echoes == [(payload, False)])
+    assert len(notified) == datagrams
+
+
+async def test_a_retransmitted_notification_is_a_duplicate(coap, echo, quick):
+    server, (subscriber, mine) = await echo("con")
+    transmit, dropped = subscriber._udp.layer.transmit, []
+
+    def lossy(datagram, remote):
+        if dropped:
+            transmit(datagram, remote)
+        dropped.append(datagram)
+
+    subscriber._udp.layer.transmit = lossy
+    client, _ = await coap.vehicle(server.endpoint()[1])
+    client.send(1, b"twice on the wire")
+    await mine.until(lambda: len(mine.echoes) == 2)
+    assert mine.echoes == [(b"twice on the wire", False), (b"twice on the wire", True)]
+
+
+async def test_a_newer_state_supersedes_a_notification_still_being_retransmitted(coap, echo, faster):
+    # Four of the quick ones are over in 0.3 s: the three posts may take longer than that.
+    faster(max_retransmit=20)
+    server, (subscriber, mine) = await echo("con")
+    client, events = await coap.vehicle(server.endpoint()[1])
+    remote = next(iter(server._observers))
+    transmit = server._udp.layer.transmit
+    server._udp.layer.transmit = lambda datagram, to: None if to == remote else transmit(datagram, to)
+    for token, payload in enumerate((b"first", b"second", b"third")):
+        client.send(token, payload)
+        await events.until(lambda t=token: t in events.acked)
+    server._udp.layer.transmit = transmit
+    await mine.until(lambda: bool(mine.echoes))
+    assert mine.echoes[0][0] == b"third"
+    counters = server.counters()
+    assert counters["superseded"] == 2
+    assert subscriber is not None
+
+
+async def test_an_observer_that_has_gone_is_forgotten(coap, echo, quick):
+    server, (subscriber, _) = await echo("con")
+    assert server.observers() == 1
+    await subscriber.close()
+    client, events = await coap.vehicle(server.endpoint()[1])
+    client.send(1, b"x")
+    await events.until(lambda: events.acked == [1])
+    async with asyncio.timeout(10):
+        while server.observers():
+            await asyncio.sleep(0.005)
+
+
+async def test_an_observer_whose_host_fell_silent_is_forgotten_after_the_retransmissions(coap, echo, quick):
+    server, (subscriber, _) = await echo("con")
+    subscriber._udp.close()
+    client, events = await coap.vehicle(server.endpoint()[1])
+    client.send(1, b"x")
+    await events.until(lambda: events.acked == [1])
+    async with asyncio.timeout(10):
+        while server.observers():
+            await asyncio.sleep(0.005)
+    assert server.counters()["observers_gone"] == 1
+
+
+async def test_an_observation_is_renewed_after_silence(coap, echo, monkeypatch):
+    monkeypatch.setattr("gateways.protocols.coap.subscriber.MAX_AGE_DEFAULT_S", 0)
+    monkeypatch.setattr("gateways.protocols.coap.subscriber.random.uniform", lambda a, b: 0.05)
+    server, (_, mine) = await echo("con")
+    server._observers.clear()
+    server._of_vehicle.clear()
+    async with asyncio.timeout(10):
+        while not server.observers():
+            await asyncio.sleep(0.005)
+    client, _ = await coap.vehicle(server.endpoint()[1])
+    client.send(1, b"after all")
+    await mine.until(lambda: (b"after all", False) in mine.echoes)
+
+
+async def test_nobody_to_observe_is_a_connect_error(coap):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        subscriber = coap.protocol.subscriber(
+            Endpoint("127.0.0.1", silent.getsockname()[1]),
+            1,
+            coap.protocol.modes["con"],
+            None,
+            VehicleSettings(connect_timeout_s=0.05),
+        )
+        with pytest.raises(ConnectError, match="no answer"):
+            await subscriber.open()
+    intake, _ = await coap.gateway()
+    subscriber = coap.protocol.subscriber(
+        Endpoint(*intake.endpoint()), 1, coap.protocol.modes["con"], None, VehicleSettings()
+    )
+    with pytest.raises(ConnectError, match=r"4\.05"):
+        await subscriber.open()
+
+
+def test_the_process_announces_its_port_and_ends_with_its_owner(tmp_path):
+    config = tmp_path / "echo.json"
+    config.write_text(json.dumps({"host": "127.0.0.1", "port": 0}))
+    argv = [sys.executable, "-m", "gateways", "coap-echo", "--config", str(config)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        ready = json.loads(process.stdout.readline())
+        assert ready["event"] == "ready"
+        assert ready["port"] > 0
+        process.stdin.close()
+        last = json.loads(process.stdout.read().splitlines()[-1])
+        assert last["event"] == "done"
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [('{"host": "h"}', "port: Field required"), ("nonsense", "no JSON"), ("[]", "Input"),
+     ('{"host": "h", "port": 0, "mode": "qos1"}', "allowed with coap-echo con, non"),
+     ('{"host": "h", "port": 0, "colour": 1}', "colour")],
+)  # fmt: skip
+def test_a_wrong_configuration_is_refused(tmp_path, capsys, text, reason):
+    config = tmp_path / "echo.json"
+    config.write_text(text)
+    assert main(["coap-echo", "--config", str(config)]) == 2
+    assert reason in json.loads(capsys.readouterr().out)["message"]

@@ -1,0 +1,311 @@
+"""The gateway's end against a broker of paper: what it acknowledges it has, at every byte where a connection can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from fake_mqtt_broker import (
+    CONNACK,
+    CONNECT,
+    DISCONNECT,
+    FAULTS,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    SUBSCRIBE,
+    Connection,
+    Cut,
+    FakeBroker,
+    Fault,
+    packet,
+    publish,
+)  # fmt: skip
+
+from gateways.protocols import PROTOCOLS
+from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings
+from gateways.protocols.mqtt.address import mqtt_topic
+from gateways.protocols.mqtt.intake import MqttIntake
+from schemas.topics import vehicle_id
+
+MQTT = PROTOCOLS["mqtt"]
+TOPIC = mqtt_topic(vehicle_id(1))
+WAIT_S = 60.0
+MODES = ["qos1", "qos2", "qos1-v311", "qos2-v311"]
+ALL = pytest.mark.parametrize("mode", MODES)
+
+
+class Sink:
+    """Kafka of paper: reports what it is told to, or all after a moment."""
+
+    def __init__(self, *, by_itself: bool = True) -> None:
+        self.intake: Any = None
+        self.taken: list[bytes] = []
+        self.kept: set[bytes] = set()
+        self.receipts: dict[bytes, Any] = {}
+        self.links: list[tuple[bool, str]] = []
+        self.by_itself = by_itself
+
+    def take(self, vehicle: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Any) -> None:
+        self.taken.append(payload)
+        self.receipts[payload] = receipt
+        if self.by_itself:
+            asyncio.get_running_loop().call_later(random.random() / 200, self.report, payload, receipt)
+
+    def report(self, payload: bytes, receipt: Any = None) -> None:
+        self.kept.add(payload)
+        self.intake.acknowledge(self.receipts[payload] if receipt is None else receipt)
+        self.intake.flush()
+
+    def misaddressed(self, *arguments: Any) -> None:
+        raise AssertionError(arguments)
+
+    def link(self, up: bool, reason: str) -> None:
+        self.links.append((up, reason))
+
+
+class Queue:
+    """A broker's session for the gateway: sends what is not acknowledged on every connection, as MQTT-4.4.0-1 wants.
+
+    Whatever is acknowledged must be in Kafka by then.
+    """
+
+    def __init__(self, sink: Sink, qos: int, payloads: list[bytes]) -> None:
+        self.sink, self.qos = sink, qos
+        self.waiting = dict(enumerate(payloads, 1))
+        self.sent: set[int] = set()
+        self.released: set[int] = set()
+        self.acknowledged: list[bytes] = []
+
+    def __call__(self, connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        five = connection.broker.five
+        mid = int.from_bytes(body[:2], "big")
+        if kind == SUBSCRIBE:
+            again = [packet(PUBREL << 4 | 2, m.to_bytes(2, "big")) for m in sorted(self.released)]
+            for m, payload in self.waiting.items():
+                again.append(publish(TOPIC, payload, qos=self.qos, mid=m, dup=m in self.sent, five=five))
+                self.sent.add(m)
+            return [packet(0x90, body[:2] + (b"\x00" if five else b"") + bytes((self.qos,))), *again]
+        if kind in {PUBACK, PUBREC} and mid in self.waiting:
+            payload = self.waiting.pop(mid)
+            assert payload in self.sink.kept
+            self.acknowledged.append(payload)
+            if kind == PUBREC:
+                self.released.add(mid)
+        if kind == PUBCOMP:
+            self.released.discard(mid)
+        return None
+
+
+@contextlib.asynccontextmanager
+async def gateway(broker: FakeBroker, mode: str, sink: Sink, **settings: Any) -> AsyncIterator[MqttIntake]:
+    here = Endpoint(broker.host, broker.port)
+    intake: Any = MQTT.intake(here, MQTT.modes[mode], sink, IntakeSettings(**{"keepalive_s": 1, **settings}))
+    sink.intake = intake
+    try:
+        yield intake
+    finally:
+        await intake.close()
+
+
+async def opened(intake: MqttIntake) -> None:
+    """Open as often as it takes, which the process leaves to its owner."""
+    while True:
+        with contextlib.suppress(ConnectError):
+            return await intake.open()
+
+
+PAYLOADS = [b"one", b"two", b"three"]
+
+
+async def session(mode: str, cut: Cut | None) -> tuple[int, int, int]:
+    sink = Sink()
+    qos = MQTT.modes[mode].options["qos"]
+    queue = Queue(sink, qos, PAYLOADS)
+    cuts = {} if cut is None else {0: cut}
+    five = not mode.endswith("v311")
+    async with (
+        FakeBroker(five=five, cuts=cuts, answer=queue) as broker,
+        gateway(broker, mode, sink) as intake,
+    ):
+        await opened(intake)
+        await broker.until(lambda: not queue.waiting and not queue.released and sink.links[-1][0], WAIT_S)
+        assert sorted(queue.acknowledged) == sorted(PAYLOADS)
+        if qos == 2:
+            assert Counter(sink.taken) == Counter(PAYLOADS)
+        assert set(sink.taken) == set(PAYLOADS)
+        assert intake.counters()["mqtt_reused_identifiers"] == 0
+        first = broker.connections[0]
+        return len(broker.connections), first.sent_bytes, first.taken_bytes
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateways.protocols.mqtt.intake._CONNECT_TIMEOUT_S", 1.0)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@ALL
+async def test_a_connection_that_fails_at_any_byte(mode: str, fault: Fault) -> None:
+    _, sent_bytes, taken_bytes = await session(mode, None)
+    cuts = [Cut(fault, out=at) for at in range(sent_bytes)] + [
+        Cut(fault, into=at) for at in range(taken_bytes)
+    ]
+    done = await asyncio.gather(*(session(mode, cut) for cut in cuts))
+    assert len(done) > 100
+    assert all(connections >= 2 for connections, _, _ in done)
+
+
+def resent(mid: int, payload: bytes, mode: str, *, dup: bool) -> bytes:
+    options = MQTT.modes[mode].options
+    return publish(TOPIC, payload, qos=options["qos"], mid=mid, dup=dup, five=options["mqtt_version"] == "5")
+
+
+def answers(broker: FakeBroker) -> list[int]:
+    """Return the packet identifiers that the newest connection has seen acknowledged, in order."""
+    return [
+        int.from_bytes(body[:2], "big")
+        for kind, _, body in broker.connections[-1].received
+        if kind in {PUBACK, PUBREC}
+    ]
+
+
+@ALL
+async def test_identifiers_of_an_older_session_acknowledge_nothing(mode: str) -> None:
+    """kill -9, and an older session: five new messages under the identifiers of five that Kafka does not have yet."""
+    sink = Sink(by_itself=False)
+    old, new = [b"old %d" % k for k in range(5)], [b"new %d" % k for k in range(5)]
+
+    def answer(connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        if kind != SUBSCRIBE:
+            return None
+        mine = old if connection.number == 0 else new
+        granted = packet(0x90, body[:2] + (b"\x00" if connection.broker.five else b"") + body[-1:])
+        return [granted, *(resent(mid, payload, mode, dup=False) for mid, payload in enumerate(mine, 1))]
+
+    five = not mode.endswith("v311")
+    async with FakeBroker(five=five, answer=answer) as broker, gateway(broker, mode, sink) as intake:
+        await intake.open()
+        await broker.until(lambda: len(sink.taken) == 5)
+        broker.connections[0].fail("reset")
+        await broker.until(lambda: len(sink.taken) == 10)
+        for payload in old:
+            sink.report(payload)
+        await asyncio.sleep(0.05)
+        assert answers(broker) == []
+        for payload in reversed(new):
+            sink.report(payload)
+        await broker.until(lambda: len(answers(broker)) == 5)
+        assert sink.taken == old + new
+        assert answers(broker) == [1, 2, 3, 4, 5]
+        assert intake.counters()["mqtt_stale_receipts"] == 5
+
+
+@ALL
+async def test_acknowledgements_leave_in_the_order_of_receipt(mode: str) -> None:
+    sink = Sink(by_itself=False)
+    payloads = [b"%d" % k for k in range(20)]
+
+    def answer(connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        if kind == CONNECT:
+            return None
+        if kind == SUBSCRIBE:
+            granted = packet(0x90, body[:2] + (b"\x00" if connection.broker.five else b"") + body[-1:])
+            return [granted, *(resent(mid, p, mode, dup=False) for mid, p in enumerate(payloads, 1))]
+        return []
+
+    five = not mode.endswith("v311")
+    async with FakeBroker(five=five, answer=answer) as broker, gateway(broker, mode, sink) as intake:
+        await intake.open()
+        await broker.until(lambda: len(sink.taken) == 20)
+        rng = random.Random(4)
+        for payload in rng.sample(payloads, 20):
+            sink.report(payload)
+            if rng.random() < 0.3:
+                await asyncio.sleep(0.001)
+        await broker.until(lambda: len(answers(broker)) == 20)
+        assert answers(broker) == list(range(1, 21))
+
+
+@pytest.fixture
+async def told() -> Callable[[], list[str]]:
+    """What reaches the event loop's exception handler, which ends a gateway's process."""
+    messages: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: messages.append(context["message"]))
+    return lambda: messages
+
+
+async def test_a_gateway_whose_place_is_taken_says_so_and_stops(told: Callable[[], list[str]]) -> None:
+    def rival(connection: Connection) -> None:
+        connection.send(packet(DISCONNECT << 4, b"\x8e"))
+        connection.transport.close()
+
+    sink = Sink()
+    async with FakeBroker() as broker, gateway(broker, "qos1", sink, name="twin") as intake:
+        await intake.open()
+        rival(broker.connections[0])
+        await broker.until(told)
+        assert "another client has taken its place" in told()[0]
+        assert "'twin'" in told()[0]
+        await asyncio.sleep(0.6)
+        assert len(broker.connections) == 1
+
+
+async def test_mqtt_3_1_1_tells_a_rival_by_what_it_does(told: Callable[[], list[str]]) -> None:
+    """The broker just closes; an ordinary loss in between does not count."""
+
+    def rival(connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
+        if kind == SUBSCRIBE:
+            fault = "reset" if connection.number == 2 else "close"
+            asyncio.get_running_loop().call_later(0.01, connection.fail, fault)
+        return None
+
+    sink = Sink()
+    async with FakeBroker(five=False, answer=rival) as broker, gateway(broker, "qos1-v311", sink) as intake:
+        await intake.open()
+        await broker.until(told, WAIT_S)
+        assert len(broker.connections) == 3 + 20
+        assert "20 connections one after the other" in told()[0]
+
+
+@pytest.mark.parametrize(
+    ("connack", "reason"), [(b"\x00\x87\x00", "not authorized"), (b"\x00\x9f\x00", "connection rate")]
+)
+async def test_a_refused_gateway_says_why(connack: bytes, reason: str) -> None:
+    def refuse(_connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
+        return [packet(CONNACK << 4, connack)] if kind == CONNECT else None
+
+    async with FakeBroker(answer=refuse) as broker, gateway(broker, "qos1", Sink()) as intake:
+        with pytest.raises(ConnectError, match=f"MQTT broker 127.0.0.1:{broker.port} refuses: {reason}"):
+            await intake.open()
+        assert not broker.connections[0].open or await asyncio.sleep(0.1) is None
+
+
+async def test_nonsense_from_the_broker_costs_the_connection_alone() -> None:
+    async with FakeBroker() as broker, gateway(broker, "qos1", sink := Sink()) as intake:
+        await intake.open()
+        for number in range(3):
+            broker.connections[number].send(b"\xff\xff\xff\xff\xff")
+            await broker.until(
+                lambda n=number: len(broker.connections) == n + 2 and sink.links[-1][0], WAIT_S
+            )
+            last = broker.connections[number].received[-1]
+            assert (last[0], last[2]) == (DISCONNECT, b"\x81")
+        assert [up for up, _ in sink.links] == [True, False] * 3 + [True]
+        assert "breaks the protocol" in sink.links[1][1]
+
+
+async def test_a_silent_broker_is_left() -> None:
+    def silent(_connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
+        return [] if kind == 12 else None
+
+    async with FakeBroker(answer=silent) as broker, gateway(broker, "qos1", sink := Sink()) as intake:
+        await intake.open()
+        await broker.until(lambda: len(broker.connections) == 2, WAIT_S)
+        assert "no PINGRESP" in sink.links[1][1]

@@ -1,0 +1,445 @@
+"""Audit and pipeline, which share no code, come to the same on logs that no run would be glad of.
+
+The ledger and its figures, which Spark makes, are in tests/twin/test_audit_of_ledger.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateways.receive_log import ReceiveLog
+from gateways.receive_log import to_table as received_table
+from ivsim.audit import capture_proof, certificate, figures, kafka_records, logs, tables
+from ivsim.audit.due import Key, due_of, vehicle_name
+from ivsim.audit.ledger import Ledger
+from ivsim.audit.page import as_read, unit_of
+from ivsim.audit.result import Terms
+from ivsim.report.style import number
+from ivsim.runs.capture_join import with_proof
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.link_log import SCHEMA as LINK_SCHEMA
+from ivsim.runs.link_log import link_table
+from ivsim.runs.reconciliation import agreement
+from ivsim.runs.validity import judge, sender_lag_p99_ms
+from ivsim.study.engines.echo.metrics import echo_figures, measured
+from ivsim.study.statistics import nearest_rank
+from schemas.topics import vehicle_id
+from simulator.capture.counting import COUNTS, RECORD
+from simulator.capture.second_log import MAGIC
+from simulator.capture.second_log import to_table as wire_table
+from simulator.emission_log import EmissionLog, Kind, Reason
+from simulator.emission_table import connections, largest_backlog, read_events, to_table
+from simulator.fleet import schedule
+from simulator.links.proof.certificate import certificate as fidelity
+from simulator.scenario import Scenario
+from twin.applied import first_containing
+from twin.metrics import METRICS
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+
+
+def terms(**other: Any) -> Terms:
+    known: dict[str, Any] = {
+        "echo": True, "start_at_ns": START, "vehicles": 3, "seed": 5, "interval_ns": SECOND,
+        "duration_ns": 4 * SECOND, "loss_timeout_ns": 2 * SECOND, "future_tolerance_ns": 5 * SECOND, "warmup_s": 0.0,
+    }  # fmt: skip
+    return Terms(**known | other)
+
+
+@given(
+    vehicles=st.integers(1, 30),
+    seed=st.integers(0, 2**63 - 1),
+    interval_s=st.sampled_from((0.01, 0.3, 1.0, 2.5, 60.0)),
+    duration_s=st.sampled_from((0.009, 1.0, 7.25)),
+)
+def test_what_was_due(vehicles: int, seed: int, interval_s: float, duration_s: float) -> None:
+    scenario = Scenario(vehicles=vehicles, seed=seed, interval_s=interval_s, duration_s=duration_s)
+    asked = terms(
+        vehicles=vehicles, seed=seed, interval_ns=round(interval_s * 1e9), duration_ns=round(duration_s * 1e9)
+    )
+    assert due_of(asked) == {
+        Key(vehicle_id(due.vehicle), due.epoch, due.sequence): START + due.due_offset_ns
+        for due in schedule(scenario)
+    }
+
+
+# Any step at any time: stamps repeat, go backwards (the clock was set), and name messages that were never due.
+EVENTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "kind": st.sampled_from([kind for kind in Kind if kind is not Kind.WORDS]),
+            "vehicle": st.integers(1, 4),
+            "at_ns": st.integers(START - SECOND, START + 9 * SECOND),
+            "epoch": st.sampled_from((1, 1, 1, 2)),
+            "sequence": st.integers(0, 6),
+            "size": st.integers(0, 400),
+            "reason": st.sampled_from([int(reason) for reason in Reason]),
+            "words": st.sampled_from(("", "5.03", "quota exceeded", "ü" * 60)),
+        }
+    ),
+    max_size=80,
+)
+
+
+def logged(directory: Path, events: Sequence[dict[str, Any]]) -> Path:
+    path = directory / "emissions.events"
+    log = EmissionLog(path)
+    for event in events:
+        log.note(**event)
+    log.close()
+    return path
+
+
+@given(events=EVENTS, torn=st.integers(0, 31))
+@settings(deadline=None)
+def test_emissions_connections_and_backlog(events: list[dict[str, Any]], torn: int) -> None:
+    scenario = Scenario(vehicles=3, duration_s=4.0, seed=5)
+    with TemporaryDirectory() as directory:
+        path = logged(Path(directory), events)
+        with path.open("ab") as file:
+            file.write(b"\1" * torn)
+        read = logs.read_events(path)
+        rows = tables.emission_rows(due_of(terms()), read, logs.read_words(path), "broker")
+        said = to_table(path, scenario, START).to_pylist()
+        assert sorted(said, key=str) == sorted(
+            ({name: row[name] for name in said[0]} for row in rows), key=str
+        )
+        assert connections(path).to_pylist() == tables.connection_rows(read)
+        assert largest_backlog(path) == tables.largest_backlog(read)
+
+
+@given(
+    events=EVENTS,
+    wire=st.lists(
+        st.tuples(
+            st.integers(1, 4),
+            st.integers(0, 2),
+            st.integers(0, 5),
+            st.none() | st.integers(START - SECOND, START + 9 * SECOND),
+            st.integers(0, 400),
+            st.none() | st.integers(START, START + 9 * SECOND),
+        ),
+        max_size=20,
+        unique_by=lambda row: row[:3],
+    ),
+    fitting=st.booleans(),
+)
+@settings(deadline=None)
+def test_what_the_capture_proves(
+    events: list[dict[str, Any]], wire: list[tuple[Any, ...]], fitting: bool
+) -> None:
+    names = (
+        "vehicle_id",
+        "connection",
+        "order",
+        "first_sent_at_ns",
+        "payload_bytes_uplink",
+        "reached_cloud_at_ns",
+    )
+    if fitting:  # of one size, first the connections, then what was sent, so that rows join
+        events = sorted(
+            (e | {"size": 7} for e in events), key=lambda e: (e["kind"] != Kind.CONNECTED, e["at_ns"])
+        )
+        wire = [(v, c, o, START + 10 * SECOND, 7, r) for v, c, o, _, _, r in wire]
+    types = [pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.int64()]
+    rows = [dict(zip(names, (vehicle_id(row[0]), *row[1:]), strict=True)) for row in wire]
+    captured = pa.Table.from_pylist(rows, pa.schema(list(zip(names, types, strict=True))))
+    with TemporaryDirectory() as directory:
+        path = logged(Path(directory), events)
+        said = with_proof(
+            to_table(path, Scenario(vehicles=3, duration_s=4.0, seed=5), START), read_events(path), captured
+        )
+        read = logs.read_events(path)
+        emissions = tables.emission_rows(due_of(terms()), read, logs.read_words(path), "broker")
+    found = capture_proof.proven(emissions, read, rows)
+    order = lambda row: (row["vehicle_id"], row["sequence"])  # noqa: E731
+    wanted = said.column_names
+    assert sorted(said.to_pylist(), key=order) == sorted(
+        ({name: row[name] for name in wanted} for row in found), key=order
+    )
+
+
+@given(
+    taken=st.lists(
+        st.tuples(st.integers(1, 4), st.integers(0, 2**31 - 1), st.integers(-1, 2**60), st.integers(1, 2**62)),
+        max_size=30,
+    ),
+    torn=st.integers(0, 51),
+)  # fmt: skip
+@settings(deadline=None)
+def test_what_gateways_took(taken: list[tuple[int, int, int, int]], torn: int) -> None:
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "received-0.events"
+        log = ReceiveLog(path)
+        for vehicle, *rest in taken:
+            log.append(vehicle_id(vehicle).encode(), *rest)
+        log.close()
+        with path.open("ab") as file:
+            file.write(b"\1" * torn)
+        assert received_table(path).to_pylist() == tables.received_rows(logs.read_taken(path))
+
+
+CELLS = st.lists(
+    st.tuples(st.integers(-1, 4), st.integers(0, 3), st.integers(0, 2), st.integers(0, 10**9)), max_size=40
+)
+
+
+@given(
+    cells=CELLS,
+    asked=st.lists(
+        st.tuples(st.integers(0, 4), st.integers(1, 3), st.sampled_from(("uplink", "downlink"))),
+        unique=True,
+        max_size=20,
+    ),
+    captured=st.booleans(),
+)
+@settings(deadline=None)
+def test_what_the_capture_counted(
+    cells: list[tuple[int, int, int, int]], asked: list[tuple[int, int, str]], captured: bool
+) -> None:
+    records = np.zeros(len(cells), RECORD)
+    for record, (second, vehicle, way, count) in zip(records, cells, strict=True):
+        record["second"], record["vehicle"], record["direction"] = second, vehicle, way
+        record["counts"] = np.arange(len(COUNTS)) + count
+    rows = [
+        dict.fromkeys(LINK_SCHEMA.names) | {"second": s, "vehicle_id": vehicle_id(v), "direction": way}
+        for s, v, way in asked
+    ]
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "wire.events"
+        if captured:
+            path.write_bytes(MAGIC + records.tobytes() + b"\1" * 5)
+            assert by_text(wire_table(path).to_pylist()) == by_text(
+                tables.wire_rows(logs.read_wire(path) or {})
+            )
+        said = link_table(rows, path).to_pylist()
+        found = tables.link_wire(rows, logs.read_wire(path))
+    kept = ("second", "vehicle_id", "direction", *tables.WIRE_COLUMNS)
+    assert by_text([{name: row[name] for name in kept} for row in said]) == by_text(found)
+
+
+def by_text(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=str)
+
+
+ORDERS = st.tuples(st.integers(0, 3), st.integers(1, 8))
+
+
+@given(
+    states=st.lists(st.tuples(ORDERS, st.integers(0, 30)), max_size=30),
+    messages=st.lists(st.tuples(ORDERS, st.integers(0, 30)), max_size=30),
+)
+def test_when_the_twin_contained_a_message(
+    states: list[tuple[Any, int]], messages: list[tuple[Any, int]]
+) -> None:
+    applied = kafka_records.Applied(states)
+    assert first_containing(messages, states) == [applied.first(order, at) for order, at in messages]
+
+
+@given(
+    values=st.lists(st.integers(-(10**12), 10**12), max_size=400), share=st.sampled_from((50, 95, 99, 100))
+)
+def test_a_percentile_is_the_nearest_rank(values: list[int], share: int) -> None:
+    found = figures.nearest_rank(values, share)
+    assert found == nearest_rank(values, share / 100)
+    if found is not None:
+        assert found in values
+        assert sum(value <= found for value in values) * 100 >= share * len(values)
+        below = [value for value in values if value < found]
+        assert len(below) * 100 < share * len(values)
+
+
+def test_the_rank_is_the_same_for_every_number_of_values() -> None:
+    """A share is no binary fraction: 0.99 x n must not come out just above a whole number."""
+    counts = np.arange(1, 7_000_000)
+    for hundredths in (50, 95, 99, 100):
+        assert np.array_equal(np.ceil(hundredths / 100 * counts), -(-hundredths * counts // 100)), hundredths
+
+
+@given(events=EVENTS, from_s=st.integers(-1, 3), length_s=st.integers(0, 6))
+@settings(deadline=None)
+def test_echo_cells(events: list[dict[str, Any]], from_s: int, length_s: int) -> None:
+    window = START + from_s * SECOND, START + (from_s + length_s) * SECOND
+    with TemporaryDirectory() as directory:
+        path = logged(Path(directory), events)
+        emissions = to_table(path, Scenario(vehicles=3, duration_s=4.0, seed=5), START)
+        read = logs.read_events(path)
+    said = echo_figures(measured(emissions, 1, *window, 2.0))
+    due = [
+        row
+        for row in tables.emission_rows(due_of(terms()), read, {}, "broker")
+        # What came before it was sent is an earlier session's: when its own came is not known.
+        if row["received_at_ns"] is None
+        or row["emitted_at_ns"] is None
+        or row["received_at_ns"] >= row["emitted_at_ns"]
+    ]
+    rows = Ledger({}, kafka_records.Kafka(), terms(), window).rows(due)
+    found = figures.message_figures(rows, window, echo=True)
+    assert found["due"] == sum(found[fate] for fate in figures.FATES)
+    compared = [name for name in said if name in found]
+    assert len(compared) >= 15
+    for name in compared:
+        assert same(said[name], found[name]), (name, said[name], found[name])
+
+
+def same(said: float | None, found: float | None) -> bool:
+    if said is None or found is None:
+        return said is found
+    return abs(said - found) <= 1e-9 * max(1.0, abs(found))
+
+
+LEDGER = st.lists(
+    st.fixed_dictionaries(
+        {
+            "vehicle_id": st.integers(1, 3).map(vehicle_name),
+            "copies": st.none() | st.integers(1, 3),
+            "emitted_at_ns": st.none() | st.integers(1, 9),
+            "fate": st.sampled_from((*figures.FATES, "delivered", "delivered")),
+            "emission_lag_ns": st.none() | st.integers(-(10**9), 3 * 10**9),
+            "buffered": st.booleans(),
+        }
+    ),
+    max_size=20,
+)
+
+
+@given(
+    rows=LEDGER,
+    link=st.lists(
+        st.tuples(st.integers(1, 3), st.sampled_from(("uplink", "downlink")), st.none() | st.integers(0, 99)),
+        max_size=10,
+    ),
+    live=st.dictionaries(
+        st.integers(1, 4).map(vehicle_name),
+        st.dictionaries(st.sampled_from(certificate.LIVE_COUNTS), st.none() | st.integers(0, 9)),
+    ),
+)
+@settings(deadline=None)
+def test_live_figures_and_the_senders_own_lag(
+    rows: list[dict[str, Any]], link: list[tuple[int, str, int | None]], live: dict[str, Any]
+) -> None:
+    wire = [{"vehicle_id": vehicle_id(v), "direction": way, "wire_bytes": b} for v, way, b in link]
+    types = pa.schema(
+        [("vehicle_id", pa.string()), ("copies", pa.int64()), ("emitted_at_ns", pa.int64()), ("fate", pa.string()),
+         ("emission_lag_ns", pa.int64()), ("buffered", pa.bool_())]
+    )  # fmt: skip
+    link_types = pa.schema(
+        [("vehicle_id", pa.string()), ("direction", pa.string()), ("wire_bytes", pa.int64())]
+    )
+    with TemporaryDirectory() as name:
+        directory = RunDirectory(Path(name))
+        pq.write_table(pa.Table.from_pylist(rows, types), directory.ledger)
+        pq.write_table(pa.Table.from_pylist(wire, link_types), directory.link)
+        said = agreement(directory, {}, live)
+        lag = sender_lag_p99_ms(directory.ledger)
+    assert said == certificate.live_agreement({"vehicles": live}, rows, wire)
+    assert lag == certificate.sender_lag_p99_ms(rows)
+
+
+CHECKS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "parameter": st.sampled_from((certificate.CHANGES, "loss", "delay")),
+            "direction": st.sampled_from(("uplink", "downlink")),
+            "verdict": st.sampled_from(("pass", "off", "unproven")),
+            "achieved_value": st.none() | st.floats(0, 5_000),
+            "achieved": st.just("some"),
+        }
+    ),
+    max_size=4,
+)
+
+
+@given(
+    partial=st.booleans(),
+    unknown=st.integers(0, 1),
+    checks=CHECKS,
+    live=st.sampled_from((None, "agree", "differ", "not read to its end")),
+    lag=st.none() | st.floats(0, 3_000),
+    drift=st.none() | st.floats(-3, 3),
+    drops=st.none() | st.integers(0, 2),
+)
+def test_validity(
+    partial: bool,
+    unknown: int,
+    checks: list[dict[str, Any]],
+    live: str | None,
+    lag: float | None,
+    drift: float | None,
+    drops: int | None,
+) -> None:
+    verdicts = [check["verdict"] for check in checks]
+    verdict = "off" if "off" in verdicts else "pass"
+    metrics = {
+        "partial": partial,
+        "partial_reason": None,
+        "unknown": unknown,
+        "due": 5,
+        "clock_drift_ms": drift,
+        "certificate": {"verdict": verdict, "checks": checks},
+        "live": {"verdict": live} if live else {},
+    }
+    said = judge(metrics, sender_lag_p99_ms=lag, capture_drops=drops)
+    assert (said.verdict, [cause.name for cause in said.causes]) == certificate.validity(metrics, lag, drops)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    vehicles=st.integers(1, 3),
+    seconds=st.integers(0, 6),
+    counted=st.booleans(),
+    late=st.integers(0, 3 * 10**8),
+)
+@settings(deadline=None)
+def test_certificate_and_replay(seed: int, vehicles: int, seconds: int, counted: bool, late: int) -> None:
+    random = Random(seed)
+    rows = [
+        {"second": second, "vehicle_id": vehicle_id(vehicle), "direction": way,
+         "asked_rate_bps": random.choice((None, 0.0, 1e5, 3e6)), "asked_delay_ms": random.choice((0.0, 20.5)),
+         "asked_loss_ratio": random.choice((0.0, 0.013, 0.3)), "asked_jitter_ms": 0.0, "asked_reorder_ratio": 0.0,
+         "asked_burst_packets": 1.0, "applied_at_ns": START + second * SECOND + random.randrange(late + 1),
+         "update_ms": random.random(), "counted_at_ns": START + (second + 1) * SECOND,
+         "qdisc_bytes": random.randrange(10**5) if counted else None,
+         "qdisc_packets": random.randrange(90) if counted else None, "drops": random.randint(3, 9) if counted else None,
+         "queue_drops": random.randrange(4) if counted else None, "backlog_bytes": 0 if counted else None,
+         "probe_sent": 1, "probe_received": 1, "probe_delay_ms": random.uniform(0, 90), "probe_bytes": 48}
+        for second in range(seconds) for vehicle in range(1, vehicles + 1) for way in ("uplink", "downlink")
+    ]  # fmt: skip
+    replay = certificate.replay(rows, START)
+    assert replay["steps"] == seconds
+    assert replay["applied_late_max_ms"] <= late / 1e6 + 0.001
+    said = fidelity("netem", rows, replay | {"failure": None})
+    found = certificate.certified(rows, said, replay["applied_late_max_ms"])
+    assert certificate.said_of(said, list(found)) == found
+    assert {"verdict", "probe_bytes_uplink"} <= set(found)
+    if seconds and counted:
+        assert {"loss uplink kernel", "loss downlink asked_value", "change each second verdict"} <= set(found)
+
+
+@given(
+    value=st.none() | st.integers(-(10**12), 10**12) | st.floats(-1e9, 1e12),
+    name=st.sampled_from(sorted(METRICS)),
+)
+def test_how_the_report_prints_a_figure(value: float | None, name: str) -> None:
+    unit = METRICS[name].unit
+    assert unit_of(name) == ("" if unit == "1" else unit)
+    assert as_read(value, unit_of(name)) == number(value, unit)
+
+
+def test_the_binary_layouts_are_those_of_the_logs() -> None:
+    assert logs.WIRE_COUNTS == COUNTS
+    assert tuple(reason.name.lower() for reason in Reason) == logs.REASONS
+    kinds = {kind.name: kind.value for kind in Kind if hasattr(logs, kind.name)}
+    assert {name: getattr(logs, name) for name in kinds} == kinds
+    assert len(kinds) == len(Kind)

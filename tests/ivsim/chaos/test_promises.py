@@ -1,0 +1,225 @@
+"""Each promise is seen to hold on a good ledger and to fail on one that breaks it, and no other does."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from gateways.protocols import PROTOCOLS
+from ivsim.chaos.case import Case, options_of
+from ivsim.chaos.faults import FAULTS
+from ivsim.chaos.promises import (
+    ANSWERED,
+    KEEPS,
+    MAY_LOSE,
+    PROMISES,
+    SAVED,
+    Judgement,
+    Promise,
+    judge,
+    promise_of,
+)
+from ivsim.chaos.table import print_tables
+from ivsim.commands.chaos import cases_of
+from schemas.errors import Refusal
+from twin.metrics import FATES
+
+HOPS = ("vehicle", "link", "broker", "gateway")
+Ledger = list[dict[str, Any]]
+
+
+def row(fate: str = "delivered", hop: str | None = None, **stamps: Any) -> dict[str, Any]:
+    arrived = fate in {"delivered", "late"}
+    return {
+        "vehicle_id": "YV2RT40A8KB000001",
+        "sequence": 7,
+        "fate": fate,
+        "hop": hop,
+        "acknowledged_at_ns": 2 if arrived else None,
+        "appended_at_ns": 1 if arrived else None,
+        "copies": 1 if arrived else None,
+        "due_at_ns": 1_000,
+    } | stamps
+
+
+def lost(hop: str | None, *, acknowledged: bool = False, in_kafka: bool = False) -> dict[str, Any]:
+    return row(
+        "lost", hop, acknowledged_at_ns=2 if acknowledged else None, appended_at_ns=1 if in_kafka else None
+    )
+
+
+def broken(ledger: Ledger, promise: Promise, twin_distinct: int | None = None) -> list[str]:
+    in_twin = sum(r["fate"] in {"delivered", "late"} for r in ledger)
+    return judge(ledger, promise, in_twin if twin_distinct is None else twin_distinct).broken
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_a_ledger_without_loss_keeps_every_promise(promise: Promise) -> None:
+    assert broken([row(), row("late", copies=3), row("unsent")], promise) == []
+
+
+def test_an_acknowledged_message_that_is_lost_breaks_keeps() -> None:
+    for hop in HOPS:
+        (line,) = broken([row(), lost(hop, acknowledged=True)], KEEPS)
+        assert "1 messages" in line
+        assert line.endswith(f"acknowledged and not in Kafka, last seen at: {hop}")
+        assert "YV2RT40A8KB000001 7" in line
+
+
+def test_a_message_that_was_never_acknowledged_may_go_where_acknowledged_ones_may_not() -> None:
+    assert broken([*(row() for _ in HOPS), *(lost(hop) for hop in HOPS)], KEEPS) == []
+
+
+def test_a_killed_mosquitto_may_lose_at_the_broker_alone() -> None:
+    assert broken([row(), lost("broker", acknowledged=True)], SAVED) == []
+    for hop in ("vehicle", "link", "gateway"):
+        assert len(broken([row(), lost(hop, acknowledged=True)], SAVED)) == 1
+
+
+def test_a_mode_that_may_lose_may_lose_what_was_acknowledged() -> None:
+    assert broken([lost(hop, acknowledged=True) for hop in ("broker", "gateway")], MAY_LOSE) == []
+    for hop in ("vehicle", "link"):
+        assert len(broken([lost(hop, acknowledged=True)], MAY_LOSE)) == 1
+
+
+def test_what_a_gateway_answered_may_not_be_lost_even_where_the_mode_may_lose() -> None:
+    assert broken([lost("link"), row()], ANSWERED) == []
+    for hop in HOPS:
+        assert len(broken([row(), lost(hop, acknowledged=True)], ANSWERED)) == 1
+
+
+def test_a_system_that_never_comes_back_keeps_no_promise() -> None:
+    unsent = [row("unsent") for _ in range(180)]
+    assert "180 messages due 0" in broken(unsent, KEEPS)[0]
+    ledger = [row() for _ in range(20)] + [row("unsent", due_at_ns=5_000) for _ in range(9)]
+    for promise in PROMISES:
+        assert judge(ledger, promise, 20, restored_at_ns=6_000).broken == []
+        (line,) = judge(ledger, promise, 20, restored_at_ns=4_000).broken
+        assert "of 9 messages due after the part was back 0 are in the twin" in line
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_a_loss_without_a_hop_is_broken_in_every_mode(promise: Promise) -> None:
+    (line,) = broken([row(), lost(None)], promise)
+    assert "without a hop" in line
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_what_kafka_has_and_the_twin_has_not_is_broken_in_every_mode(promise: Promise) -> None:
+    (line,) = broken([row(), lost("kafka", in_kafka=True)], promise)
+    assert "not in the twin" in line
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+@pytest.mark.parametrize("twin_distinct", [1, 3])
+def test_a_twin_that_counts_a_message_twice_or_not_is_broken(promise: Promise, twin_distinct: int) -> None:
+    (line,) = broken([row(), row("late")], promise, twin_distinct)
+    assert f"the twins count {twin_distinct}" in line
+
+
+def test_a_fate_that_nobody_knows_and_an_empty_ledger_are_broken() -> None:
+    assert "does not hold" in broken([row(), row("eaten")], MAY_LOSE)[0]
+    assert broken([], MAY_LOSE) == ["the ledger is empty"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(FATES), st.sampled_from(HOPS), st.booleans()), min_size=1))
+def test_counts_add_up_and_only_acknowledged_losses_break_keeps(rows: list[tuple[str, str, bool]]) -> None:
+    ledger = [lost(hop, acknowledged=a) if fate == "lost" else row(fate) for fate, hop, a in rows]
+    in_twin = sum(fate in {"delivered", "late"} for fate, _, _ in rows)
+    judgement = judge(ledger, KEEPS, in_twin)
+    assert sum(judgement.counts[fate] for fate in FATES) == judgement.counts["due"] == len(rows)
+    assert sum(judgement.lost_by_hop.values()) == judgement.counts["lost"]
+    missing = sum(fate == "lost" and acknowledged for fate, _, acknowledged in rows)
+    assert judgement.acknowledged_and_lost == missing
+    acknowledged_lines = [line for line in judgement.broken if "acknowledged" in line]
+    assert bool(acknowledged_lines) == bool(missing)
+    unknown = any(fate == "unknown" for fate, _, _ in rows)
+    assert len(judgement.broken) == bool(missing) + unknown + (2 * in_twin < len(rows))
+
+
+def test_duplicates_in_kafka_are_counted_and_break_nothing() -> None:
+    judgement = judge([row(copies=3), row()], KEEPS, 2)
+    assert judgement.duplicates == 2
+    assert judgement.broken == []
+
+
+def test_which_mode_promises_what_after_which_fault() -> None:
+    kept = [("mqtt", "qos1"), ("mqtt", "qos2"), ("amqp", "manual-confirms-persistent"), ("coap", "con")]
+    for protocol in PROTOCOLS.values():
+        for mode in protocol.modes.values():
+            for fault in FAULTS:
+                promise = promise_of(protocol.name, mode, fault)
+                name = mode.name.partition("-")[0] if protocol.name == "mqtt" else mode.name
+                if (protocol.name, name) not in kept:
+                    assert promise is (ANSWERED if protocol.name == "coap" else MAY_LOSE)
+                elif protocol.name == "mqtt" and fault in {"broker-kill", "backlog-kill"}:
+                    assert promise is SAVED
+                else:
+                    assert promise is KEEPS
+
+
+def test_every_case_of_all_is_a_run_that_outlasts_its_fault() -> None:
+    cases = cases_of(None, None, None)
+    assert len(cases) == (6 + 8) * 7 + 2 * 4
+    assert {(case.protocol, case.mode) for case in cases} == {
+        (protocol.name, mode) for protocol in PROTOCOLS.values() for mode in protocol.modes
+    }
+    for case in cases:
+        options = options_of(case, seed=1)
+        assert options.duration_s > 5 + FAULTS[case.fault].down_s
+        assert options.loss_timeout_s > FAULTS[case.fault].down_s
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("http", None, None), "--protocol"),
+        (("mqtt", "con", None), "--mode"),
+        ((None, "qos1", None), "--protocol"),
+        ((None, None, "rain"), "--fault"),
+    ],
+)
+def test_a_word_that_no_table_has_is_refused(words: tuple[str | None, ...], named: str) -> None:
+    with pytest.raises(Refusal, match=named):
+        cases_of(*words)
+
+
+def test_the_tables_fit_80_columns_and_say_why() -> None:
+    hops = {"broker": 1234, "gateway": 5, "link": 66, "vehicle": 77}
+    counts = {"due": 99_999, "delivered": 99_990, "late": 9, "lost": 1, "unsent": 1000}
+    judged = {}
+    for case in cases_of(None, None, None):
+        reasons = [
+            "12 messages (first: YV2RT40A8KB000001 7) acknowledged and not in Kafka, last seen at: link"
+        ]
+        judged[case] = Judgement(case.promise().word, counts, hops, 1234, 5, reasons)
+    page = io.StringIO()
+    print_tables(Console(file=page, width=80), judged)
+    lines = page.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    text = " ".join(page.getvalue().split())
+    for word in ("saved:", "may lose:", "mqtt qos2 (exactly once)", "BROKEN"):
+        assert word in text
+    assert "coap-con-link-cut broke its promise: 12 messages" in text
+
+
+def test_a_case_names_its_directory() -> None:
+    assert Case("coap", "con", "link-cut").name == "coap-con-link-cut"
+
+
+def test_what_is_unknown_is_neither_kept_nor_lost():
+    unknown = [row("unknown", acknowledged_at_ns=2) for _ in range(3)]
+    judgement = judge([*(row() for _ in range(9)), *unknown], KEEPS, 9)
+    assert judgement.broken == ["the fate of 3 messages is unknown: nothing shows that they were kept"]
+    assert (judgement.counts["unknown"], judgement.acknowledged_and_lost) == (3, 0)
+
+
+def test_a_refused_message_breaks_no_promise():
+    judgement = judge([*(row() for _ in range(9)), row("refused", "broker")], KEEPS, 9)
+    assert judgement.broken == []
+    assert (judgement.counts["refused"], judgement.lost_by_hop) == (1, {})

@@ -1,0 +1,107 @@
+"""Platforms over many measurements: one with processes is up at a time, and one that has died is started anew."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+
+from ivsim.library.studies import begun
+from ivsim.study.engines.pipe import session
+from ivsim.study.engines.pipe.ledger import FATES
+from ivsim.study.engines.pipe.metrics import figures_of
+from ivsim.study.engines.pipe.options import pipe_options
+from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
+from ivsim.study.engines.pipe.platforms.null import Null
+from ivsim.study.engines.pipe.session import Platforms
+from ivsim.testbed.process import ProcessDied
+from schemas.errors import Refusal
+
+
+@pytest.fixture
+def up(monkeypatch):
+    """Let every platform be files, and return the names of those that are open."""
+    names, whole = [], Null.open
+
+    def opened(row):
+        @contextmanager
+        def opens(record, work, brokers=1):
+            with whole(Null(), record, work / row.name) as platform:
+                names.append(row.name)
+                yield platform
+                names.remove(row.name)
+
+        return opens
+
+    for name in PLATFORMS:
+        row = platform_named(name)
+        monkeypatch.setattr(row, "open", opened(row), raising=False)
+    return names
+
+
+def test_one_with_processes_is_up_at_a_time_and_files_beside_it(run_record, tmp_path, up):
+    with Platforms(run_record, tmp_path) as platforms:
+        first = platforms.open("kafka")
+        assert platforms.open("kafka") is first
+        platforms.open("null")
+        assert up == ["kafka", "null"]
+        platforms.open("redis")
+        assert up == ["null", "redis"]
+        assert platforms.open("kafka") is not first
+        assert up == ["null", "kafka"]
+    assert up == []
+
+
+def test_a_study_is_refused_before_it_begins_for_the_platforms_of_its_cells_alone(monkeypatch, tmp_path):
+    monkeypatch.setattr(platform_named("pulsar"), "missing", lambda: "no Pulsar: get it", raising=False)
+    monkeypatch.setattr(platform_named("kafka"), "missing", lambda: None, raising=False)
+    with pytest.raises(Refusal, match="engine pipe: no Pulsar: get it"):
+        begun("ingestion-platforms", tmp_path / "out", quick=True)
+    assert list(tmp_path.iterdir()) == []
+    begun("kafka-formats", tmp_path / "other", quick=True)
+
+
+def test_one_that_has_died_is_started_anew_for_the_next_measurement(run_record, tmp_path, up, monkeypatch):
+    class Dying:
+        def __init__(self, *_, **__):
+            pass
+
+        def run(self):
+            raise ProcessDied("broker", -9, "")
+
+    monkeypatch.setattr(session, "Measurement", Dying)
+    with Platforms(run_record, tmp_path) as platforms:
+        first = platforms.open("redis")
+        with pytest.raises(ProcessDied):
+            platforms.measure(pipe_options({"platform": "redis"}))
+        assert up == []
+        assert platforms.open("redis") is not first
+
+
+NEEDS = {"kafka": [pytest.mark.kafka], "redis": [pytest.mark.broker]}
+
+
+@pytest.mark.parametrize("durability", ["cache", "synced"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, marks in NEEDS.items()])
+def test_a_kill_of_the_platform_within_a_measurement_is_accounted_for(run_record, tmp_path, name, durability):
+    asked = {
+        "platform": name,
+        "durability": durability,
+        "record": "b1k",
+        "format": "raw",
+        "rate": 300.0,
+        "duration_s": 6.0,
+        "warmup_s": 1.0,
+        "kill": "broker@2s",
+        "different": 50,
+        "partitions": 2,
+    }
+    with Platforms(run_record, tmp_path / "work") as platforms:
+        figures = figures_of(platforms.measure(pipe_options(asked)))
+    assert figures["produced"] == 1_800
+    assert sum(figures[fate] for fate in FATES) == 1_800
+    # The operating system outlives the platform, and keeps what it was handed.
+    assert figures["acknowledged"] == figures["consumed"] == 1_800
+    assert figures["acknowledged_lost"] == figures["lost"] == figures["unknown"] == 0
+    assert 0 < figures["recovery_s"] < 60
+    assert 0 < figures["outage_s"] < 60

@@ -1,0 +1,95 @@
+"""What a figure shows of a ledger: every message once, and inside its frame."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from ivsim.report.charts import FATES, STAGES, fates_by_hop, latency_distribution, latency_over_time
+from ivsim.report.page import decided_by_host
+from ivsim.report.style import FATE_COLOURS, window_words
+
+START_NS = 1_800_000_000_000_000_000
+# Opaque: points of latencies in the same colour let others show through.
+CROSS = re.compile(r'<use [^>]*x="(-?[\d.]+)" y="(-?[\d.]+)" style="fill: #d55e00; stroke: #d55e00"')
+
+
+@pytest.mark.parametrize("longest_ms", [0.2, 40.0, 13_000.0])
+def test_lost_messages_stand_inside_the_figure_of_latencies(longest_ms: float) -> None:
+    due = START_NS + np.arange(40) * 500_000_000
+    lost = np.arange(40) % 4 == 0
+    took = (np.linspace(0.1, longest_ms, 40) * 1e6).astype(np.int64)
+    arrived = np.where(lost, np.nan, due + took)
+    ledger = {
+        "due_at_ns": due, "emitted_at_ns": due, "received_at_ns": arrived, "applied_at_ns": arrived,
+        "fate": np.where(lost, "lost", "delivered"),
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawn = latency_over_time(ledger, START_NS)
+    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)
+    assert found is not None
+    width, height = map(float, found.groups())
+    crosses = [(float(x), float(y)) for x, y in CROSS.findall(drawn)]
+    assert len(crosses) == int(lost.sum()) + 1, "one a message, and one in the legend"
+    assert all(0 < x < width and 0 < y < height for x, y in crosses)
+
+
+def test_a_run_of_which_nothing_arrived_has_figures_without_a_legend() -> None:
+    stamps = np.full(3, np.nan)
+    names = {name for stage in STAGES.values() for name in stage}
+    ledger = dict.fromkeys(names, stamps) | {
+        "due_at_ns": np.arange(3) * 1_000_000_000.0,
+        "fate": np.array(["lost"] * 3),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "<svg" in latency_distribution(ledger)
+        assert "<svg" in latency_over_time(ledger, 0)
+
+
+def test_every_fate_has_a_bar_and_a_colour_of_its_own() -> None:
+    fates = list(FATES)
+    ledger = {
+        "fate": np.array(fates),
+        "hop": np.array([{"lost": "link", "refused": "broker"}.get(f) for f in fates]),
+    }
+    bars = re.findall(r'style="fill: (#[0-9a-f]{6})', fates_by_hop(ledger))
+    assert len(set(FATE_COLOURS.values())) == len(FATES) == len(FATE_COLOURS)
+    assert {colour.lower() for colour in FATE_COLOURS.values()} <= set(bars)
+
+
+def test_what_the_host_decides_is_shown_and_the_unknown_named() -> None:
+    shown = dict(decided_by_host({}))
+    assert set(shown.values()) == {"unknown"}
+    manifest = {
+        "machine": {"kernel": "6.1"},
+        "host": {
+            "clock": {"source": "tsc"},
+            "cpu": {"governor": ["performance"]},
+            "limits": {"cpu_cores": 1.5},
+        },
+        "tcp": {"congestion_control": "cubic"},
+        "offloads": {"vehicles v0": {"rx": True, "tx": False, "gro": True}},
+    }
+    shown = dict(decided_by_host(manifest))
+    assert (shown["clock source"], shown["CPU governor"], shown["congestion control"]) == (
+        "tsc",
+        "performance",
+        "cubic",
+    )
+    assert (shown["offloads that are on"], shown["limit of CPU time, cores"]) == ("vehicles v0: gro", "1.5")
+
+
+def test_a_partial_run_says_which_messages_it_counts() -> None:
+    figures = {"window_from_s": 2.0, "window_to_s": 12.25, "due": 15, "run_due": 84}
+    assert window_words(figures) == "15 of 84 messages, those due from 2.0 s to 12.2 s after the start"
+    assert (
+        window_words(figures | {"due": 84})
+        == "all 84 messages, those due from 2.0 s to 12.2 s after the start"
+    )
+    assert window_words(figures | {"window_to_s": -3.0}).startswith("none of the 84 messages due")
+    assert window_words(figures | {"window_to_s": None}) is None

@@ -1,0 +1,109 @@
+"""A run's page: what the files say stands in it, and what they say is text, never markup."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from jinja2 import UndefinedError
+
+from ivsim.options import RunOptions
+from ivsim.report import write_page
+from ivsim.report.html import rendered
+from ivsim.study.markdown import page
+
+EVIL = "<script>alert('a & b')</script>"
+
+
+class Tags(HTMLParser):
+    """The names of a page's tags and its text, as a browser reads them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def written(
+    directory: Path, manifest: dict[str, Any] | None = None, metrics: dict[str, Any] | None = None
+) -> Tags:
+    made = {"run": "r1", "options": RunOptions().model_dump(mode="json"), "link": {"name": "uml"}}
+    (directory / "manifest.json").write_text(json.dumps(made | (manifest or {})))
+    (directory / "metrics.json").write_text(json.dumps(metrics or {}))
+    return Tags(write_page(directory).read_text())
+
+
+def test_what_was_not_measured_is_a_dash(tmp_path: Path) -> None:
+    found = written(tmp_path, metrics={"due": 12, "delivery_ratio": None})
+    assert re.search(r"12\s*due", found.text)
+    assert re.search("\N{EN DASH}\\s*delivery_ratio", found.text)
+    assert "delivered / due" in found.text
+    for absent in ("What the link did", "Where the bytes went", "Live figures", "Refusals"):
+        assert absent not in found.text
+
+
+def test_every_text_of_the_files_is_text(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"purpose": [EVIL], "direction": ["uplink"], "bytes": [1]}),
+        tmp_path / "wire_categories.parquet",
+    )
+    check = dict.fromkeys(
+        ("parameter", "direction", "asked", "achieved", "tolerance", "verdict", "power"), EVIL
+    )
+    difference = {"vehicle_id": EVIL, "figure": EVIL, "live": 1, "ledger": 2}
+    found = written(
+        tmp_path,
+        {"run": EVIL, "warnings": [EVIL]},
+        {
+            "due": 1,
+            "validity": {"verdict": "invalid", "causes": [{"words": EVIL}]},
+            "certificate": {"verdict": EVIL, "statement": EVIL, "checks": [check]},
+            "live": {"verdict": EVIL, "counts_compared": 1, "differences": [difference]},
+        },
+    )  # fmt: skip
+    assert "script" not in found.tags
+    # Title twice, warning, validity, certificate twice, check, purpose, live, its difference twice; manifest twice as JSON.
+    assert found.text.count(EVIL) == 1 + 1 + 2 + 2 + 7 + 1 + 1 + 2 + 2
+
+
+def test_a_column_that_no_check_fills_is_left_out(tmp_path: Path) -> None:
+    checks = [
+        {"parameter": "delay", "verdict": "pass", "power": None},
+        {"parameter": "loss", "verdict": "pass"},
+    ]
+    found = written(tmp_path, metrics={"certificate": {"verdict": "pass", "checks": checks}})
+    assert re.search(r"parameter\s*verdict\s*delay\s*pass\s*loss\s*pass", found.text)
+
+
+def test_where_the_bytes_went_is_sorted_by_their_sum(tmp_path: Path) -> None:
+    rows = {
+        "purpose": ["probe", "message", "probe", "message"],
+        "direction": ["uplink", "uplink", "downlink", "uplink"],
+        "bytes": [10, 2_000, 5, 3_000],
+    }
+    pq.write_table(pa.table(rows), tmp_path / "wire_categories.parquet")
+    assert re.search(r"message\s*5,000\s*0\s*probe\s*10\s*5", written(tmp_path).text)
+
+
+def test_a_name_that_a_template_misses_is_an_error() -> None:
+    with pytest.raises(UndefinedError):
+        rendered("page.html", title="without a body")
+
+
+def test_the_page_of_a_report_keeps_markdown_and_escapes_its_title() -> None:
+    found = Tags(page(f"# {EVIL}\n\n*so*", {}))
+    assert "script" not in found.tags
+    assert "em" in found.tags

@@ -1,0 +1,69 @@
+"""What a run keeps of Kafka's records: every one, as it was, without payloads."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ivsim.runs.endpoints import KafkaAddress
+from ivsim.runs.kafka_log import keep
+from ivsim.testbed.process import NotReady
+from schemas.topics import KafkaTopics
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def address(kafka: str) -> KafkaAddress:
+    topics = KafkaTopics(f"t{uuid.uuid4().hex[:8]}.")
+    admin = AdminClient({"bootstrap.servers": kafka})
+    made = admin.create_topics([NewTopic(name, 2, 1) for name in (topics.status, topics.state)])
+    for future in made.values():
+        future.result(30)
+    return KafkaAddress(kafka, topics)
+
+
+def test_every_record_is_kept_without_its_payload(address: KafkaAddress, tmp_path: Path) -> None:
+    producer = Producer({"bootstrap.servers": address.bootstrap})
+    for number in range(30_000):
+        headers = [("format", b"json"), ("epoch", b"1"), ("sequence", b"%d" % number), ("other", b"x")]
+        producer.produce(address.topics.status, b".." + b"truck" * (number % 2), b"truck", headers=headers)
+        producer.poll(0)
+    producer.produce(
+        address.topics.status, None, None, headers=[("epoch", b"1"), ("epoch", b"\xff"), ("mode", None)]
+    )
+    producer.produce(address.topics.state, b"v", b"truck", headers=[("messages", b"7")])
+    assert producer.flush(30) == 0
+    began_s = time.monotonic()
+    path = tmp_path / "kafka_records.parquet"
+    assert keep(address, path) == 30_002
+    print(f"{time.monotonic() - began_s:.2f} s, {path.stat().st_size / 30_002:.1f} bytes a record")
+    rows = pq.read_table(path).to_pylist()
+    assert min(row["topic"] for row in rows) == "twin.state"
+    good = [row for row in rows if row["key"] == b"truck" and row["topic"] == "vehicle.status"]
+    assert len({row["header_sequence"] for row in good}) == len(good) == 30_000
+    assert {row["value_has_key"] for row in good} == {True, False}
+    assert {row["value_bytes"] for row in good} == {2, 7}
+    assert all(row["appended_at_ns"] % 1_000_000 == 0 for row in rows)
+    (odd,) = (row for row in rows if row["key"] is None)
+    assert (odd["header_epoch"], odd["header_mode"], odd["value_bytes"]) == (b"\xff", None, None)
+    assert odd["value_has_key"] is None
+    assert [row["header_messages"] for row in rows if row["topic"] == "twin.state"] == [b"7"]
+    assert sorted((row["partition"], row["offset"]) for row in [*good, odd])[:2] == [(0, 0), (0, 1)]
+
+
+def test_empty_topics_are_kept_as_an_empty_table(address: KafkaAddress, tmp_path: Path) -> None:
+    assert keep(address, tmp_path / "k.parquet") == 0
+    assert pq.read_table(tmp_path / "k.parquet").num_rows == 0
+
+
+def test_a_kafka_that_is_away_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match="Kafka's records could not be kept"):
+        keep(KafkaAddress("127.0.0.1:1", KafkaTopics()), tmp_path / "k.parquet", silent_s=1.0)
+    assert list(tmp_path.iterdir()) == []

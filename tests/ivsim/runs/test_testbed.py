@@ -1,0 +1,109 @@
+"""A testbed that stays up: runs follow each other on one Kafka, Spark and link, and none sees another."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from end_to_end_runs import ended_in_order
+
+from ivsim import Refusal, Results, Testbed, load_results, run, run_options
+from ivsim.options import RunOptions
+from ivsim.runs.started import StartedRun
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
+
+SMALL = {"vehicles": 3, "duration_s": 3.0, "loss_timeout_s": 20.0, "loss_ratio": 0.0}
+
+
+def complete(results: Results, due: int = 9) -> None:
+    assert (results.metrics["due"], results.metrics["delivered"]) == (due, due)
+    assert results.metrics["partial"] is False
+    assert results.ledger.num_rows == due
+    assert not (results.directory / "work").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "fields"),
+    [
+        (0, {"protocol": "mqtt", "mode": "qos1"}),
+        (1, {"protocol": "amqp", "mode": "manual-confirms-persistent"}),
+        (2, {"protocol": "amqp", "mode": "manual-confirms-persistent"}),
+        (3, {"protocol": "coap", "mode": "con", "trigger": "microbatch"}),
+        (4, {"protocol": "mqtt", "mode": "qos1", "security": "tls"}),
+        (5, {"topology": "echo"}),
+    ],
+)
+def test_runs_of_every_kind_follow_each_other(
+    testbed: Testbed, tmp_path: Path, number: int, fields: dict[str, str]
+) -> None:
+    ended_at_ns = testbed.ended_at_ns
+    results = run(output=tmp_path / "run", testbed=testbed, **SMALL, **fields)
+    complete(results)
+    if number:
+        # Nothing of the first start is repeated: Spark's session alone takes longer than all of this.
+        assert ended_at_ns is not None
+        assert results.manifest["start_at_ns"] > ended_at_ns
+        if "topology" not in fields:
+            assert results.manifest["twin"]["session_s"] < 1.0
+    if "topology" not in fields:
+        assert results.metrics["live"]["verdict"] == "agree"
+    # What the run had in Kafka goes with it; the broker takes its time over it.
+    assert load_results(tmp_path / "run") == results
+
+
+def test_messages_left_in_a_kept_broker_do_not_reach_the_next_run(testbed: Testbed, tmp_path: Path) -> None:
+    fields = {"protocol": "amqp", "mode": "manual-confirms-persistent"}
+
+    def lose_the_gateway(started: StartedRun) -> None:
+        if started.publisher.totals().get("emitted", 0) >= 3:
+            started.components.children["gateway-0"].kill()
+
+    outcome = testbed.run(run_options(**SMALL, **fields), tmp_path / "broken", disturb=lose_the_gateway)
+    assert outcome.exit_code == 1
+    assert "gateway-0 was ended by SIGKILL" in str(outcome.error)
+    complete(run(output=tmp_path / "next", testbed=testbed, **SMALL, **fields))
+
+
+@pytest.mark.parametrize("name", ["kafka", "twin"])
+def test_a_part_that_died_is_started_again_for_the_next_run(
+    testbed: Testbed, tmp_path: Path, name: str
+) -> None:
+    def kill(started: StartedRun) -> None:
+        components = started.components
+        assert components.twin is not None
+        (components.twin.process if name == "twin" else components.servers[name].process).kill()
+
+    outcome = testbed.run(run_options(**SMALL), tmp_path / "broken", disturb=kill)
+    assert outcome.exit_code == 1
+    assert f"{name} was ended by SIGKILL" in str(outcome.error)
+    complete(run(output=tmp_path / "next", testbed=testbed, **SMALL))
+
+
+def test_a_signal_ends_the_run_and_not_the_testbed(testbed: Testbed, tmp_path: Path) -> None:
+    def stop(started: StartedRun) -> None:
+        if started.publisher.totals().get("emitted", 0):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    outcome = testbed.run(run_options(**SMALL | {"duration_s": 60.0}), tmp_path / "run", disturb=stop)
+    assert outcome.exit_code == 128 + signal.SIGTERM
+    assert load_results(tmp_path / "run").metrics["partial"] is True
+
+
+def test_one_run_at_a_time_and_none_once_it_is_closed(testbed: Testbed, tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def another(_started: StartedRun) -> None:
+        with pytest.raises(Refusal, match="runs follow each other") as refusal:
+            testbed.run(run_options(**SMALL), tmp_path / "second")
+        refused.append(str(refusal.value))
+
+    outcome = testbed.run(run_options(**SMALL), tmp_path / "first", disturb=another)
+    assert outcome.error is None
+    assert ended_in_order(outcome.exit_code, outcome.metrics)
+    assert refused
+    assert not (tmp_path / "second").exists()
+    with pytest.raises(Refusal, match="the testbed is not open"):
+        Testbed().run(RunOptions())

@@ -1,0 +1,81 @@
+"""When a run is valid, degraded or invalid, from the figures alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ivsim.runs.validity import judge, sender_lag_p99_ms
+
+LATE = {
+    "parameter": "change each second",
+    "direction": "both",
+    "verdict": "off",
+    "achieved": "at most 183 ms late",
+}
+OFF = {"verdict": "off", "checks": [{"parameter": "delay", "direction": "uplink", "verdict": "off"}]}
+
+
+def late(by_ms: float):
+    return {"verdict": "off", "checks": [LATE | {"achieved_value": by_ms}]}
+
+
+def of(lag_ms: float | None = 0.2, drops: int | None = 0, **metrics):
+    return judge(metrics, sender_lag_p99_ms=lag_ms, capture_drops=drops)
+
+
+def test_a_run_without_a_finding_is_valid():
+    found = of(
+        certificate={"verdict": "unproven", "checks": []}, live={"verdict": "agree"}, clock_drift_ms=0.3
+    )
+    assert (found.verdict, found.causes) == ("valid", ())
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "name"),
+    [
+        (of(partial=True, partial_reason="gateway died"), "invalid", "partial_ledger"),
+        (of(unknown=1, due=40), "invalid", "fate_unknown"),
+        (of(certificate=OFF), "invalid", "certificate_off"),
+        (of(certificate=late(183.0)), "degraded", "link_changes_late"),
+        (of(certificate=late(1_200.0)), "invalid", "certificate_off"),
+        (of(live={"verdict": "differ"}), "degraded", "live_figures_differ"),
+        (of(live={"verdict": "not read to its end"}), "degraded", "live_figures_differ"),
+        (of(lag_ms=51.0), "degraded", "generator_limited"),
+        (of(lag_ms=4_000.0), "invalid", "generator_limited"),
+        (of(clock_drift_ms=-1.2), "degraded", "clock_moved"),
+        (of(drops=3), "invalid", "capture_dropped"),
+    ],
+)
+def test_each_finding_has_its_severity(found, verdict, name):
+    assert (found.verdict, [cause.name for cause in found.causes]) == (verdict, [name])
+
+
+def test_the_worst_cause_decides_and_comes_first():
+    found = of(clock_drift_ms=2.0, certificate=OFF)
+    assert found.verdict == "invalid"
+    assert found.words.startswith("the link was off in: delay uplink; ")
+
+    assert len(found.as_dict()["causes"]) == 2
+
+
+def test_the_wait_for_the_protocol_is_not_the_senders(tmp_path: Path):
+    """CoAP sends one message at a time: what waits for an answer is late, and the sender is not."""
+    path = tmp_path / "ledger.parquet"
+    rows = {
+        "emission_lag_ns": [200_000] * 99 + [900_000, 1_500_000_000, None],
+        "buffered": [False] * 100 + [True, False],
+    }
+    pq.write_table(pa.table(rows), path)
+    assert sender_lag_p99_ms(path) == pytest.approx(0.2)
+    pq.write_table(pa.table(rows).slice(100), path)
+    assert sender_lag_p99_ms(path) is None
+
+
+def test_a_sender_that_died_beside_others_degrades_the_run_and_is_named():
+    found = judge({}, sender_lag_p99_ms=None, capture_drops=0, dead_senders=["sender-1 was killed"])
+    assert (found.verdict, [cause.name for cause in found.causes]) == ("degraded", ["sender_died"])
+    assert found.words.startswith("sender-1 was killed: ")

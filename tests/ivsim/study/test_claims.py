@@ -1,0 +1,294 @@
+"""Rules by which claims are decided: made-up results on both sides of each border, and what precision may change."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ivsim.study.claims import (
+    AGREE,
+    CANNOT_TELL,
+    DISAGREE,
+    NOT_COMPARABLE,
+    VERDICTS,
+    Claim,
+    Decided,
+    Finding,
+    Ordering,
+    Published,
+    RepetitionCount,
+    across,
+    answer,
+    claims_section,
+    claims_text,
+    decide,
+    differ,
+    inside,
+    none_of,
+    not_comparable,
+    ordered,
+    p_beyond,
+    some_of,
+    together,
+)
+from ivsim.study.clusters import MIN_REPETITIONS, Clusters, paired_difference
+from ivsim.study.statistics import Comparison, Interval
+
+
+def finding(verdict: str) -> Finding:
+    return Finding(verdict, "")
+
+
+def comparison(difference: float, half: float) -> Comparison:
+    """Return a difference with the p-value that its interval has (normal)."""
+    whole = Comparison(difference, difference - half, difference + half, 0.0)
+    return whole._replace(p_value=p_beyond(whole._replace(p_value=1.0), 1e-300))
+
+
+@pytest.mark.parametrize(
+    ("parts", "verdict"),
+    [
+        ([AGREE, AGREE], AGREE),
+        ([AGREE, CANNOT_TELL], CANNOT_TELL),
+        ([AGREE, CANNOT_TELL, DISAGREE], DISAGREE),
+        ([], CANNOT_TELL),
+        ([NOT_COMPARABLE, NOT_COMPARABLE], NOT_COMPARABLE),
+        ([NOT_COMPARABLE, AGREE], NOT_COMPARABLE),
+        ([NOT_COMPARABLE, CANNOT_TELL], CANNOT_TELL),
+        ([NOT_COMPARABLE, DISAGREE], DISAGREE),
+    ],
+)
+def test_parts_make_a_verdict(parts: list[str], verdict: str):
+    assert together([finding(part) for part in parts]) == verdict
+
+
+def test_settings_that_differ_leave_a_claim_open():
+    assert across([AGREE, AGREE]) == AGREE
+    assert across([DISAGREE, DISAGREE]) == DISAGREE
+    assert across([AGREE, DISAGREE]) == CANNOT_TELL
+    assert across([NOT_COMPARABLE, DISAGREE]) == CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("difference", "half", "plain", "with_ties"),
+    [
+        (5.0, 1.0, AGREE, AGREE),
+        (5.0, 6.0, CANNOT_TELL, AGREE),  # across 0, not across the margin
+        (5.0, 8.0, CANNOT_TELL, CANNOT_TELL),  # across 0 and across the margin
+        (0.5, 1.0, CANNOT_TELL, AGREE),  # no more than the margin apart, shown
+        (-0.5, 1.0, CANNOT_TELL, AGREE),
+        (-5.0, 1.0, DISAGREE, DISAGREE),
+        (-5.0, 3.5, CANNOT_TELL, CANNOT_TELL),  # significantly below 0, perhaps by less than the margin
+        (-1.9, 0.2, CANNOT_TELL, CANNOT_TELL),  # significantly below 0, and perhaps not by the margin
+        (-1.5, 0.2, CANNOT_TELL, AGREE),
+    ],
+)
+def test_an_ordering_has_a_margin(difference: float, half: float, plain: str, with_ties: str):
+    one = [Ordering("x", comparison(difference, half), "ms", 2.0)]
+    assert ordered(one)[0].verdict == plain
+    assert ordered(one, ties=True)[0].verdict == with_ties
+
+
+def test_an_ordering_without_margin_is_contrary_as_soon_as_it_is_significant():
+    found = ordered([Ordering("x", comparison(-0.5, 0.2)), Ordering("y", None)])
+    assert [f.verdict for f in found] == [DISAGREE, CANNOT_TELL]
+
+
+def test_many_orderings_are_tested_together():
+    # p = 0.02 decides alone, not as one of ten.
+    alone = comparison(1.0, 0.84)
+    assert 0.01 < alone.p_value < 0.05
+    assert ordered([Ordering("x", alone)])[0].verdict == AGREE
+    ten = [Ordering("x", alone), *[Ordering("n", comparison(0.1, 1.0))] * 9]
+    assert ordered(ten)[0].verdict == CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(2.1, 4.9, AGREE), (5.1, 6.0, DISAGREE), (1.0, 2.5, CANNOT_TELL), (0.1, 1.9, DISAGREE)],
+)
+def test_a_figure_lies_inside_outside_or_across(low: float, high: float, verdict: str):
+    assert inside("x", Interval((low + high) / 2, low, high, 9), 2.0, 5.0).verdict == verdict
+
+
+def test_the_published_uncertainty_widens_the_borders():
+    ping = Published(2.52, 1.37, 200)
+    assert ping.half_width == pytest.approx(0.191, abs=0.001)
+    for low, high, alone, with_it in (
+        (4.9, 5.15, CANNOT_TELL, AGREE),
+        (5.05, 5.15, DISAGREE, AGREE),
+        (5.25, 5.4, DISAGREE, DISAGREE),
+        (1.82, 2.1, CANNOT_TELL, AGREE),
+        (1.5, 1.75, DISAGREE, DISAGREE),
+    ):
+        measured = Interval((low + high) / 2, low, high, 9)
+        assert inside("x", measured, 2.0, 5.0).verdict == alone
+        assert inside("x", measured, 2.0, 5.0, published=ping).verdict == with_it
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "verdict"),
+    [
+        (0, 450, CANNOT_TELL),  # up to 0.8 % of them may be lost
+        (1, 450, CANNOT_TELL),  # no disagreement with 0 of 450
+        (0, 1_350, AGREE),
+        (1, 1_350, AGREE),
+        (12, 450, DISAGREE),
+        (4, 450, CANNOT_TELL),
+        (3_000, 10_000, DISAGREE),
+        (0, 0, CANNOT_TELL),
+    ],
+)
+def test_none_of_many(count: int, n: int, verdict: str):
+    assert none_of("lost", count, n, 0.005).verdict == verdict
+
+
+def test_none_of_few_published_contradicts_little():
+    assert none_of("lost", 12, 450, 0.005).verdict == DISAGREE
+    assert none_of("lost", 12, 450, 0.005, published_n=20).verdict == CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "verdict"),
+    [
+        (12, 450, AGREE),
+        (4, 450, CANNOT_TELL),
+        (0, 450, CANNOT_TELL),
+        (0, 1_350, DISAGREE),
+        (0, 0, CANNOT_TELL),
+    ],
+)
+def test_some_of_many(count: int, n: int, verdict: str):
+    assert some_of("lost", count, n, 0.005).verdict == verdict
+
+
+def test_two_counts_differ_by_more_than_chance():
+    assert not differ((1, 450), (0, 450))
+    assert not differ((3, 450), (0, 450))
+    assert differ((12, 450), (0, 450))
+    assert differ((7, 10), (1, 10)) == differ((1, 10), (7, 10)) is True
+    assert not differ((6, 10), (1, 10))
+    assert not differ((1, 2), (0, 0))
+
+
+def test_fewer_than_three_repetitions_decide_nothing():
+    claim = Claim(7, "words", "rule", lambda _: [])
+    for verdict in VERDICTS:
+        few = Decided(claim, [finding(verdict)], MIN_REPETITIONS - 1)
+        assert few.found == verdict
+        assert few.verdict == (NOT_COMPARABLE if verdict == NOT_COMPARABLE else CANNOT_TELL)
+        assert few.summary.startswith("too few repetitions (2 of at least 3)")
+        assert Decided(claim, [finding(verdict)], MIN_REPETITIONS).verdict == verdict
+        assert Decided(claim, [finding(verdict)]).verdict == verdict
+    few = Decided(claim, [finding(AGREE)], 1)
+    assert (
+        answer([few])
+        == "Of the 1 claims 1 cannot be told (7). 1 have fewer than 3 repetitions and are not decided."
+    )
+
+
+class Cells(RepetitionCount):
+    """Evidence of named cells, with how many repetitions each has."""
+
+    def __init__(self, **cells: int) -> None:
+        super().__init__()
+        self.cells = cells
+
+    def get(self, name: str) -> int:
+        self.looked_at(self.cells[name])
+        return self.cells[name]
+
+
+def test_the_repetitions_of_a_claim_are_those_of_the_cells_it_looks_at():
+    def of(number: int, *names: str) -> Claim:
+        def findings(cells: Cells) -> list[Finding]:
+            for name in names:
+                cells.get(name)
+            return [finding(AGREE)]
+
+        return Claim(number, "", "", findings)
+
+    cells = Cells(often=5, thrice=3, once=1)
+    found = decide([of(1, "often", "thrice"), of(2, "once", "often"), of(3)], cells)
+    assert [one.repetitions for one in found] == [3, 1, None]
+    assert [one.verdict for one in found] == [AGREE, CANNOT_TELL, AGREE]
+    both = decide([of(1, "often")], Cells(often=5), {"a": Cells(often=4), "b": Cells(often=2)})
+    assert both[0].repetitions == 2
+
+
+def test_a_claim_is_decided_in_every_setting():
+    claim = Claim(1, "blocks", "rule", lambda verdict: [Finding(verdict, f"it is {verdict}")])
+    same = decide([claim], None, {"one": AGREE, "other": AGREE})[0]
+    split = decide([claim], None, {"one": AGREE, "other": DISAGREE})[0]
+    assert (same.verdict, split.verdict) == (AGREE, CANNOT_TELL)
+    assert "one: *agree*" in split.summary
+    assert "other: *disagree*" in split.summary
+    assert "it is disagree" in claims_section([split])
+
+
+def test_what_cannot_be_compared_is_said_with_its_reason():
+    claim = Claim(18, "speed", "rule", lambda _: [not_comparable("C++", "no compiler here")])
+    decided = decide([claim], None)
+    assert answer(decided) == "Of the 1 claims 1 are not comparable (18)."
+    assert "no compiler here" in claims_text(decided)
+
+
+# Precision alone: intervals that lie within one another, around estimates that may move within the wider one.
+borders = st.floats(-10, 10)
+halves = st.floats(0.01, 20)
+
+
+@given(borders, st.floats(0, 1), halves, st.floats(0, 5), st.booleans())
+def test_more_precision_never_turns_an_ordering_round(
+    difference: float, share: float, half: float, margin: float, ties: bool
+):
+    narrow = half * share + 1e-6
+    for moved in (-1.0, 0.0, 1.0):
+        inner = difference + moved * max(half - narrow, 0.0)
+        before = ordered([Ordering("x", comparison(difference, half), "ms", margin)], ties=ties)[0].verdict
+        after = ordered([Ordering("x", comparison(inner, narrow), "ms", margin)], ties=ties)[0].verdict
+        assert {before, after} != {AGREE, DISAGREE}
+
+
+@given(st.lists(borders, min_size=4, max_size=4), borders, borders)
+def test_more_precision_never_turns_a_figure_round(ends: list[float], low: float, high: float):
+    outer_low, inner_low, inner_high, outer_high = sorted(ends)
+    low, high = sorted((low, high))
+    middle = (inner_low + inner_high) / 2
+    found = {
+        inside("x", Interval(middle, a, b, 9), low, high).verdict
+        for a, b in ((outer_low, outer_high), (inner_low, inner_high))
+    }
+    assert found != {AGREE, DISAGREE}
+
+
+@given(st.integers(0, 40), st.integers(40, 400), st.integers(2, 40), st.floats(0.001, 0.2))
+def test_the_same_share_of_more_is_never_turned_round(count: int, n: int, times: int, border: float):
+    for rule in (none_of, some_of):
+        found = {rule("x", count * k, n * k, border).verdict for k in (1, times)}
+        assert found != {AGREE, DISAGREE}
+
+
+@given(st.integers(0, 100), st.integers(100, 400), st.floats(0.001, 0.2))
+def test_none_and_some_are_never_both_true_or_both_false(count: int, n: int, border: float):
+    none, some = none_of("x", count, n, border).verdict, some_of("x", count, n, border).verdict
+    assert (none, some) not in itertools.product((AGREE, DISAGREE), repeat=2) or none != some
+
+
+def test_the_p_value_at_a_border_is_that_of_the_shifted_values():
+    def compared(shift: float) -> Comparison | None:
+        vehicle = np.arange(400)
+        alone = (np.zeros(400, np.int64), vehicle, 1, 400)
+        return paired_difference(Clusters(np.zeros(400), *alone), Clusters(vehicle / 100 - 3 + shift, *alone))
+
+    found, shifted = compared(0.0), compared(1.1)
+    assert found is not None
+    assert shifted is not None
+    assert p_beyond(found, -1.1) == pytest.approx(shifted.p_value, rel=0.1)
+    assert p_beyond(found, 0.0) == found.p_value
+    exact = Comparison(1.0, 1.0, 1.0, 0.0)
+    assert (p_beyond(exact, 1.0), p_beyond(exact, 2.0)) == (1.0, 0.0)

@@ -1,0 +1,126 @@
+"""The command line itself: light until a command is called, complete, quiet when it is stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ivsim import cli
+from ivsim.commands import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+# What takes long to import; none of it is needed to say which commands there are.
+HEAVY = {
+    "numpy",
+    "pydantic",
+    "pyarrow",
+    "matplotlib",
+    "scipy",
+    "pyroute2",
+    "aiocoap",
+    "paho",
+    "pika",
+    "pandas",
+}
+
+
+def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", **environment},
+    )
+
+
+def imported(*arguments: str) -> set[str]:
+    done = python("-X", "importtime", "-m", "ivsim.cli", *arguments)
+    assert done.returncode == 0, done.stderr
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("--version",)])
+def test_what_needs_no_part_imports_none(arguments: tuple[str, ...]) -> None:
+    found = imported(*arguments)
+    assert "typer" in found
+    assert found & HEAVY == set()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_table_has_help(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["ivsim", name, "-h"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert f" {name} [OPTIONS]" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_list_of_commands_has_each_with_its_help() -> None:
+    text = python("-m", "ivsim.cli", "--help", COLUMNS="200").stdout
+    for row in COMMANDS.values():
+        assert re.search(rf"│ {row.name} +{re.escape(row.help)} ", text), row.name
+
+
+def test_version_says_the_commit() -> None:
+    head = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    for arguments in (("version",), ("--version",)):
+        said = python("-m", "ivsim.cli", *arguments).stdout
+        assert re.fullmatch(rf"ivsim \d+\.\d+\.\d+ \({head}(-dirty)?\)\n", said), said
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("ivsim tr", {"trace"}),
+        ("ivsim trace li", {"list"}),
+        ("ivsim run --vehi", {"--vehicles"}),
+        ("ivsim run --protocol ", {"mqtt", "amqp", "coap"}),
+        ("ivsim run --mqtt-version ", {"5", "3.1.1"}),
+    ],
+)
+def test_shells_complete_commands_options_and_values(typed: str, offered: set[str]) -> None:
+    words = typed.split(" ")
+    done = python(
+        "-c",
+        "import sys; sys.argv[0] = 'ivsim'; from ivsim.cli import main; main()",
+        _IVSIM_COMPLETE="complete_bash",
+        COMP_WORDS=typed,
+        COMP_CWORD=str(len(words) - 1),
+    )
+    assert set(done.stdout.split()) == offered, done.stderr
+
+
+@pytest.mark.parametrize("after_s", [0.1, 0.3, 0.6, 1.0])
+def test_an_interrupt_in_the_first_moments_leaves_no_traceback(after_s: float) -> None:
+    # A study's check imports every part and starts nothing. What Python does before it runs a line is not ours.
+    program = "from ivsim.cli import main; print('begun', flush=True); main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "study", "check", "ifip2020"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(after_s)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert "Traceback" not in err
+    assert process.returncode in {cli.EXIT_INTERRUPTED, -signal.SIGINT, 0}, err

@@ -1,0 +1,208 @@
+"""One model of options: the command line, the reference and the refusals come from it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ivsim import cli
+from ivsim.option import asks_nothing, ineffective
+from ivsim.option_reference import reference
+from ivsim.options import OPTIONS, PANELS, option_name, possible_options, run_options
+from schemas.errors import Refusal
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# An option that was given, what else was given, and what the refusal says.
+IDLE: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "tcp",
+        {"tcp": "bbr", "protocol": "coap", "mode": "con"},
+        "--tcp bbr: has no effect with --protocol coap, only with mqtt, amqp",
+    ),
+    ("security", {"security": "tls", "topology": "echo"}, "--security tls: needs --topology gateway"),
+    (
+        "security",
+        {"security": "tls", "protocol": "coap", "mode": "con"},
+        "--security tls: has no effect with --protocol coap, only with mqtt, amqp",
+    ),
+    (
+        "security",
+        {"security": "mtls", "protocol": "coap", "mode": "con"},
+        "--security mtls: has no effect with --protocol coap, only with mqtt, amqp",
+    ),
+    (
+        "security",
+        {"security": "oscore"},
+        "--security oscore: has no effect with --protocol mqtt, only with coap",
+    ),
+    (
+        "keepalive_s",
+        {"keepalive_s": 5, "protocol": "coap", "mode": "con"},
+        "--keepalive 5: has no effect with --protocol coap, only with mqtt, amqp",
+    ),
+    (
+        "coap_block_bytes",
+        {"coap_block_bytes": "64"},
+        "--coap-block-bytes 64: has no effect with --protocol mqtt, only with coap",
+    ),
+    ("message_bytes", {"message_bytes": 100}, "--message-bytes 100: needs --topology echo"),
+    ("trace", {"trace": "car-2024", "link": "direct"}, "--trace car-2024: has no effect with --link direct"),
+    (
+        "trace_offsets",
+        {"trace_offsets": False, "link": "direct"},
+        "--no-trace-offsets: has no effect with --link direct",
+    ),
+    ("trace_offsets", {"trace_offsets": True, "link": "direct"}, "--trace-offsets: has no effect"),
+    ("rate_factor", {"rate_factor": 2.0, "link": "direct"}, "--rate-factor 2: has no effect"),
+    ("rate_factor", {"rate_factor": 2.0, "trace": "car-rtt-2023"}, "--rate-factor 2: needs a trace with a rate"),
+    ("rtt", {"rtt": "50", "link": "direct"}, "--rtt 50: has no effect with --link direct"),
+    ("outage", {"outage": ["20:10"], "link": "direct"}, "--outage: has no effect with --link direct"),
+    ("shaping", {"shaping": "cloud_egress", "link": "direct"}, "--shaping cloud_egress: has no effect"),
+    ("loss_ratio", {"loss_ratio": 0.5, "link": "direct"}, "--loss 0.5: has no effect with --link direct"),
+    ("loss_ratio", {"loss_ratio": 0.5, "trace": "LOSSY"}, "--loss 0.5: needs a trace without a column of losses"),
+    ("loss_direction", {"loss_direction": "uplink", "link": "direct"}, "--loss-direction uplink: has no effect"),
+    (
+        "loss_direction",
+        {"loss_direction": "uplink", "loss_ratio": 0.0},
+        "--loss-direction uplink: needs --loss above 0",
+    ),
+    ("loss_burst", {"loss_burst": 3.0, "link": "direct"}, "--loss-burst 3: has no effect with --link direct"),
+    ("loss_burst", {"loss_burst": 3.0, "loss_ratio": 0.0}, "--loss-burst 3: needs --loss above 0"),
+    ("jitter_ms", {"jitter_ms": 3.0, "link": "direct"}, "--jitter 3: has no effect with --link direct"),
+    (
+        "jitter_distribution",
+        {"jitter_ms": 3.0, "jitter_distribution": "pareto", "link": "direct"},
+        "--jitter 3: has no effect",
+    ),
+    ("jitter_distribution", {"jitter_distribution": "normal"}, "--jitter-distribution normal: needs --jitter"),
+    ("jitter_distribution", {"jitter_distribution": "pareto", "link": "direct"}, "--jitter-distribution pareto"),
+    ("reorder_ratio", {"reorder_ratio": 0.1, "link": "direct"}, "--reorder 0.1: has no effect"),
+    ("reorder_ratio", {"reorder_ratio": 0.1, "rtt": "0"}, "--reorder 0.1: has no effect with --rtt 0"),
+    ("duplicate_ratio", {"duplicate_ratio": 0.1, "vehicles": 1, "link": "direct"}, "--duplicate 0.1: has no"),
+    ("queue_bytes", {"queue_bytes": 9_000, "link": "direct"}, "--queue-bytes 9000: has no effect"),
+    ("queue_bytes", {"queue_bytes": 9_000, "trace": "car-rtt-2023"}, "--queue-bytes 9000: needs a trace with"),
+    ("gateways", {"gateways": 2, "topology": "echo"}, "--gateways 2: needs --topology gateway"),
+    ("early_ack", {"early_ack": True, "topology": "echo"}, "--early-ack: needs --topology gateway"),
+    ("early_ack", {"early_ack": True, "mode": "qos0"}, "--early-ack: has no effect with mqtt qos0, which the gateway"),
+    ("early_ack", {"early_ack": True, "protocol": "amqp", "mode": "auto"}, "--early-ack: has no effect with amqp auto"),
+    ("trigger", {"trigger": "microbatch", "topology": "echo"}, "--trigger microbatch: needs --topology gateway"),
+    ("future_tolerance_s", {"future_tolerance_s": 9.0, "topology": "echo"}, "--future-tolerance 9: needs --topology gateway"),
+    ("kafka", {"kafka": "localhost:9092", "topology": "echo"}, "--kafka localhost:9092: needs --topology gateway"),
+    ("spark_master", {"spark_master": "yarn", "topology": "echo"}, "--spark-master yarn: needs --topology gateway"),
+    ("page", {"page": True, "topology": "echo"}, "--page: needs --topology gateway"),
+    ("page_port", {"page_port": 8080}, "--page-port 8080: needs --page"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def lossy(tmp_path: Path) -> str:
+    path = tmp_path / "lossy.csv"
+    path.write_text(
+        "# rate_meaning: capacity\ntime_s,uplink_kbps,rtt_ms,loss_ratio\n0,1000,50,0.1\n1,1000,50,0.2\n"
+    )
+    return str(path)
+
+
+@pytest.mark.parametrize(("field", "given", "says"), IDLE)
+def test_an_option_without_effect_is_refused(
+    field: str, given: dict[str, Any], says: str, lossy: str
+) -> None:
+    given = {name: lossy if value == "LOSSY" else value for name, value in given.items()}
+    with pytest.raises(Refusal) as refused:
+        run_options(**given)
+    assert str(refused.value).startswith(says)
+
+
+def test_every_condition_of_every_option_has_its_case(lossy: str) -> None:
+    """A condition is met in a run by default or not at all: each must have been seen to fail above."""
+    failed: set[tuple[str, int]] = set()
+    for field, given, _ in IDLE:
+        named = {name: lossy if value == "LOSSY" else value for name, value in given.items()}
+        options = possible_options(named, option_name)
+        for number, need in enumerate(OPTIONS[field].option.effective):
+            if not need.holds(options):
+                failed.add((field, number))
+    wanted = {(name, number) for name, one in OPTIONS.items() for number in range(len(one.option.effective))}
+    assert failed == wanted
+
+
+def test_a_default_is_told_apart_from_what_was_not_given() -> None:
+    run_options(topology="echo")
+    for field in ("gateways", "trigger"):
+        with pytest.raises(Refusal, match="needs --topology gateway"):
+            run_options(topology="echo", **{field: OPTIONS[field].default})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"link": "direct", "loss_ratio": 0.0, "jitter_ms": 0.0, "rate_factor": 1.0},
+        {"topology": "echo", "early_ack": False, "page": False, "security": "plain"},
+        {"protocol": "coap", "mode": "con", "security": "plain"},
+    ],
+)
+def test_what_asks_for_nothing_is_no_option_without_effect(given: dict[str, Any]) -> None:
+    assert ineffective(run_options(**given), OPTIONS, option_name) == []
+
+
+def test_every_default_asks_for_something_or_is_off() -> None:
+    """`off` is a default or the value that switches off; a wrong one would let an option pass that does nothing."""
+    for one in OPTIONS.values():
+        if one.option.off is not None and one.field != "loss_ratio":
+            assert asks_nothing(one, one.default), one.field
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["--link", "direct", "--loss", "0.5", "--outage", "5:10"],
+            "--outage: has no effect with --link direct",
+        ),
+        (["--topology", "echo", "--trigger", "realtime"], "--trigger realtime: needs --topology gateway"),
+        (["--topology", "echo", "--spark-master", "local[2]"], "--spark-master local[2]: needs --topology"),
+        (["--page-port", "8080"], "--page-port 8080: needs --page"),
+        (["--loss", "0", "--loss-burst", "3"], "--loss-burst 3: needs --loss above 0"),
+        (["--no-trace-offsets", "--link", "direct"], "--no-trace-offsets: has no effect with --link direct"),
+        (["--trace", "car-2024,tunnel", "--vehicles", "1"], "--trace car-2024,tunnel: 2 traces need as many"),
+        (["--spark-master", "nowhere"], "--spark-master 'nowhere': write local[N], spark://HOST:PORT"),
+        (["--trace", "x" * 50_000], "--trace 'xxx"),
+        (["--trace", "/"], "--trace '/': no file, and no bundled trace"),
+        (["--trace", ""], "--trace '': no name"),
+        (["--faults", "{"], "--faults no JSON"),
+    ],
+)
+def test_the_command_line_names_what_was_typed(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ivsim", "run", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"ivsim: {says}")
+    assert len(said) < 400
+
+
+def test_help_is_grouped_and_fits_a_terminal_of_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["ivsim", "run", "-h"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    places = [text.index(f"─ {panel} ─") for panel in PANELS]
+    assert places == sorted(places)
+    for one in OPTIONS.values():
+        assert (f"{one.word} " in text) == (one.option.cli and not one.option.hidden), one.word
+
+
+def test_the_reference_is_the_models_own() -> None:
+    assert (ROOT / "docs" / "options.md").read_text() == reference(), "python -m ivsim.option_reference"

@@ -1,0 +1,235 @@
+"""Results that people take away: listed, removed, compared, and exported without a figure changed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from ivsim import cli
+from ivsim.library import result_files
+from ivsim.library.compare import compare_runs
+from ivsim.library.export import export, tables
+from ivsim.library.folder import results_in
+from ivsim.library.runs import load_results
+from ivsim.runs.capture_join import HELD_BACK
+from ivsim.runs.kafka_log import SCHEMA as KAFKA_RECORDS
+from ivsim.runs.link_log import SCHEMA as LINK
+from ivsim.runs.link_log import WIRE
+from simulator.emission_table import CONNECTION_SCHEMA
+from tests.ivsim.audit.made_up_result import made_up_result
+from twin.ledger import COLUMNS, EMISSIONS, REACHED_CLOUD
+from twin.metrics import METRICS
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the results of two runs and of a study, and what is none."""
+    path = tmp_path_factory.mktemp("results")
+    made_up_result(path / "one")
+    made_up_result(path / "two")
+    (path / "notes").mkdir()
+    study = path / "studies" / "tunnel"
+    study.mkdir(parents=True)
+    (study / "study.json").write_text('{"name": "tunnel", "quick": true}')
+    return path
+
+
+def said(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[Any, str, str]:
+    monkeypatch.setattr(sys, "argv", ["ivsim", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code, *capsys.readouterr()
+
+
+def test_a_folder_lists_its_runs_and_studies(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [(one.path.name, one.kind) for one in results_in(folder)] == [
+        ("one", "run"), ("two", "run"), ("tunnel", "study"),
+    ]  # fmt: skip
+    code, out, _ = said(["results", "list", str(folder)], monkeypatch, capsys)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == [
+        str(folder / name) for name in ("one", "two", "studies/tunnel")
+    ]
+    code, out, _ = said(["results", "list", str(folder), "--json"], monkeypatch, capsys)
+    assert [one["kind"] for one in json.loads(out)] == ["run", "run", "study"]
+
+
+def test_a_results_figures_are_shown_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = said(["results", "show", str(folder / "one")], monkeypatch, capsys)
+    assert code == 0
+    assert "end to end latency" in out
+    assert "run: " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("results list nowhere", "nowhere: No such file"),
+        ("results show .", "no result of a run or a study"),
+        ("results show studies/tunnel", "no report yet"),
+        ("results rm one notes --yes", "notes: no result of a run or a study"),
+        ("compare one notes", "notes: no result of a run or a study"),
+        ("compare one studies/tunnel", "studies/tunnel: results of a study"),
+        ("export notes", "notes: no result of a run or a study"),
+        ("export one --to xlsx", "--to 'xlsx': allowed are csv, parquet, json"),
+        ("export one --table sums", "--table 'sums': one has metrics, "),
+        ("export one --output two", "--output two: not empty"),
+        ("export one --output /proc/x", "--output /proc/x: No such file"),
+    ],
+)
+def test_what_is_no_result_is_refused_and_nothing_is_changed(
+    arguments: str,
+    says: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    code, out, err = said(arguments.split(), monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_only_what_was_agreed_to_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        made_up_result(tmp_path / name)
+    monkeypatch.setattr("sys.stdin.readline", lambda: "n\n", raising=False)
+    monkeypatch.setattr("typer.confirm", lambda _: False)
+    assert said(["results", "rm", str(tmp_path / "one")], monkeypatch, capsys)[0] == 1
+    assert (tmp_path / "one").is_dir()
+    assert said(["results", "rm", str(tmp_path / "one"), "--yes"], monkeypatch, capsys)[0] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["two"]
+    (tmp_path / "two" / "work").mkdir()
+    code, _, err = said(["results", "rm", str(tmp_path / "two"), "--yes"], monkeypatch, capsys)
+    assert code == 2
+    assert "the run goes on, or was killed" in err
+
+
+READERS = {
+    "csv": lambda path, schema: pa_csv.read_csv(
+        path,
+        convert_options=pa_csv.ConvertOptions(
+            column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    ),
+    "parquet": lambda path, _: pq.read_table(path),
+    "json": lambda path, schema: pa.Table.from_pylist(json.loads(path.read_text()), schema),
+}
+
+
+@pytest.mark.parametrize("to", READERS)
+def test_every_table_comes_back_as_it_was(to: str, folder: Path, tmp_path: Path) -> None:
+    known = tables(folder / "one")
+    assert {"metrics", "ledger", "link", "emissions"} <= set(known)
+    written = export(folder / "one", to, tmp_path / "out")
+    assert [path.name for path, _ in written] == [f"{name}.{to}" for name in known]
+    for path, rows in written:
+        table = known[path.stem]()
+        assert table.num_rows == rows
+        assert READERS[to](path, table.schema).to_pylist() == table.to_pylist(), path.stem
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(p.name for p, _ in written)
+
+
+def test_raw_bytes_are_hexadecimal_digits(folder: Path, tmp_path: Path) -> None:
+    made_up_result(tmp_path / "run")
+    rows = [dict.fromkeys(KAFKA_RECORDS.names) | {"key": key} for key in (b"\xff\x00", b"", None)]
+    pq.write_table(pa.Table.from_pylist(rows, KAFKA_RECORDS), tmp_path / "run" / "kafka_records.parquet")
+    ((path, _),) = export(tmp_path / "run", "json", tmp_path / "json", ("kafka_records",))
+    assert [row["key"] for row in json.loads(path.read_text())] == ["ff00", "", None]
+    ((path, _),) = export(tmp_path / "run", "csv", tmp_path / "csv", ("kafka_records",))
+    assert [line.split(",")[4] for line in path.read_text().splitlines()] == ['"key"', '"ff00"', '""', ""]
+
+
+def test_every_file_and_column_of_a_result_is_documented(folder: Path) -> None:
+    """What is there and not described, or described and not there: `python -m ivsim.library.result_files`."""
+    written = {
+        "ledger": COLUMNS,
+        "emissions": [*EMISSIONS.names, REACHED_CLOUD, HELD_BACK],
+        "connections": CONNECTION_SCHEMA.names,
+        "link": [*LINK.names, *WIRE],
+        "kafka_records": KAFKA_RECORDS.names,
+    }
+    for name, columns in written.items():
+        assert sorted(result_files.TABLES[name].columns) == sorted(columns), name
+    for path in (folder / "one").iterdir():
+        if path.suffix == ".parquet":
+            columns = result_files.TABLES[path.stem].columns
+            assert not columns or set(pq.read_schema(path).names) <= set(columns), path.name
+        else:
+            assert path.name in result_files.FILES, path.name
+
+
+def test_the_page_of_files_is_the_codes_own() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "results.md"
+    assert page.read_text() == result_files.reference(), (
+        "python -m ivsim.library.result_files > docs/results.md"
+    )
+
+
+def test_a_figure_that_is_not_defined_is_exported_as_null(folder: Path, tmp_path: Path) -> None:
+    run = load_results(folder / "one")
+    ((path, rows),) = export(folder / "one", "json", tmp_path, ("metrics",))
+    assert rows == len(METRICS)
+    assert {row["name"]: row["value"] for row in json.loads(path.read_text())} == {
+        name: run.metrics.get(name) for name in METRICS
+    }
+
+
+def test_a_run_compared_with_itself_differs_in_nothing(folder: Path) -> None:
+    one, two = load_results(folder / "one"), load_results(folder / "two")
+    found = compare_runs(one, two)
+    assert found.notes[0] == "the same options"
+    assert found.notes[1].startswith("seed ")
+    assert {row.metric.name for row in found.rows} == {
+        name for name in METRICS if one.metrics.get(name) is not None
+    }
+    assert {row.difference for row in found.rows} == {0}
+
+
+def test_what_else_differs_is_said(folder: Path) -> None:
+    one, two = load_results(folder / "one"), load_results(folder / "two")
+    two.manifest["seed"] = 99
+    two.manifest["options"]["vehicles"] = 7
+    two.manifest["versions"] = {"ivsim": "other"}
+    two.metrics["delivery_ratio"] = 0.5
+    two.metrics["validity"] = {"verdict": "invalid"}
+    found = compare_runs(one, two)
+    notes = "\n".join(found.notes)
+    for words in ("options differ: vehicles", "seeds differ (", "versions differ: ", "two is invalid"):
+        assert words in notes
+    row = next(row for row in found.rows if row.metric.name == "delivery_ratio")
+    assert row.difference == 0.5 - one.metrics["delivery_ratio"]
+
+
+def test_a_comparison_is_a_table(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, out, _ = said(["compare", "one", "two"], monkeypatch, capsys)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    cells = [line.split() for line in out.partition("\nfigure ")[2].splitlines()]
+    delivered = json.loads((folder / "one" / "metrics.json").read_text())["delivered"]
+    assert ["delivered", str(delivered), str(delivered), "0"] in cells
+    assert any(row[:3] == ["95", "%:", "first"] for row in cells)
+    code, out, _ = said(["compare", str(folder / "one"), str(folder / "two"), "--json"], monkeypatch, capsys)
+    assert {row["difference"] for row in json.loads(out)["figures"]} == {0}

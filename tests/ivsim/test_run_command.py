@@ -1,0 +1,175 @@
+"""`ivsim run` around the run: where options come from, thresholds and their exit code, and progress for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from ivsim import cli
+from ivsim.options import RunOptions
+from ivsim.runs.display import JsonDisplay
+from ivsim.runs.runner import Outcome
+
+FIGURES = {
+    "end_to_end_latency_p99_ms": 600.0,
+    "delivery_ratio": 1.0,
+    "lost": None,
+    "validity": {"verdict": "valid"},
+}
+
+
+class Command:
+    """The command with a run that comes to `outcome` at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.outcome = Outcome(directory=Path("made-up"), metrics=dict(FIGURES))
+        self.asked: list[RunOptions] = []
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+        monkeypatch.setattr("ivsim.library.runs.outcome_of", self._run)
+
+    def _run(self, options: RunOptions, *_: Any, **__: Any) -> Outcome:
+        self.asked.append(options)
+        return self.outcome
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        self._monkeypatch.setattr(sys, "argv", ["ivsim", "run", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, *self._capsys.readouterr()
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "code", "says"),
+    [
+        ("end_to_end_latency_p99_ms<500", 3, "end_to_end_latency_p99_ms<500: missed: 600 ms"),
+        ("end_to_end_latency_p99_ms<700", 0, "end_to_end_latency_p99_ms<700: met: 600 ms"),
+        ("lost == 0", 3, "lost == 0: not measured"),
+    ],
+)
+def test_a_threshold_that_is_not_met_is_exit_code_3(
+    command: Command, threshold: str, code: int, says: str
+) -> None:
+    found, out, _ = command("--threshold", "delivery_ratio == 1", "--threshold", threshold)
+    assert found == code
+    assert out.splitlines()[-2:] == ["delivery_ratio == 1: met: 1", says]
+
+
+@pytest.mark.parametrize("worse", [1, 4, 130])
+def test_a_run_that_failed_or_is_invalid_says_so_first(command: Command, worse: int) -> None:
+    command.outcome.exit_code = worse
+    assert command("--threshold", "lost == 0")[0] == worse
+
+
+def test_with_json_the_figures_stand_alone_on_standard_output(command: Command) -> None:
+    _, out, err = command("--json", "--threshold", "lost == 0")
+    assert json.loads(out) == FIGURES
+    assert err == "lost == 0: not measured\n"
+
+
+def test_the_verdicts_are_written_for_ci(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.xml"
+    assert (
+        command("--threshold", "delivery_ratio == 1", "--threshold", "lost == 0", "--junit", str(path))[0]
+        == 3
+    )
+    suite = ET.parse(path).getroot()[0]
+    assert suite.get("name") == "made-up"
+    assert [case.get("name") for case in suite] == ["validity", "delivery_ratio == 1", "lost == 0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--threshold", "latency < 5"], "--threshold 'latency < 5': no figure latency"),
+        (["--junit", "/proc/x.xml"], "--junit /proc/x.xml: No such file"),
+        (["--progress", "dots"], "--progress 'dots': allowed are terminal, json"),
+        (["--progress", "json", "--quiet"], "--progress json: not with --quiet"),
+        (["--progress", "json", "--testbed"], "--progress json: not with --testbed"),
+        (["--config", "/nowhere.toml"], "--config /nowhere.toml: No such file"),
+        (["--config", "/"], "--config /: Is a directory"),
+    ],
+)
+def test_what_is_refused_starts_nothing(command: Command, arguments: list[str], says: str) -> None:
+    code, out, err = command(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"ivsim: {says}")
+    assert err.count("\n") == 1
+    assert command.asked == []
+
+
+def test_what_is_typed_goes_before_the_environment_and_that_before_the_file(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text(
+        'protocol = "coap"\nmode = "non"\nvehicles = 3\nloss_ratio = 0.1\ninterval_s = 2.0\noutage = [[5, 2]]\n'
+    )
+    monkeypatch.setenv("IVSIM_RUN_VEHICLES", "4")
+    monkeypatch.setenv("IVSIM_RUN_INTERVAL", "3")
+    assert command("--config", str(config), "--interval", "4")[0] == 0
+    (options,) = command.asked
+    assert (options.protocol, options.mode, options.loss_ratio) == ("coap", "non", 0.1)
+    assert (options.vehicles, options.interval_s, options.outage) == (4, 4.0, ((5.0, 2.0),))
+
+
+def test_a_word_that_is_typed_chooses_the_mode_whatever_the_file_says(
+    command: Command, tmp_path: Path
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text('mode = "qos0"\n')
+    assert command("--config", str(config))[0] == command("--config", str(config), "--qos", "2")[0] == 0
+    assert [options.mode for options in command.asked] == ["qos0", "qos2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("loss = 0.1", "FILE: loss: no such option; options are protocol, mode"),
+        ("loss_ratio = 2", "FILE: loss_ratio 2: input should be less than or equal to 1"),
+        ('link = "direct"\nloss_ratio = 0.1', "FILE: loss_ratio 0.1: has no effect with FILE: link direct"),
+        ("vehicles = ", "--config FILE: Invalid value"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named_as_it_stands_there(
+    command: Command, tmp_path: Path, text: str, says: str
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text(text)
+    code, _, err = command("--config", str(config))
+    assert code == 2
+    assert err.replace(str(config), "FILE").startswith(f"ivsim: {says}")
+
+
+def test_a_variable_that_is_no_options_is_refused(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IVSIM_RUN_LOSSES", "0.1")
+    code, _, err = command()
+    assert code == 2
+    assert err.startswith("ivsim: IVSIM_RUN_LOSSES: no such option; there are IVSIM_RUN_ACK, ")
+
+
+def test_progress_for_programs_is_an_object_a_line() -> None:
+    out = io.StringIO()
+    with JsonDisplay(out) as display:
+        display.phase("starting Kafka")
+        display.note("live page: http://127.0.0.1:1")
+        for share in (0.5, 0.6):
+            display.progress(share, 10.04, {"delivered": 3, "p99_ms": None})
+    said = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(one.pop("event"), one.pop("at_s") >= 0) for one in said] == [
+        ("phase", True), ("note", True), ("progress", True),
+    ]  # fmt: skip
+    assert said[0] == {"text": "starting Kafka"}
+    # The second one came within a second.
+    assert said[2] == {"share": 0.5, "left_s": 10.0, "figures": {"delivered": 3, "p99_ms": None}}

@@ -1,0 +1,137 @@
+"""Verification and certificate over real links, the rootless start, and the control."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from simulator.links import LINKS, Condition
+from simulator.links.proof.certificate import certificate
+from simulator.links.proof.prober import Prober
+from simulator.links.proof.verify import Step, verify
+from simulator.links.proof.verify_replay import verify_replay
+from simulator.links.replay import LinkReplay
+
+pytestmark = pytest.mark.netns
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_steps_are_proven(uml_link):
+    steps = [
+        Step("fast", Condition(4e6, 20.0, 0.05), Condition(2e6, 10.0)),
+        Step("dark", Condition(0.0, 20.0), Condition(None, 10.0)),
+        Step("below the floor", Condition(600.0, 20.0), Condition(None, 10.0)),
+    ]
+    proofs = verify(uml_link, steps, 1.5)
+    assert {check.parameter for check in proofs[0].checks} == {"delay", "loss", "rate, UDP", "rate, TCP"}
+    assert [proof.verdict for proof in proofs] == ["pass"] * 3, [p.checks for p in proofs]
+
+
+def test_a_link_that_does_something_else_is_found(uml_link):
+    class Lying:
+        def __getattr__(self, name):
+            return getattr(uml_link, name)
+
+        def update(self, conditions):
+            uml_link.update({k: (Condition(None, 30.0, 0.5), down) for k, (_up, down) in conditions.items()})
+
+    (proof,) = verify(Lying(), [Step("asked", Condition(1e6, 10.0), Condition(None, 10.0))], 1.5)
+    found = {check.parameter: check.verdict for check in proof.checks if check.direction == "uplink"}
+    assert (found["delay"], found["loss"]) == ("off", "off")
+    # A machine that stood still in a flow leaves its rate unproven; nothing finds it right.
+    assert {found["rate, UDP"], found["rate, TCP"]} <= {"off", "unproven"}
+
+
+def test_a_replay_follows_the_trace(uml_link):
+    rates = (2e6, 5e5, 4e6, 1e6)
+    checks = verify_replay(uml_link, 5, [(Condition(rate, 20.0), Condition(None, 20.0)) for rate in rates])
+    late, *seconds = checks
+    assert late.verdict == on_time(late.achieved_value)
+    assert [check.verdict for check in seconds] == ["pass"] * len(rates), checks
+
+
+def on_time(late_ms):
+    """A machine that stood still at a change of second was late, and the check has to say so."""
+    return "pass" if late_ms <= 100 else "off"
+
+
+@pytest.mark.parametrize("name", ["uml", "direct"])
+def test_a_run_is_certified(name, run_name):
+    with LINKS[name](run_name, 12) as link:
+        start_at_ns = time.time_ns() + 100_000_000
+
+        def schedule(second):
+            return {k: (Condition(1e6, 20.0 + second), Condition(4e6, 10.0)) for k in range(1, 13)}
+
+        with LinkReplay(link, schedule, start_at_ns) as replay, Prober(link, 12, start_at_ns) as prober:
+            end = time.monotonic() + 20
+            while sum(p.received_at_ns is not None for p in list(prober.found.values())) < 120:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        assert prober.failure is None
+        found = certificate(name, prober.add_to(replay.rows()), replay.properties())
+    late_ms = replay.properties()["applied_late_max_ms"]
+    verdicts = {
+        check["parameter"]: check["verdict"] for check in found["checks"] if check["direction"] != "downlink"
+    }
+    if name == "direct":
+        assert (found["verdict"], verdicts) == ("unproven", {})
+    else:
+        assert verdicts.pop("change each second") == on_time(late_ms)
+        # 60 packets cannot tell a loss of 0 from one of 3 %.
+        assert verdicts == {"delay": "pass", "loss": "unproven", "rate": "unproven"}, found
+        assert found["verdict"] == ("unproven" if late_ms <= 100 else "off")
+    assert found["probe_bytes_uplink"] >= 60 * 48
+
+
+ROOTLESS = """
+import sys
+from simulator.links.privileges import ensure_privileges
+ensure_privileges()
+from simulator.links import LINKS, Condition
+from simulator.links.proof.probes import Flow, run
+with LINKS["uml"](sys.argv[1], 2) as link:
+    link.update({1: (Condition(None, 30.0), Condition(None, 0.0))})
+    flow = Flow(1, "uplink", 114, 0.01, 50)
+    run(link, [flow])
+    print("RESULT", len(flow.received_at_ns), sorted(flow.delays_ms())[25])
+"""
+
+
+def test_nobody_can_run_it_in_a_user_namespace(run_name):
+    """As uid 65534, by an interpreter of this version that this user may read."""
+    system = shutil.which("python3", path="/usr/bin")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    packages = next(path for path in sys.path if path.endswith("site-packages"))
+    probe = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    check = f"import sys, pyroute2; assert '%d.%d' % sys.version_info[:2] == '{version}'"
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT}:{packages}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": "/",
+    }
+    for python in filter(None, (sys.executable, system)):
+        done = subprocess.run(
+            [*probe, "unshare", "--user", "--map-root-user", python, "-c", check],
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            break
+    else:
+        pytest.xfail("no interpreter with pyroute2 that another user may read")
+    done = subprocess.run(
+        [*probe, python, "-c", ROOTLESS, run_name],
+        env=environment, cwd="/", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    if "no right to make network namespaces" in done.stderr:
+        pytest.xfail("this kernel gives user namespaces to root alone")
+    assert "RESULT" in done.stdout, done.stderr[-2000:]
+    words = next(line for line in done.stdout.splitlines() if line.startswith("RESULT")).split()
+    assert int(words[1]) == 50
+    assert float(words[2]) == pytest.approx(30, abs=2)

@@ -1,0 +1,252 @@
+"""The user-mode-Linux back end: what it does to real packets, and what it leaves behind."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import Refusal
+from schemas.namespace import ROOT
+from simulator.links import LINKS, Condition, LinkError
+from simulator.links import netlink as nl
+from simulator.links.namespaces import command_inside, inside, listed
+from simulator.links.proof.probes import Flow, run, tcp_rate_bps
+
+pytestmark = pytest.mark.netns
+FREE = Condition(None, 0.0)
+
+
+def measured(link, vehicle, up, down=FREE, **flow):
+    link.update({vehicle: (up, down)})
+    one = Flow(
+        vehicle, **({"direction": "uplink", "frame_bytes": 114, "interval_s": 0.005, "count": 100} | flow)
+    )
+    run(link, [one])
+    return one
+
+
+def test_delay_is_what_was_asked(uml_link):
+    delays = sorted(measured(uml_link, 1, Condition(None, 35.0)).delays_ms())
+    assert len(delays) == 100
+    assert delays[0] >= 35.0
+    assert delays[50] == pytest.approx(35, abs=2)
+
+
+def test_a_lone_frame_pays_its_serialisation(uml_link):
+    flow = measured(uml_link, 1, Condition(1e6, 10.0), frame_bytes=1250, interval_s=0.05, count=20)
+    assert sorted(flow.delays_ms())[10] == pytest.approx(20, abs=2)
+
+
+def test_rate_is_within_a_few_per_cent(uml_link):
+    flow = measured(uml_link, 2, Condition(2e6, 5.0), frame_bytes=1014, interval_s=0.003, count=400)
+    assert flow.rate_bps() == pytest.approx(2e6, rel=0.03)
+
+
+def test_loss_of_all_is_all(uml_link):
+    assert measured(uml_link, 3, Condition(None, 1.0, 1.0)).received_at_ns == {}
+
+
+def test_directions_are_apart(uml_link):
+    flow = measured(uml_link, 3, Condition(None, 1.0, 1.0), Condition(None, 20.0), direction="downlink")
+    assert len(flow.received_at_ns) == 100
+    assert sorted(flow.delays_ms())[50] == pytest.approx(20, abs=2)
+
+
+def test_vehicles_are_apart(uml_link):
+    uml_link.update({k: (Condition(None, 10.0 * k), FREE) for k in range(1, 6)})
+    flows = [Flow(k, "uplink", 114, 0.02, 30) for k in range(1, 6)]
+    run(uml_link, flows)
+    for k, flow in enumerate(flows, 1):
+        assert sorted(flow.delays_ms())[15] == pytest.approx(10 * k, abs=3)
+
+
+@pytest.mark.parametrize("low_bps", [0.0, 8.0, 8000.0])
+def test_packets_of_a_dark_second_leave_soon_after_it(uml_link, low_bps):
+    """One second without a rate, or with hardly any, must not hold packets long after it has risen."""
+    uml_link.update({4: (Condition(10e6, 5.0), FREE)})
+    uml_link.update({4: (Condition(low_bps, 5.0), FREE)})
+    raised = []
+
+    def rise():
+        time.sleep(1)
+        raised.append(time.time_ns())
+        uml_link.update({4: (Condition(10e6, 5.0), FREE)})
+        raised.append(time.time_ns())
+
+    thread = threading.Thread(target=rise)
+    thread.start()
+    flow = Flow(4, "uplink", 1514, 0.05, 15)
+    run(uml_link, [flow], settle_s=3.5)
+    thread.join()
+    assert len(flow.received_at_ns) == 15
+    # At 8 kbit/s the frame in service still takes its 1.5 s; nothing waits longer than 2 s.
+    asked_at_ns, risen_at_ns = raised
+    assert max(flow.received_at_ns.values()) - risen_at_ns < 2.2e9
+    if low_bps == 0:
+        assert min(flow.received_at_ns.values()) >= asked_at_ns
+
+
+def test_a_full_queue_drops_the_newest(uml_link):
+    uml_link.update({5: (Condition(0.0, 1.0, queue_bytes=5000), FREE)})
+    before = counter(uml_link, 5)
+    flow = Flow(5, "uplink", 1014, 0.002, 20)
+    run(uml_link, [flow], settle_s=0.2)
+    held = counter(uml_link, 5)
+    assert held.queue_drops - before.queue_drops == 16
+    assert held.backlog_packets == 4
+    uml_link.update({5: (Condition(None, 1.0, queue_bytes=5000), FREE)})
+    wait_for(lambda: counter(uml_link, 5).backlog_packets == 0)
+    assert counter(uml_link, 5).packets - before.packets == 4
+
+
+def counter(link, vehicle, direction="uplink"):
+    return next(c for c in link.counters() if (c.vehicle, c.direction) == (vehicle, direction))
+
+
+def wait_for(condition, timeout_s=10):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_change_does_not_drop_the_queue(uml_link):
+    """100 packets wait in the delay line while every parameter changes each 20 ms."""
+    uml_link.update({6: (Condition(50e6, 400.0), FREE)})
+    stop = threading.Event()
+
+    def change():
+        step = 0
+        while not stop.wait(0.02):
+            step += 1
+            uml_link.update({6: (Condition(50e6 + step, 400.0 + step % 2, queue_bytes=40_000 + step), FREE)})
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    flow = Flow(6, "uplink", 314, 0.004, 100)
+    run(uml_link, [flow], settle_s=1)
+    stop.set()
+    thread.join()
+    assert len(flow.received_at_ns) == 100
+
+
+def test_tcp_fills_the_rate(uml_link):
+    uml_link.update({7: (Condition(4e6, 5.0), Condition(4e6, 5.0))})
+    for direction in ("uplink", "downlink"):
+        assert tcp_rate_bps(uml_link, 7, direction, 3) * 1514 / 1448 == pytest.approx(4e6, rel=0.08)
+
+
+def test_what_no_vehicle_sent_is_lost(uml_link):
+    with inside(uml_link.vehicles_namespace):
+        near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with inside(uml_link.cloud_namespace):
+        far = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with near, far:
+        far.bind(("198.19.0.1", 0))
+        far.settimeout(0.5)
+        near.sendto(b"unbound", far.getsockname())
+        with pytest.raises(TimeoutError):
+            far.recv(100)
+
+
+def test_no_packet_can_leave(uml_link):
+    for namespace in (uml_link.vehicles_namespace, uml_link.cloud_namespace):
+        with (
+            inside(namespace),
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s,
+            pytest.raises(OSError, match="unreachable"),
+        ):
+            s.connect(("203.0.113.1", 9))
+
+
+def test_bad_conditions_are_refused_by_name(uml_link):
+    with pytest.raises(Refusal, match=r"YV2RT40A8KB000002 uplink: loss_ratio 1.5: allowed 0 to 1"):
+        uml_link.update({2: (Condition(1e6, 1.0, 1.5), FREE)})
+    with pytest.raises(Refusal, match="vehicle 21: this link has vehicles 1 to 20"):
+        uml_link.update({21: (FREE, FREE)})
+
+
+def test_the_kernels_own_refusal_names_the_vehicle(uml_link):
+    with pytest.raises(LinkError, match=r"YV2RT40A8KB000009 downlink: .*duplicating"):
+        uml_link.update({9: (FREE, Condition(None, 1.0, duplicate_ratio=0.5))})
+
+
+def test_a_kernel_answers_all_errors_of_a_block(uml_link):
+    messages = [nl.htb_class(9999, minor, 1000, 1000, create=False) for minor in (2, 3)]
+    (replies,) = uml_link._router.exchange([(nl.sequenced(messages, 1), 2)])
+    assert [(reply.sequence, reply.errno) for reply in nl.errors(replies)] == [(1, 19), (2, 19)]
+
+
+def test_closing_leaves_nothing(run_name):
+    with LINKS["uml"](run_name, 2) as link:
+        assert len(listed(f"ivsim-{run_name}")) == 3
+        guest = link._router.guest._process.pid
+        assert not Path(link._router.guest._log.name).exists()
+    assert listed(f"ivsim-{run_name}") == []
+    assert not Path(f"/proc/{guest}").exists()
+    wait_for(lambda: not group_alive(guest))
+
+
+def test_nothing_outlives_a_guest_that_ended_by_itself(run_name):
+    with LINKS["uml"](run_name, 2) as link:
+        guest = link._router.guest._process.pid
+        os.kill(guest, signal.SIGKILL)
+        wait_for(lambda: group_members(guest) == [guest])  # itself, until its owner has read its status
+
+
+OWNER = """
+import sys, time
+from simulator.links import LINKS
+link = LINKS["uml"](sys.argv[1], 2).__enter__()
+print(link._router.guest._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_guest_dies_with_a_killed_owner(run_name):
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, run_name], stdout=subprocess.PIPE, text=True)
+    try:
+        group = int(owner.stdout.readline())
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        wait_for(lambda: not group_alive(group))
+    finally:
+        owner.kill()
+        owner.stdout.close()
+        for name in listed(f"ivsim-{run_name}"):
+            subprocess.run(["ip", "netns", "delete", name], check=True)
+    assert not (ROOT / f"ivsim-{run_name}-r").exists()
+
+
+def group_members(group):
+    """Every process of the group, a dead one that nobody has waited for too."""
+    members = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            pid, _, rest = stat.read_text().partition(" ")
+            if int(rest.rpartition(")")[2].split()[2]) == group:
+                members.append(int(pid))
+    return members
+
+
+def group_alive(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_command_inside_sees_only_the_namespace(uml_link):
+    argv = command_inside(uml_link.vehicles_namespace, ["cat", "/proc/net/dev"])
+    text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert {line.split(":")[0].strip() for line in text.splitlines()[2:]} == {"lo", "veth0"} - {"veth0"} | {
+        "veh0"
+    }

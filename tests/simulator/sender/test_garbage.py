@@ -1,0 +1,88 @@
+"""Garbage is collected when there is time for it, and in any case before it is too much."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateways.protocols import PROTOCOLS
+from gateways.protocols.backoff import Backoff
+from gateways.protocols.base import Endpoint, VehicleSettings
+from ivsim.testbed.process import hold_port
+from simulator import garbage
+from simulator.emission_log import EmissionLog
+from simulator.garbage import QuietCollector
+from simulator.vehicle_sender import Totals, VehicleSender
+
+
+class Knot:
+    """A cycle: only the collector frees it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def collector() -> Iterator[QuietCollector]:
+    made = QuietCollector()
+    made.begin()
+    yield made
+    made.end()
+    assert gc.isenabled()
+
+
+def test_garbage_goes_when_nothing_is_due(collector: QuietCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_WORTH_IT", 10)
+    knot = Knot()
+    gone = weakref.ref(knot)
+    del knot
+    rest = [[] for _ in range(100)]
+    collector.offer(quiet_ns=10**9)
+    assert gone() is None
+    assert (len(rest), collector.collections) == (100, 1)
+
+
+def test_a_burst_is_not_disturbed_until_it_is_too_much(
+    collector: QuietCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "_WORTH_IT", 10)
+    monkeypatch.setattr(garbage, "_AT_MOST", 1_000)
+    some = [[] for _ in range(100)]
+    collector.offer(quiet_ns=10**9)
+    some += [[] for _ in range(100)]
+    collector.offer(quiet_ns=0)
+    assert collector.collections == 1
+    some += [[] for _ in range(2_000)]
+    collector.offer(quiet_ns=0)
+    assert collector.collections == 2
+
+
+async def test_refused_connections_leave_nothing_behind(
+    collector: QuietCollector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A fleet that meets a closed port for an hour makes many; pika ties a connection into knots."""
+    monkeypatch.setattr(garbage, "_WORTH_IT", 1_000)
+    log = EmissionLog(tmp_path / "events")
+    totals = Totals()
+    one = VehicleSender(1, log, totals, backoff=Backoff(0.0, 0.0), limit=1, policy="drop_oldest")
+    protocol = PROTOCOLS["amqp"]
+    mode = protocol.modes[protocol.default_mode]
+    with hold_port() as silent:
+        here = Endpoint("127.0.0.1", silent.getsockname()[1])
+        one.client = protocol.vehicle_client(here, 1, mode, one, VehicleSettings())
+        one.open()
+        objects = []
+        for attempts in (20, 220):
+            while totals.connect_failures < attempts:
+                await asyncio.sleep(0.001)
+                collector.offer(quiet_ns=10**9)
+            objects.append(len(gc.get_objects()))
+        await one.close()
+    log.close()
+    # 200 more attempts: less than what makes a collection worth it, whether knots were collected or never tied.
+    assert objects[1] - objects[0] < 1_000

@@ -1,0 +1,75 @@
+"""How long a sender stays after the last message was due, on a clock of the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulator import sender as sender_module
+from simulator.scenario import Scenario
+from simulator.sender import Sender
+from simulator.sender_config import SenderConfig
+
+STEP_NS = 100_000_000
+DRAIN_S = 1.0
+
+
+class Clock:
+    """Goes on by a step each time it is asked."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def time_ns(self) -> int:
+        self.now_ns += STEP_NS
+        return self.now_ns
+
+
+class Vehicle:
+    """A vehicle that emits one message at a moment of the drain and is never answered."""
+
+    def __init__(self, sender: Sender, clock: Clock, emits_at_ns: int) -> None:
+        self._sender, self._clock, self._emits_at_ns = sender, clock, emits_at_ns
+        self.gave_up_at_ns: int | None = None
+
+    def idle(self) -> bool:
+        if self._clock.now_ns >= self._emits_at_ns > self._sender.totals.last_emitted_at_ns:
+            self._sender.totals.last_emitted_at_ns = self._emits_at_ns
+        return False
+
+    def give_up(self) -> None:
+        self.gave_up_at_ns = self.gave_up_at_ns or self._clock.now_ns
+
+
+@pytest.mark.parametrize(
+    ("emits_at_s", "ends_at_s"),
+    [
+        (0.3, 1.3),  # late: it has its own time, from its emission
+        (0.0, 1.1),  # before the drain: its time is that of the drain
+    ],
+)
+async def test_what_left_late_has_its_time_and_what_stayed_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emits_at_s: float, ends_at_s: float
+) -> None:
+    clock = Clock()
+    scenario = Scenario(vehicles=1, duration_s=1.0)
+    config = SenderConfig(
+        protocol="coap", mode="con", host="127.0.0.1", port=9, scenario=scenario,
+        events_path=str(tmp_path / "events"), drain_s=DRAIN_S,
+    )  # fmt: skip
+    sender = Sender(config)
+    vehicle = Vehicle(sender, clock, round(emits_at_s * 1e9))
+    monkeypatch.setattr(sender, "_vehicle_senders", {1: vehicle})
+    sender._sent_all.set()
+    with monkeypatch.context() as patch:
+        patch.setattr(sender_module, "time", clock)
+        assert await sender.finish() is False
+    await sender_close(sender)
+    assert clock.now_ns == pytest.approx(ends_at_s * 1e9, abs=2 * STEP_NS)
+    assert vehicle.gave_up_at_ns == pytest.approx(DRAIN_S * 1e9, abs=2 * STEP_NS)
+
+
+async def sender_close(sender: Sender) -> None:
+    sender._vehicle_senders = {}
+    await sender.close()
