@@ -8,7 +8,7 @@ from itertools import islice
 
 import pika
 
-from gateways.protocols.amqp_link import EXCHANGE
+from gateways.protocols.amqp.connection import EXCHANGE
 
 _CHUNK = 500
 _PERSISTENT = b"\x10\x00\x02"

@@ -15,13 +15,14 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from bench.mqtt_load import connect_frame, publish_all, publish_frame, publish_paced, throw
+from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.receive_log import to_table
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka import KafkaServer, create_topics
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.generated.current_status_pb2 import CurrentStatus
-from schemas.topics import KafkaTopics, mqtt_topic, vehicle_id
+from schemas.topics import KafkaTopics, vehicle_id
 from simulator.fleet import emissions
 from simulator.scenario import Scenario
 

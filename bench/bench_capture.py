@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulator.links.packet_ring import frames_of_block, walk
-from simulator.wire.attribution import Attributor
-from simulator.wire.counting import Counter
-from simulator.wire.fields import READ_AHEAD_BYTES
+from simulator.capture.attribution import Attributor
+from simulator.capture.counting import Counter
+from simulator.capture.fields import READ_AHEAD_BYTES
+from simulator.capture.packet_ring import frames_of_block, walk
 
 VEHICLES = 1_000
 BLOCK_BYTES = 1 << 20

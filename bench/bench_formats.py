@@ -20,16 +20,16 @@ import msgspec
 import orjson
 from google.protobuf import json_format
 
-from ivsim.serialisation.corpus import START_AT_NS, driving
-from ivsim.serialisation.fuzz import fuzz
-from ivsim.serialisation.timing import THREE
+from ivsim.study.engines.codec.corpus import START_AT_NS, driving
+from ivsim.study.engines.codec.fuzz import fuzz
+from ivsim.study.engines.codec.timing import THREE
 from schemas.formats import FORMATS
 from schemas.formats.flat_prepared import build
 from schemas.generated import current_status_pb2 as pb
 from schemas.messages import CurrentStatus
 from simulator.fleet import plan
 from simulator.scenario import Scenario
-from simulator.vehicle import Vehicle
+from simulator.vehicles.vehicle import Vehicle
 
 TICKS = 100
 ROUNDS = 5

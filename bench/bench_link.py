@@ -7,10 +7,11 @@ import platform
 import secrets
 import time
 
-from simulator.links import Condition, choose, judging, open_link
+from simulator.links import Condition, choose, open_link
 from simulator.links.base import DIRECTIONS, Link
 from simulator.links.privileges import ensure_privileges
-from simulator.links.probes import Flow, run, tcp_rate_bps
+from simulator.links.proof import checks
+from simulator.links.proof.probes import Flow, run, tcp_rate_bps
 
 REPEATS = 7
 
@@ -40,7 +41,7 @@ def _fleet(vehicles: int) -> None:
     closed_s = time.perf_counter() - began
     print(
         f"{vehicles} vehicles: open {opened_s:.2f} s, one update of both directions median "
-        f"{judging.quantile(updates, 0.5):.1f} ms (all: {', '.join(f'{u:.0f}' for u in updates)}), "
+        f"{checks.quantile(updates, 0.5):.1f} ms (all: {', '.join(f'{u:.0f}' for u in updates)}), "
         f"all counters {counted_ms:.1f} ms, close {closed_s:.2f} s"
     )
 
@@ -55,7 +56,7 @@ def _exactness() -> None:
             errors = [delay - 35 for delay in flow.delays_ms()]
             print(
                 f"delay error at 35 ms, {direction}: mean {sum(errors) / len(errors):+.3f} ms, "
-                f"p50 {judging.quantile(errors, 0.5):+.3f}, p99 {judging.quantile(errors, 0.99):+.3f}, "
+                f"p50 {checks.quantile(errors, 0.5):+.3f}, p99 {checks.quantile(errors, 0.99):+.3f}, "
                 f"lost {flow.count - len(errors)} of {flow.count}"
             )
         for rate in (1e5, 1e6, 5e6, 2e7, 5e7):
@@ -76,7 +77,7 @@ def _exactness() -> None:
 
 
 def main() -> None:
-    """Print the figures of issue 'The road', with the machine's header."""
+    """Print the figures of the link, with the machine's header."""
     ensure_privileges()
     load = os.getloadavg()[0]
     print(f"Linux {platform.release()}, {os.cpu_count()} processors, load {load:.1f}, link {choose('auto')}")

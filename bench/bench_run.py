@@ -1,4 +1,4 @@
-"""How long a run takes to start and to account, and how punctual its pacer is: one run to warm up, two measured."""
+"""How long a run takes to start and to account, and how punctual its sender is: one run to warm up, two measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long one hour of every format takes to import, and a day of road to draw; target: 1 s for the hour.
+"""How long one hour of every format takes to import, and a day of trace to draw; target: 1 s for the hour.
 
 The files are made here from the profiles, in each format's own spelling.
 """
@@ -56,19 +56,19 @@ def row(label: str, size: int, trace: Trace, took_s: float) -> None:
 
 
 def files(folder: Path) -> Iterator[tuple[str, Path, Options | None]]:
-    road = generate([PROFILES["us-2024-car-ul-udp"], PROFILES["us-2023-car-rtt"]], 1, HOUR_S)
+    trace = generate([PROFILES["us-2024-car-ul-udp"], PROFILES["us-2023-car-rtt"]], 1, HOUR_S)
     rates = series(PROFILES["ie-2018-car-ul-as-logged"], 1, HOUR_S)
     for suffix in ("csv", "parquet"):
-        write_trace(road, folder / f"t.{suffix}")
+        write_trace(trace, folder / f"t.{suffix}")
         yield "own", folder / f"t.{suffix}", None
     yield "gnettrack", put(folder / "g.csv", gnettrack(rates)), None
-    yield "mahimahi", put(folder / "m.up", to_mahimahi(road, "uplink")), None
+    yield "mahimahi", put(folder / "m.up", to_mahimahi(trace, "uplink")), None
     yield "interval-log", put(folder / "i.log", interval_log(rates)), None
     entries = [{"duration_ms": 1000, "bandwidth_kbps": int(rate), "latency_ms": 20} for rate in rates]
     yield "sabre", put(folder / "s.json", json.dumps(entries)), None
     text = "".join(f"{k} {rate / 1000}\n" for k, rate in enumerate(rates))
     yield "cooked", put(folder / "c.txt", text), Options(direction="downlink")
-    yield "ping", put(folder / "p.out", ping(np.repeat(road.rtt_ms, 5))), None
+    yield "ping", put(folder / "p.out", ping(np.repeat(trace.rtt_ms, 5))), None
     yield "nuttcp", put(folder / "n.csv", "time,throughput_mbps\n" + "x,1.5\n" * (2 * HOUR_S)), None
     yield "nyu", put(folder / "y.csv", "1.5,Mbits/sec\n" * HOUR_S), Options(direction="downlink")
     text = "t,rate\n" + "".join(f"{k},{rate}\n" for k, rate in enumerate(rates))

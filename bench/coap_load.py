@@ -16,7 +16,8 @@ import time
 from collections import deque
 from pathlib import Path
 
-from schemas.topics import coap_path, vehicle_id
+from gateways.protocols.coap.address import coap_path
+from schemas.topics import vehicle_id
 
 WARM_UP = 1000
 _CHANGED = 0x44

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from gateways.protocols import PROTOCOLS
+from gateways.protocols import PROTOCOLS, every_mode
 from ivsim.options import run_options
-from ivsim.runner import execute
+from ivsim.runs.runner import execute
+from twin.metrics import FATES
 
-MODES = tuple((protocol.name, mode) for protocol in PROTOCOLS.values() for mode in protocol.modes)
+MODES = tuple((protocol.name, mode.name) for protocol, mode in every_mode().values())
 LOSSES = (0.0, 0.25, 0.05)  # the extremes first
-FATES = ("delivered", "late", "lost", "unsent")
 HOPS = ("vehicle", "link", "broker", "gateway", "kafka")
 HEADER = (
     "| mode | loss | delivered | late | lost | unsent | lost at | duplicates | one-way p50 / p99, ms"

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from schemas.formats import FORMATS
 from schemas.messages import CurrentStatus
 from schemas.topics import KafkaTopics, vehicle_id
-from simulator.vehicle import Vehicle
+from simulator.vehicles.vehicle import Vehicle
 
 Headers = list[tuple[str, bytes]]
 VARIANTS = ("rigid", "trailer", "hybrid")
@@ -26,7 +26,7 @@ def state_headers(sequence: int, sampled_at_ns: int | None, /, **other: object) 
     words: dict[str, object] = {
         "format": "protobuf", "protocol": "mqtt", "mode": "qos1", "epoch": 1, "sequence": sequence,
         "sampled_at_ns": "" if sampled_at_ns is None else sampled_at_ns, "received_at_ns": at + 40_000_000,
-        "messages": sequence, "duplicates": 0, "gaps": 0,
+        "messages": sequence, "duplicates": 0, "gaps": 0, "given_up": 0,
         "first_received_at_ns": at, "last_received_at_ns": at + 40_000_000,
     }  # fmt: skip
     words |= other
