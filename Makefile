@@ -3,13 +3,13 @@ PYTHON := .venv/bin/python
 MARKED := broker or kafka or netns or spark or browser or slow
 # Whole runs mostly wait: two at a time, a file to each, on the two cores that a small machine has. Tests of brokers and
 # links judge what happens within milliseconds, and have the machine to themselves.
-PYTEST := $(PYTHON) -m pytest -q
+PYTEST := $(PYTHON) -m pytest -q --durations 20
 TWO := -n 2 --dist loadfile
 PARTS := (broker or kafka or netns or browser) and not (spark or slow)
 RUNS := spark or slow
 ARGS ?=
 
-.PHONY: run test check unit marked wheel bench setup format doctor
+.PHONY: run test bare cpp check unit marked wheel bench setup format doctor
 
 run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 	@sh setup/install.sh run
@@ -17,7 +17,16 @@ run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 
 test: # check, unit tests, tests of the real parts, the built wheel
 	@sh setup/install.sh test
-	@$(MAKE) --no-print-directory check wheel unit marked
+	@failed=; for part in check wheel unit marked; do \
+	    began=$$(date +%s); $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
+	    echo "make $$part: $$(($$(date +%s) - began)) s"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+bare: # both commands above where nothing is installed, in a bare Debian chroot; one of them: make bare ARGS=test
+	@sh setup/bare.sh $(ARGS)
+
+cpp: # compiler and C++ libraries, for the study serialisation-cpp alone
+	@sh setup/install.sh cpp
 
 setup:
 	@sh setup/install.sh test
@@ -35,8 +44,8 @@ unit: # no root, no network, no Java
 
 marked:
 	@sh setup/install.sh test
-	@sh setup/with_rights.sh $(PYTEST) -m "$(PARTS)"
-	@sh setup/with_rights.sh $(PYTEST) $(TWO) -m "$(RUNS)"
+	@failed=0; sh setup/with_rights.sh $(PYTEST) -m "$(PARTS)" || failed=1; \
+	sh setup/with_rights.sh $(PYTEST) $(TWO) -m "$(RUNS)" || failed=1; exit $$failed
 
 wheel: # the wheel imports and answers in an environment of its own
 	@sh setup/install.sh test

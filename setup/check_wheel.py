@@ -14,14 +14,21 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from twin.fold_jar import source_digest  # noqa: E402
+
 # Editable installs are path files too, and a directory that is only on the path does not run them.
 USE = """
 import importlib, pathlib, sys
 from ivsim.testbed.paths import compose_dir
+from twin.fold_jar import built_from, fold_jar
 names = sys.argv[1].split(",")
 places = {name: pathlib.Path(importlib.import_module(name).__file__).parent for name in names}
-outside = [str(place) for place in [*places.values(), compose_dir()] if not place.is_relative_to(sys.prefix)]
-sys.exit(f"not from the wheel: {outside}" if outside else 0)
+outside = [str(place) for place in [*places.values(), compose_dir(), fold_jar()] if not place.is_relative_to(sys.prefix)]
+if outside:
+    sys.exit(f"not from the wheel: {outside}")
+sys.exit(0 if built_from(fold_jar()) == sys.argv[2] else "the wheel's fold is not of the clone's sources")
 """
 
 
@@ -37,7 +44,7 @@ def main() -> None:
         python = clean_environment(place / "venv")
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
         run([*pip, "install", "-q", "--no-deps", "--no-index", str(wheel)], place)
-        run([str(python), "-I", "-c", USE, ",".join(packages["packages"])], place)
+        run([str(python), "-I", "-c", USE, ",".join(packages["packages"]), source_digest()], place)
         run([str(python.with_name("ivsim")), "--help"], place)
         run([str(python.with_name("ivsim")), "run", "--help"], place)
         print(f"{wheel.name}: imports and answers in a clean environment")

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what is missing and nothing else: `install.sh run` for the main job, `install.sh test` for everything.
+# Installs what is missing and nothing else: `install.sh run` for the main job, `install.sh test` for everything that the
+# tests need, `install.sh cpp` for C++ compiler and libraries, which one study measures.
 # A second call finds all in place, in well under a second and without network.
 set -eu
 cd "$(dirname "$0")/.."
@@ -62,18 +63,23 @@ python_packages() {
 # --- jars ------------------------------------------------------------------------------------------------------------
 jars() {
     wanted=$(digest compose/jars/pom.xml compose/jars/*/pom.xml)
-    [ "$(cat .setup/jars 2>/dev/null)" = "$wanted" ] && [ -d .jars/kafka ] && [ -d .jars/spark ] && return
-    say "fetching the jars of Kafka and of Spark's connector into .jars (one Maven run)"
+    [ "$(cat .setup/jars 2>/dev/null)" = "$wanted" ] && [ -d .jars/kafka ] && [ -d .jars/spark ] && [ -d .jars/java ] && return
+    say "fetching the jars of Kafka, of Spark's connector and of the Java build into .jars (one Maven run)"
     rm -rf .jars.new
-    if ! said=$(mvn -q -B -ntp -f compose/jars/pom.xml -Djars.dir="$PWD/.jars.new" validate); then
+    if ! said=$(mvn -q -B -ntp -Dstyle.color=never -f compose/jars/pom.xml -Djars.dir="$PWD/.jars.new" validate); then
         echo "$said" >&2
         die "Maven could not fetch the jars"
     fi
+    # What somebody has fetched beside it stays.
+    [ ! -d .jars/pulsar ] || mv .jars/pulsar .jars.new/pulsar
     rm -rf .jars && mv .jars.new .jars
     mkdir -p .setup && echo "$wanted" >.setup/jars
 }
 
-case $want in run | test) ;; *) die "usage: install.sh run|test" ;; esac
+case $want in run | test | cpp) ;; *) die "usage: install.sh run|test|cpp" ;; esac
 system_packages
+[ "$want" != cpp ] || exit 0
 python_packages
 jars
+.venv/bin/python setup/build_fold.py || die "could not build the twin's fold"
+.venv/bin/python setup/build_class_archives.py || die "could not load the classes ahead"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Debian packages the project needs: `packages.sh missing run|test` prints those that are missing, `packages.sh install
+# Debian packages the project needs: `packages.sh missing run|test|cpp|bare` prints those that are missing, `packages.sh install
 # NAMES` installs them (as root). It starts no service, and leaves every service alone that was there before.
 set -eu
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
@@ -18,12 +18,34 @@ java_is_new_enough() {
 
 python_can_make_venv() { python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
+# Playwright brings a Node.js of its own, which is linked against it.
+has_libatomic() { ldconfig -p | grep -q 'libatomic\.so\.1'; }
+
 has_fonts() { find /usr/share/fonts /usr/local/share/fonts -name '*.ttf' 2>/dev/null | grep -q .; }
 
 # What only some releases have (Ubuntu ships no chromium as a package): tried once, then remembered as not to be had.
 optional() { have "$1" || grep -qx "$2" "$unavailable" 2>/dev/null || echo "$2"; }
 
+# What makes a bare chroot (setup/bare.sh); nothing else needs it.
+missing_for_bare() {
+    have mmdebstrap || echo mmdebstrap
+    have unshare && have pivot_root && have mount || echo mount util-linux
+    have git || echo git
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
+}
+
+# What builds the C++ driver of the study `serialisation-cpp`: a few hundred MB, and nothing else needs it.
+missing_for_cpp() {
+    have g++ || echo g++
+    have protoc || echo protobuf-compiler
+    have flatc || echo flatbuffers-compiler
+    [ -e /usr/include/google/protobuf/message.h ] || echo libprotobuf-dev
+    [ -e /usr/include/flatbuffers/flatbuffers.h ] || echo libflatbuffers-dev
+}
+
 missing() {
+    [ "$1" != bare ] || { missing_for_bare && return; }
+    [ "$1" != cpp ] || { missing_for_cpp && return; }
     python_can_make_venv || echo python3-venv
     java_is_new_enough || echo java
     have mvn || [ -e "$stamps/jars" ] || echo maven
@@ -33,10 +55,15 @@ missing() {
     optional linux.uml user-mode-linux
     [ "$1" = run ] && return
     [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || echo rabbitmq-server
+    have redis-server || echo redis-server
     have tshark || echo tshark
+    have mosquitto_pub || echo mosquitto-clients
+    have coap-client-notls || echo libcoap3-bin
+    have busybox || echo busybox
     optional flatc flatbuffers-compiler
     have chromium || have chromium-browser || have google-chrome || optional chromium chromium
     has_fonts || echo fonts-dejavu-core
+    has_libatomic || echo libatomic1
 }
 
 # Debian starts a server as soon as it is installed. Ours are started by the runs that own them.
@@ -66,7 +93,7 @@ newest_fit_java() {
 }
 
 install() {
-    apt-get update -q || echo "setup: package lists could not be renewed, going on with those at hand" >&2
+    apt-get update -qq || echo "setup: package lists could not be renewed, going on with those at hand" >&2
     new_services=""
     chosen=""
     for name in "$@"; do
@@ -75,6 +102,7 @@ install() {
         user-mode-linux | chromium)
             known "$name" || { mkdir -p "$stamps" && echo "$name" >>"$unavailable" && continue; } ;;
         mosquitto) new_services="$new_services mosquitto.service" ;;
+        redis-server) new_services="$new_services redis-server.service" ;;
         rabbitmq-server) new_services="$new_services rabbitmq-server.service" && have epmd ||
             new_services="$new_services epmd.service epmd.socket" ;;
         esac
@@ -85,8 +113,9 @@ install() {
     export DEBIAN_FRONTEND=noninteractive
     # Captures are made as root or not at all: dumpcap needs no set-uid bit.
     echo 'wireshark-common wireshark-common/install-setuid boolean false' | debconf-set-selections 2>/dev/null || true
+    # A thousand lines, of use only when it fails.
     # shellcheck disable=SC2086
-    apt-get install -q -y --no-install-recommends $chosen
+    said=$(apt-get install -q -y --no-install-recommends $chosen 2>&1) || { echo "$said" >&2 && return 1; }
     # shellcheck disable=SC2086
     [ -z "$new_services" ] || keep_off $new_services
 }
@@ -94,5 +123,5 @@ install() {
 case ${1:-} in
 missing) missing "${2:-test}" ;;
 install) shift && install "$@" ;;
-*) echo "usage: packages.sh missing run|test | install NAMES" >&2 && exit 2 ;;
+*) echo "usage: packages.sh missing run|test|cpp|bare | install NAMES" >&2 && exit 2 ;;
 esac
