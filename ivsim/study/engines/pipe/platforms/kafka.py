@@ -41,7 +41,8 @@ PRIMING: Final = {
     "take_records": 100,
     "take_ms": 100,
 }
-# The record's own timestamp carries its number: a Kafka that checks it against its clock would refuse it.
+# The record's own timestamp carries its number, from the topic's origin on: a Kafka that checks it against its clock
+# would refuse it.
 TOPIC: Final = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": str(2**63 - 1),
@@ -128,7 +129,8 @@ class Topics:
         (future,) = self._admin.create_topics([topic]).values()
         future.result(TOPIC_TIMEOUT_S)
         await_listed(self._admin, self._bootstrap, {name})
-        place: Place = {"topic": name, "partitions": settings["partitions"]}
+        origin_ms = time.time_ns() // 1_000_000
+        place: Place = {"topic": name, "partitions": settings["partitions"], "origin_ms": origin_ms}
         if settings["security"] == "plain":
             return {**place, "bootstrap": self._bootstrap}
         secure = ",".join(server.secure for server in self._servers)

@@ -1,12 +1,16 @@
 """Kafka's clients by confluent-kafka (librdkafka), as a producer's or a consumer's process has them.
 
-librdkafka's defaults that other settings would differ from are written out. A record's timestamp is its number.
+librdkafka's defaults that other settings would differ from are written out. A record's timestamp is its number, in
+milliseconds after the topic's origin, which is a time of today. One counted from 1970 would be long expired: a broker
+that recovers its log from its end's records drops the state of idempotent producers that last wrote
+`producer.id.expiration.ms` ago by their timestamps, and takes a batch that it has a second time.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -66,6 +70,7 @@ class KafkaSender:
 
     def __init__(self, place: Place, settings: Mapping[str, Any], index: int, report: Report) -> None:
         self._topic: str = place["topic"]
+        self._origin_ms: int = place["origin_ms"]
         self._partitions: int = place["partitions"]
         self._spread = settings["partitioner"] == "spread"
         self._next = index % self._partitions
@@ -90,8 +95,15 @@ class KafkaSender:
             partition = self._next
             self._next = partition + 1 if partition + 1 < self._partitions else 0
         try:
+            # The report knows its record by number: for a batch that the broker has had before (it answered, and was
+            # killed), librdkafka gives every message the timestamp of the last.
             self._producer.produce(
-                self._topic, value, key, partition, on_delivery=self._delivered, timestamp=number
+                self._topic,
+                value,
+                key,
+                partition,
+                on_delivery=partial(self._delivered, number),
+                timestamp=self._origin_ms + number,
             )
         except BufferError:
             if self._spread:
@@ -100,8 +112,8 @@ class KafkaSender:
         except KafkaException as error:
             raise Refused(error.args[0].str()) from None
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        self._report(message.timestamp()[1], None if error is None else error.str())
+    def _delivered(self, number: int, error: KafkaError | None, _message: Message) -> None:
+        self._report(number, None if error is None else error.str())
 
     def poll(self, timeout_s: float) -> None:
         self._producer.poll(timeout_s)
@@ -151,6 +163,7 @@ class KafkaReceiver:
 
     def __init__(self, place: Place, settings: Mapping[str, Any], partitions: Sequence[int]) -> None:
         self._topic: str = place["topic"]
+        self._origin_ms: int = place["origin_ms"]
         self._partitions = partitions
         self._most: int = settings["take_records"]
         self._full = settings["take"] == "full"
@@ -174,31 +187,33 @@ class KafkaReceiver:
     def poll(self) -> Arrivals:
         if self._early is not None:
             early, self._early = self._early, None
-            return _arrivals([early])
+            return self._arrivals([early])
         if self._full:
-            return _arrivals(self._consumer.consume(self._most, self._wait_s))
+            return self._arrivals(self._consumer.consume(self._most, self._wait_s))
         first = self._consumer.poll(self._wait_s)
         if first is None:
             return NONE
-        return _arrivals([first] if self._most == 1 else [first, *self._consumer.consume(self._most - 1, 0)])
+        return self._arrivals(
+            [first] if self._most == 1 else [first, *self._consumer.consume(self._most - 1, 0)]
+        )
+
+    def _arrivals(self, messages: Sequence[Message]) -> Arrivals:
+        for one in messages:
+            if (error := one.error()) is not None:
+                raise KafkaException(error)
+        origin_ms = self._origin_ms
+        return Arrivals(
+            [one.timestamp()[1] - origin_ms for one in messages],
+            [one.partition() for one in messages],
+            [one.offset() for one in messages],
+            [one.value() for one in messages],
+        )
 
     def acknowledge(self, partition: int, offset: int) -> None:
         self._consumer.commit(offsets=[TopicPartition(self._topic, partition, offset + 1)], asynchronous=True)
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _arrivals(messages: Sequence[Message]) -> Arrivals:
-    for one in messages:
-        if (error := one.error()) is not None:
-            raise KafkaException(error)
-    return Arrivals(
-        [one.timestamp()[1] for one in messages],
-        [one.partition() for one in messages],
-        [one.offset() for one in messages],
-        [one.value() for one in messages],
-    )
 
 
 def sender(place: Place, settings: Mapping[str, Any], index: int, report: Report) -> KafkaSender:
