@@ -10,12 +10,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from schemas.errors import Refusal
 
-LISTED_S: Final = 15.0
+# A disk that stands still holds Kafka up for as long: it syncs files of each partition before it leads it.
+LISTED_S: Final = 60.0
+ANSWER_S: Final = 5.0  # to one question: one that is lost is asked again
 POLL_S: Final = 0.02
 
 
 def await_listed(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
-    """Return once the broker lists `names`, and every partition of them answers; Refusal when not after 15 s.
+    """Return once the broker lists `names`, and every partition of them answers; Refusal when not after 60 s.
 
     A KRaft controller answers for a topic some time before the broker's own view has it (up to a second on a busy
     machine), and whoever asks in between is told that there is none. A broker in turn lists a topic with its leader
@@ -36,7 +38,7 @@ def await_listed(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
 def _led(admin: AdminClient, names: set[str]) -> list[TopicPartition] | None:
     """Return the partitions of the topics; None where one is not listed, or lists no leader."""
     try:
-        topics = admin.list_topics(timeout=LISTED_S).topics
+        topics = admin.list_topics(timeout=ANSWER_S).topics
     except KafkaException:
         return None  # no answer is no topic: asked again until the deadline
     if not names <= set(topics):
@@ -50,10 +52,10 @@ def _led(admin: AdminClient, names: set[str]) -> list[TopicPartition] | None:
 def _answer(admin: AdminClient, partitions: list[TopicPartition]) -> bool:
     """Return whether the leader of each partition says its end: it leads it then."""
     asked = {one: OffsetSpec.latest() for one in partitions}
-    futures = admin.list_offsets(asked, request_timeout=LISTED_S) if asked else {}
+    futures = admin.list_offsets(asked, request_timeout=ANSWER_S) if asked else {}
     try:
         for future in futures.values():
-            future.result(LISTED_S)
+            future.result(ANSWER_S)
     except (KafkaException, TimeoutError):
         return False
     return True
