@@ -98,7 +98,7 @@ with LINKS["uml"](sys.argv[1], 2) as link:
     link.update({1: (Condition(None, 30.0), Condition(None, 0.0))})
     flow = Flow(1, "uplink", 114, 0.01, 50)
     run(link, [flow])
-    print("RESULT", len(flow.received_at_ns), sorted(flow.delays_ms())[25])
+    print("RESULT", len(flow.received_at_ns), min(flow.delays_ms()))
 """
 
 
@@ -134,4 +134,5 @@ def test_nobody_can_run_it_in_a_user_namespace(run_name):
     assert "RESULT" in done.stdout, done.stderr[-2000:]
     words = next(line for line in done.stdout.splitlines() if line.startswith("RESULT")).split()
     assert int(words[1]) == 50
+    # The least of them: a machine that is busy delivers late, and never before the delay is over.
     assert float(words[2]) == pytest.approx(30, abs=2)
