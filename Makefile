@@ -1,12 +1,12 @@
 # Everything by two commands: `make run` and `make test`. Both install what is missing first (setup/install.sh).
 PYTHON := .venv/bin/python
 MARKED := broker or kafka or netns or spark or browser or slow
-# Whole runs mostly wait: two at a time, a file to each, on the two cores that a small machine has. Tests of brokers and
-# links judge what happens within milliseconds, and have the machine to themselves.
+# Whole runs and tests of servers mostly wait: two at a time, a file to each, on the two cores that a small machine has.
+# Tests of links judge what happens within milliseconds, and have the machine to themselves.
 PYTEST := $(PYTHON) -m pytest -q --durations 20
 TWO := -n 2 --dist loadfile
-PARTS := (broker or kafka or netns or browser) and not (spark or slow)
-RUNS := spark or slow
+LINKS := netns and not (spark or slow)
+OTHERS := ($(MARKED)) and not ($(LINKS))
 ARGS ?=
 
 .PHONY: run test bare cpp check unit marked wheel bench setup format doctor
@@ -44,8 +44,8 @@ unit: # no root, no network, no Java
 
 marked:
 	@sh setup/install.sh test
-	@failed=0; sh setup/with_rights.sh $(PYTEST) -m "$(PARTS)" || failed=1; \
-	sh setup/with_rights.sh $(PYTEST) $(TWO) -m "$(RUNS)" || failed=1; exit $$failed
+	@failed=0; sh setup/with_rights.sh $(PYTEST) -m "$(LINKS)" || failed=1; \
+	sh setup/with_rights.sh $(PYTEST) $(TWO) -m "$(OTHERS)" || failed=1; exit $$failed
 
 wheel: # the wheel imports and answers in an environment of its own
 	@sh setup/install.sh test
