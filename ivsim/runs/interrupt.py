@@ -21,20 +21,28 @@ class Interrupted(BaseException):
         self.number = number
 
 
+class _First:
+    """A handler that raises Interrupted once."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        if not self.seen:
+            self.seen = True
+            raise Interrupted(number)
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise Interrupted in the main thread at the first signal; ignore the rest, so that all is closed."""
+    """Raise Interrupted in the main thread at the first signal; ignore the rest, so that all is closed.
+
+    Within another one, a signal is the outer one's first too: whoever asks for the outer end closes more than the run.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    seen = False
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        nonlocal seen
-        if not seen:
-            seen = True
-            raise Interrupted(number)
-
+    stop = _First()
     before = {
         number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
@@ -42,6 +50,8 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
+            if isinstance(handler, _First):
+                handler.seen = handler.seen or stop.seen
             signal.signal(number, handler)
 
 

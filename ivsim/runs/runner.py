@@ -39,6 +39,7 @@ from simulator.links.replay import LinkReplay
 Disturb = Callable[[StartedRun], None]
 EXIT_FAILED = 1
 EXIT_STOPPED_EARLY = 3
+EXIT_SIGNALLED = 128  # and the signal's number, as a shell says it
 START_AFTER_NS = 1_000_000_000
 TICK_S = 0.25
 # What the sender may take to say that it has given up what it kept.
@@ -63,6 +64,11 @@ class Outcome:
     report: Path | None = None
     twin_distinct: int = 0
     error: str | None = None
+
+    @property
+    def signal(self) -> int | None:
+        """Return the number of the signal that stopped it, whatever went wrong afterwards; None where none did."""
+        return self.exit_code - EXIT_SIGNALLED if self.exit_code > EXIT_SIGNALLED else None
 
 
 def execute(
@@ -169,7 +175,7 @@ class Run:
             except StoppedEarly as reason:
                 outcome.exit_code, outcome.error = EXIT_STOPPED_EARLY, str(reason)
             except Interrupted as signal:
-                outcome.exit_code, outcome.error = 128 + signal.number, f"stopped by {signal}"
+                outcome.exit_code, outcome.error = EXIT_SIGNALLED + signal.number, f"stopped by {signal}"
             except Refusal:
                 accounting.discard(plan.directory)
                 raise
@@ -241,11 +247,11 @@ class Run:
             result = accounting.account(started, ending, self._display)
             outcome.metrics, outcome.report = result.metrics, result.report
             if result.error is not None:
-                self._failed(outcome, result.error)
+                add_failure(outcome, result.error)
             elif outcome.exit_code == 0 and result.metrics["validity"]["verdict"] == "invalid":
                 outcome.exit_code = EXIT_INVALID
         except BROKEN as error:
-            self._failed(outcome, str(error))
+            add_failure(outcome, str(error))
         timings = {
             "command_to_first_message_s": started.opened_s,
             "drain_to_report_s": time.monotonic() - ending.at_s,
@@ -255,9 +261,12 @@ class Run:
         if (reader := started.components.live_reader) is not None:
             outcome.twin_distinct = reader.contained()
 
-    def _failed(self, outcome: Outcome, error: str) -> None:
+
+def add_failure(outcome: Outcome, error: str) -> None:
+    """Note that the accounting failed; a run that a signal has stopped goes by that, with or without a ledger."""
+    if outcome.signal is None:
         outcome.exit_code = EXIT_FAILED
-        outcome.error = f"{outcome.error}; {error}" if outcome.error else error
+    outcome.error = f"{outcome.error}; {error}" if outcome.error else error
 
 
 def _drain_end_ns(started: StartedRun, due: Sequence[int]) -> int:

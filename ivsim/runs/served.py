@@ -26,13 +26,13 @@ from ivsim.options import RunOptions, option_name, possible_options
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.runner import Outcome
+from ivsim.runs.started import StartedRun
 from ivsim.runs.testbed import Testbed
 from ivsim.testbed.paths import state_dir
 from schemas.errors import Refusal
 
 NAME: Final = "testbed.sock"
 _WIDTH: Final = 200
-_SIGNALLED: Final = 128  # a shell's exit codes above it name a signal
 
 
 def socket_path() -> Path:
@@ -134,6 +134,7 @@ def _serve_one(testbed: Testbed, client: socket.socket) -> None:
         line = reader.readline()
     if not line:
         return  # somebody has looked whether the testbed is up
+    asking = _Asking(client)
     try:
         request = json.loads(line)
         options = possible_options(request["options"], option_name)
@@ -146,7 +147,7 @@ def _serve_one(testbed: Testbed, client: socket.socket) -> None:
                 options,
                 output,
                 display=Display(quiet=False, console=console),
-                disturb=lambda _run: _stop_if_asked(client),
+                disturb=asking,
             )
     except Refusal as refusal:
         _tell(client, refused=str(refusal))
@@ -160,18 +161,20 @@ def _serve_one(testbed: Testbed, client: socket.socket) -> None:
             "twin_distinct": outcome.twin_distinct,
         }
         _tell(client, done=told)
-        if outcome.exit_code > _SIGNALLED and not _asked(client):
-            raise Interrupted(outcome.exit_code - _SIGNALLED)  # the signal was meant for the testbed
+        if outcome.signal is not None and not asking.asked:
+            raise Interrupted(outcome.signal)  # the signal was meant for the testbed
 
 
-def _stop_if_asked(client: socket.socket) -> None:
-    if _asked(client):
-        raise Interrupted(signal.SIGINT)
+class _Asking:
+    """Ends the run when the client asks for it, by a word or by hanging up, and notes that it was the client."""
 
+    def __init__(self, client: socket.socket) -> None:
+        self._client, self.asked = client, False
 
-def _asked(client: socket.socket) -> bool:
-    """Say whether the client has asked for the run's end, by a word or by hanging up."""
-    return bool(select.select([client], [], [], 0)[0])
+    def __call__(self, _run: StartedRun) -> None:
+        if select.select([self._client], [], [], 0)[0]:
+            self.asked = True
+            raise Interrupted(signal.SIGINT)
 
 
 def _tell(client: socket.socket, **answer: Any) -> None:

@@ -35,12 +35,17 @@ class Testbed:
                 print(testbed.run(run_options(seed=seed)).metrics["delivery_ratio"])
 
     A run's files are the same as those of a run by itself, but for the logs of what is kept.
+
+    Args:
+        work: an existing directory for what is kept, such as Kafka's log; None takes the system's for temporary files.
     """
 
     __test__ = False  # pytest would take it for a class of tests
 
-    def __init__(self) -> None:
+    def __init__(self, work: Path | None = None) -> None:
+        self._base = work
         self._stack = ExitStack()
+        self._work: Path | None = None
         self._shared: SharedParts | None = None
         self._running = threading.Lock()
         self._thread = OwnThread()
@@ -59,8 +64,9 @@ class Testbed:
             raise Refusal("the testbed is open already")
         identity = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-testbed-{secrets.token_hex(3)}"
         with ExitStack() as stack:
-            work = Path(tempfile.mkdtemp(prefix="ivsim-testbed-"))
+            work = Path(tempfile.mkdtemp(prefix="ivsim-testbed-", dir=self._base))
             stack.callback(shutil.rmtree, work, ignore_errors=True)
+            self._work = work
             record = stack.enter_context(RunRecord(identity, work))
             record.scratch(work)
             self._shared = stack.enter_context(SharedParts(record, keep=True))
@@ -106,6 +112,11 @@ class Testbed:
         finally:
             self.ended_at_ns = time.time_ns()
             self._running.release()
+
+    def copy_logs(self, directory: Path) -> None:
+        """Copy the logs of what is kept, as far as they go; they end with the testbed."""
+        if self._work is not None and (logs := self._work / "logs").is_dir():
+            shutil.copytree(logs, directory, dirs_exist_ok=True)
 
     def _stop_run(self) -> bool:
         """End the run that goes on, where the signal does not reach it by itself; False when there is none."""

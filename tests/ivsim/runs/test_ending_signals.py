@@ -1,4 +1,7 @@
-"""A testbed that is idle when a signal ends its program: nothing stays, and the signal is what ended it."""
+"""A testbed that is idle when a signal ends its program: nothing stays, and the signal is what ended it.
+
+And signals within runs within something else: the first one counts, for all of it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from ivsim.runs.interrupt import Interrupted, interruptible
+from ivsim.runs.runner import EXIT_FAILED, Outcome, add_failure
 
 PROGRAM = """
 import asyncio, signal, sys, time
@@ -76,3 +82,33 @@ def test_nothing_stays_of_an_idle_testbed(
         assert child.wait(60) == ends
     assert list(tmp_path.glob("ivsim-testbed-*")) == []
     assert [path for path in (tmp_path / "state").iterdir() if path.suffix == ".jsonl"] == []
+
+
+def test_a_second_signal_waits_until_what_is_around_the_run_is_closed() -> None:
+    closed = False
+    with interruptible():
+        with pytest.raises(Interrupted), interruptible():
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        closed = True
+    assert closed
+
+
+def test_a_run_that_was_not_interrupted_leaves_the_first_signal_to_what_is_around_it() -> None:
+    def around() -> None:
+        with interruptible():
+            with interruptible():
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        around()
+
+
+def test_a_run_stopped_by_a_signal_says_so_whatever_fails_afterwards() -> None:
+    stopped = Outcome(128 + signal.SIGINT, error="stopped by SIGINT")
+    add_failure(stopped, "there is no ledger")
+    assert (stopped.signal, stopped.error) == (signal.SIGINT, "stopped by SIGINT; there is no ledger")
+    broken = Outcome()
+    add_failure(broken, "there is no ledger")
+    assert (broken.exit_code, broken.signal) == (EXIT_FAILED, None)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.runner import Outcome
 from ivsim.study import execution
 from ivsim.study.cells import DONE, FAILED, OPEN, repetition_seed
@@ -36,19 +39,57 @@ def store(tmp_path: Path) -> Store:
     return Store.create(tmp_path / "results", "t", Study.model_validate(STUDY), quick=False)
 
 
-def run(store: Store, monkeypatch: pytest.MonkeyPatch, outcome: Any, **words: Any) -> list[str]:
-    ran: list[str] = []
+class MadeUpTestbed:
+    """What the engine sees of a testbed; its runs are `outcome(options, number of the run)`.
 
-    def execute(options: Any, directory: Path, *, quiet: bool) -> Outcome:
+    Attributes:
+        all: every one that was made; outcome and `ran` are those of the test that goes on.
+    """
+
+    all: ClassVar[list[MadeUpTestbed]] = []
+    outcome: ClassVar[Any]
+    ran: ClassVar[list[str]] = []
+
+    def __init__(self, work: Path) -> None:
+        assert work.is_dir()
+        assert all(one.closed for one in self.all), "one at a time"
+        self.runs, self.closed = 0, False
+        self.all.append(self)
+
+    def open(self) -> MadeUpTestbed:
+        return self
+
+    def close(self) -> None:
+        self.closed = True
+
+    def copy_logs(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "kafka.log").write_text("of the testbed")
+
+    def run(self, options: Any, directory: Path, *, disturb: Any) -> Outcome:
+        assert not self.closed
         assert directory.is_dir()
         assert not any(directory.iterdir())
-        ran.append(f"{options.mode} {directory.name}")
+        self.runs += 1
+        self.ran.append(f"{options.mode} {directory.name}")
         (directory / "half").write_text("x")
-        return outcome(options, len(ran))
+        disturb(None)
+        return type(self).outcome(options, len(self.ran))
 
-    monkeypatch.setattr(engine, "execute", execute)
-    execution.run_study(store, cells_of(store.study, "here"), quiet=True, **words)
-    return ran
+
+def run(store: Store, monkeypatch: pytest.MonkeyPatch, outcome: Any, **words: Any) -> list[str]:
+    MadeUpTestbed.all, MadeUpTestbed.ran, MadeUpTestbed.outcome = [], [], outcome
+    monkeypatch.setattr(engine, "Testbed", MadeUpTestbed)
+    try:
+        execution.run_study(store, cells_of(store.study, "here"), quiet=True, **words)
+    finally:
+        assert all(one.closed for one in MadeUpTestbed.all)
+        assert not (store.path / "work").exists()
+    return MadeUpTestbed.ran
+
+
+def runs_by_testbed() -> list[int]:
+    return [one.runs for one in MadeUpTestbed.all]
 
 
 def states(store: Store) -> list[str]:
@@ -81,7 +122,86 @@ def test_each_repetition_is_a_round_of_its_own(store: Store, monkeypatch: pytest
     assert {word[-1] for word in ran[:3]} == {"1"}
     assert {word[-1] for word in ran[3:]} == {"2"}
     assert states(store) == [DONE] * 6
+    assert runs_by_testbed() == [6]
     assert run(store, monkeypatch, fine) == []
+
+
+def test_a_cell_that_a_signal_ended_stays_open(store: Store, monkeypatch: pytest.MonkeyPatch):
+    def stopped(options: Any, number: int) -> Outcome:
+        if number == 3:
+            return Outcome(128 + signal.SIGTERM, metrics={"partial": True}, error="stopped by SIGTERM")
+        return fine(options, number)
+
+    with pytest.raises(Interrupted) as interrupted:
+        run(store, monkeypatch, stopped)
+    assert interrupted.value.number == signal.SIGTERM
+    assert sorted(states(store)) == [DONE] * 2 + [OPEN] * 4
+    assert len(run(store, monkeypatch, fine)) == 4
+    assert states(store) == [DONE] * 6
+
+
+def test_a_signal_between_two_cells_closes_the_testbed(store: Store, monkeypatch: pytest.MonkeyPatch):
+    def signalled(options: Any, number: int) -> Outcome:
+        if number == 2:
+            os.kill(os.getpid(), signal.SIGINT)  # where `interruptible` of the study hears it
+        return fine(options, number)
+
+    with pytest.raises(Interrupted):
+        run(store, monkeypatch, signalled)
+    assert states(store).count(DONE) == 1
+
+
+def test_a_study_without_signals_of_its_own_is_stopped_within_a_cell(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    asked = iter([False, False, False, True])
+
+    def stopped() -> None:
+        if next(asked):
+            raise Interrupted(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(store, monkeypatch, fine, stopped=stopped)
+    assert sorted(states(store)) == [DONE] + [OPEN] * 5
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Outcome(1, error="kafka was ended by SIGKILL"),
+        Outcome(4, metrics={"partial": True, "validity": {"causes": [{"words": "the ledger is partial"}]}}),
+        Refusal("Kafka topic ivsim.x: no answer"),
+    ],
+)
+def test_a_testbed_that_failed_a_run_gives_way_to_a_new_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch, broken: Outcome | Refusal
+):
+    def second_breaks(options: Any, number: int) -> Outcome:
+        if number != 2:
+            return fine(options, number)
+        if isinstance(broken, Refusal):
+            raise broken
+        return broken
+
+    run(store, monkeypatch, second_breaks)
+    assert runs_by_testbed() == [2, 4]
+    assert sorted(states(store)) == [DONE] * 5 + [FAILED]
+    (failed,) = [one for one in store.all_kept(cells_of(store.study, "here")) if one.state == FAILED]
+    assert (failed.directory / "logs" / "kafka.log").read_text() == "of the testbed"
+
+
+def test_a_run_that_is_invalid_by_its_figures_alone_keeps_the_testbed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    causes = [{"words": "the link was not as asked"}]
+
+    def invalid(options: Any, number: int) -> Outcome:
+        return Outcome(4, metrics={"validity": {"causes": causes}}) if number == 2 else fine(options, number)
+
+    run(store, monkeypatch, invalid)
+    assert runs_by_testbed() == [6]
+    (failed,) = [one for one in store.all_kept(cells_of(store.study, "here")) if one.state == FAILED]
+    assert failed.reason == "the link was not as asked"
 
 
 def test_an_interrupted_study_goes_on_where_it_was(store: Store, monkeypatch: pytest.MonkeyPatch):

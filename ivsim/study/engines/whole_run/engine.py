@@ -1,16 +1,28 @@
-"""The whole-run engine: each cell is a run of its own, with gateway, Kafka, Spark, ledger and page."""
+"""The whole-run engine: each cell is a run with gateways, ledger and page of its own, one after another on one testbed.
+
+The testbed (`ivsim.runs.testbed.Testbed`) is opened with the first cell and closed when the study's execution ends,
+however it does. There is no cell that it could not serve: where a cell asks for another Spark master or the other kind of
+compilation (`jit`, by its load), it starts a new session; for another TCP or more vehicles, a new link; with TLS, a broker
+with the cell's own keys; and a Kafka that the cell names gets topics of the cell alone.
+
+A testbed in which a run has failed, or has left a part of its ledger out, is not used again: which of its parts is to blame is
+not always known. The next cell opens a new one. A cell that a signal ends stays open in the store.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from gateways.protocols import PROTOCOLS
-from ivsim.options import OPTIONS
+from ivsim.options import OPTIONS, RunOptions
 from ivsim.report.style import mode_style
-from ivsim.runs.runner import execute
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.interrupt import Interrupted
+from ivsim.runs.runner import Outcome as RunOutcome
+from ivsim.runs.testbed import Testbed
 from ivsim.study import charts
 from ivsim.study.cells import Cell, Kept, Session
 from ivsim.study.engines import run_axes
@@ -32,7 +44,7 @@ class WholeRun(Engine):
     """Cells that `ivsim run` would run; see the module."""
 
     name: ClassVar[str] = "whole_run"
-    summary: ClassVar[str] = "whole runs from vehicle to twin, one after another, each with Kafka and Spark"
+    summary: ClassVar[str] = "whole runs from vehicle to twin, one after another, on one Kafka and Spark"
     series_axis: ClassVar[str] = run_axes.MODE
     metrics: Mapping[str, Metric] = {**METRICS, **AGE_METRICS, **SECURITY_METRICS}
 
@@ -57,11 +69,11 @@ class WholeRun(Engine):
         return None
 
     def seconds(self, session: Session) -> float:
-        return OVERHEAD_S + run_axes.options_of(session.cells[0]).duration_s
+        return _seconds(run_axes.options_of(session.cells[0]))
 
-    def open(self, work: Path, results: Results, sessions: Sequence[Session]) -> nullcontext[OpenWholeRun]:
-        del work, results, sessions
-        return nullcontext(OpenWholeRun())
+    def open(self, work: Path, results: Results, sessions: Sequence[Session]) -> OpenWholeRun:
+        del results, sessions
+        return OpenWholeRun(work)
 
     def observations(self, cell: Cell, done: Sequence[Kept]) -> LedgerObservations:
         del cell
@@ -91,30 +103,76 @@ class WholeRun(Engine):
 
 
 class OpenWholeRun:
-    """Nothing is kept open between runs: each opens what it needs."""
+    """The runs of all sessions on one testbed; a context manager that closes it.
+
+    Args:
+        work: where the testbed keeps its files; made when it is opened.
+    """
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self._testbed: Testbed | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
 
     def measure(self, session: Session, results: Results, tick: Tick) -> Iterator[Outcome]:
-        """Run the one task of a session; its run keeps its directory, report and all."""
-        del tick
+        """Run the one task of a session; its run keeps its directory, report and all.
+
+        Interrupted when a signal has ended the run: how far it came is no result of the cell.
+        """
         (task,) = session.tasks
         options = run_axes.options_of(task.cell)
         directory = results.begin(task)
+        end_s = time.monotonic() + _seconds(options)
+        testbed = self._open()
         try:
-            outcome = execute(options, directory, quiet=True)
+            outcome = testbed.run(
+                options, directory, disturb=lambda _run: tick(max(0.0, end_s - time.monotonic()))
+            )
         except Refusal as refusal:
+            self._give_up(testbed, directory)
             yield Outcome(task, {}, str(refusal))
             return
+        if outcome.signal is not None:
+            raise Interrupted(outcome.signal)
+        if outcome.error is not None or outcome.metrics.get("partial"):
+            self._give_up(testbed, directory)
         if outcome.exit_code:
-            causes = (outcome.metrics.get("validity") or {}).get("causes", [])
-            why = (
-                outcome.error
-                or "; ".join(cause["words"] for cause in causes)
-                or f"exit code {outcome.exit_code}"
-            )
-            yield Outcome(task, {}, why.partition("\n")[0])
+            yield Outcome(task, {}, _why(outcome))
         else:
             figures = age_figures(directory, options.outage) | security_metrics(outcome.metrics)
             yield Outcome(task, outcome.metrics | figures)
+
+    def _open(self) -> Testbed:
+        if self._testbed is None:
+            self._work.mkdir(parents=True, exist_ok=True)
+            self._testbed = Testbed(self._work.absolute()).open()
+        return self._testbed
+
+    def _give_up(self, testbed: Testbed, directory: Path) -> None:
+        """Close the testbed; what its parts have said stays with the cell that they failed."""
+        testbed.copy_logs(RunDirectory(directory).logs)
+        self._close()
+
+    def _close(self) -> None:
+        testbed, self._testbed = self._testbed, None
+        if testbed is not None:
+            testbed.close()
+
+
+def _seconds(options: RunOptions) -> float:
+    return OVERHEAD_S + options.duration_s
+
+
+def _why(outcome: RunOutcome) -> str:
+    """Return in one line why a run came to nothing."""
+    causes = (outcome.metrics.get("validity") or {}).get("causes", [])
+    words = "; ".join(cause["words"] for cause in causes)
+    return (outcome.error or words or f"exit code {outcome.exit_code}").partition("\n")[0]
 
 
 def _age_chart(done: Sequence[CellResult]) -> Charts:
