@@ -45,13 +45,20 @@ def probed_vehicles(vehicles: int, most: int = MOST_VEHICLES) -> list[int]:
 
 
 class Prober(threading.Thread):
-    """A context manager: probes from `start_at_ns` until it is left, then waits for what is on its way."""
+    """A context manager: probes from `start_at_ns` until it is left, then waits for what is on its way.
+
+    The last probe of a way (a vehicle and a direction) ends its wait: they leave a second apart, so that one before it that
+    has not come by then is lost, or later than a probe is waited for.
+    """
 
     def __init__(self, link: Link, vehicles: int, start_at_ns: int) -> None:
         super().__init__(name="link-prober", daemon=True)
         self.vehicles = probed_vehicles(vehicles)
         self.found: dict[tuple[int, int, Direction], Probe] = {}
         self.failure: Exception | None = None
+        self._pending: dict[
+            tuple[int, Direction], int
+        ] = {}  # the second of a way's last probe, until it comes
         self._link = link
         self._start_at_ns = start_at_ns
         self._end = threading.Event()
@@ -72,7 +79,7 @@ class Prober(threading.Thread):
         self.stop()
 
     def stop(self) -> None:
-        """Send no more, take in what arrives within a second, and close the sockets."""
+        """Send no more, take in what arrives within a second, or until the last has come, and close the sockets."""
         self._end.set()
         self.join()
         self._stack.close()
@@ -96,6 +103,8 @@ class Prober(threading.Thread):
                     assert isinstance(key.fileobj, socket.socket)
                     self._take(key.fileobj)
                 if self._end.is_set():
+                    if not self._pending:
+                        return
                     last_s = last_s or time.monotonic() + SETTLE_S
                 elif time.time_ns() >= next_at_ns:
                     # Each way by itself: an echo may leave in a later second, whose conditions are others.
@@ -121,6 +130,7 @@ class Prober(threading.Thread):
             else:
                 self._ends.cloud.sendto(packet, self._ends.names[vehicle])
             self.found[second, vehicle, direction] = Probe(at_ns)
+            self._pending[vehicle, direction] = second
 
     def _take(self, s: socket.socket) -> None:
         direction: Direction = "uplink" if s is self._ends.cloud else "downlink"
@@ -132,6 +142,8 @@ class Prober(threading.Thread):
             if probe is None or probe.received_at_ns is not None:
                 continue
             probe.received_at_ns = at_ns
+            if self._pending.get((vehicle, direction)) == second:
+                del self._pending[vehicle, direction]
 
     def add_to(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return rows of link.parquet with the probes' columns: sent, received, delay, bytes at the vehicle.
