@@ -67,6 +67,7 @@ def _batches(kafka: KafkaAddress, silent_s: float) -> Iterator[list[dict[str, An
             "group.id": "ivsim-keep",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,  # how long a broker keeps the word that a partition has ended
             "log_level": 2,
         }
     )

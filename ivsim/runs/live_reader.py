@@ -28,6 +28,8 @@ class LiveReader:
                 "group.id": "ivsim-watch",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                # A broker answers one request of a connection after the other: where the end is, behind this wait.
+                "fetch.wait.max.ms": 50,
                 "log_level": 2,
             }
         )
