@@ -75,7 +75,8 @@ def open_components(
 ) -> Components:
     """Open everything up to vehicles that are connected and waiting for the start.
 
-    Slow starters come first, so that they start while the others are made.
+    Slow starters come first, so that they start while the others are made. Spark is the slowest: vehicles are built and
+    connected while it gets ready, and wait for it.
     """
     options = plan.options
     children = Children(record, plan.directory.work, stack)
@@ -102,6 +103,8 @@ def open_components(
         children.start(spec)
     for spec in specs:
         children[spec.name].wait_for("ready", READY_S)
+    # The capture listens by now: it has to see the connections begin.
+    senders = [children.start(spec) for spec in processes.senders(plan, endpoints)]
     live_reader = None
     if twin is not None:
         display.phase("waiting for Spark")
@@ -112,7 +115,6 @@ def open_components(
         page = children.start(processes.page(plan, endpoints))
         display.note(f"live page: {page.wait_for('ready', READY_S)['url']}")
     display.phase(f"connecting {options.vehicles} vehicles")
-    senders = [children.start(spec) for spec in processes.senders(plan, endpoints)]
     for sender in senders:
         sender.wait_for("ready", READY_S + options.vehicles * BUILT_WITHIN_S)
     return Components(
