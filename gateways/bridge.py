@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from gateways.counters import Counters
 from gateways.delivery import FORMAT, MODE, PROTOCOL, RECEIVED, SAMPLED, SEQUENCE, Delivery, Header
-from gateways.protocols.base import Intake, Receipt
+from gateways.protocols.ends import Intake, Receipt
 from gateways.receive_log import ReceiveLog
 from schemas.formats import Format
 from schemas.tracks import Track
@@ -35,7 +35,7 @@ def _resumed(key: bytes, epoch: int, highest: int) -> Track:
 
 
 class Bridge:
-    """Implements gateways.protocols.base.Sink; `connect` gives it its intake before the first message.
+    """Implements gateways.protocols.ends.Sink; `connect` gives it its intake before the first message.
 
     Args:
         held_max, held_bytes_max: above either the intake is paused, until half of it is left.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable
 
-from gateways.protocols.base import Receipt
+from gateways.protocols.ends import Receipt
 from schemas.topics import HEADERS
 
 Header = tuple[str, bytes]

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gateways.protocols.base import ConnectError, EchoServer, Endpoint, Protocol
+from gateways.protocols.base import Endpoint, Protocol
+from gateways.protocols.ends import ConnectError, EchoServer
 from schemas.config import Strict, read_config
 from schemas.control import Commands, emit
 from schemas.errors import Refusal

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from gateways.counters import Counters
 from gateways.delivery import Header
 from gateways.producer import POISON, RecordProducer
-from gateways.protocols.base import Receipt
+from gateways.protocols.ends import Receipt
 from schemas.topics import KafkaTopics
 
 _REASON_CHARACTERS: Final = 200

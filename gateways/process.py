@@ -19,7 +19,7 @@ from gateways.counters import Counters
 from gateways.kafka_delivery import KafkaDelivery
 from gateways.producer import RecordProducer
 from gateways.protocols import protocol_and_mode
-from gateways.protocols.base import ConnectError
+from gateways.protocols.ends import ConnectError
 from gateways.receive_log import ReceiveLog
 from gateways.resume import Progress, read_progress
 from schemas.control import Commands, emit, failure_line

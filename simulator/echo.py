@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import Subscriber
 from gateways.protocols.connection_state import KeptConnection
+from gateways.protocols.ends import Subscriber
 from schemas.errors import PayloadError
 from schemas.formats import Format
 from schemas.tracks import Track

@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import AccessRefusedError, VehicleClient
 from gateways.protocols.connection_state import KeptConnection
+from gateways.protocols.ends import AccessRefusedError, VehicleClient
 from schemas.topics import vehicle_id
 from simulator.emission_log import EmissionLog, Kind, Reason
 from simulator.fleet import Emission

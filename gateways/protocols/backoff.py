@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from gateways.protocols.base import ConnectError
+from gateways.protocols.ends import ConnectError
 
 
 class Backoff:

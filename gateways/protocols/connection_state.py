@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import ConnectError
+from gateways.protocols.ends import ConnectError
 
 
 class Phase(enum.Enum):

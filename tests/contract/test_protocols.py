@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from gateways.protocols import PROTOCOLS
-from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, Mode, Protocol, VehicleSettings
+from gateways.protocols.base import Endpoint, IntakeSettings, Mode, Protocol, VehicleSettings
+from gateways.protocols.ends import ConnectError
 from ivsim.options import OPTIONS
 from ivsim.testbed.process import hold_port
 from ivsim.testbed.servers import SERVERS

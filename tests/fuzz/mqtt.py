@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from gateways.protocols.base import Receipt
+from gateways.protocols.ends import Receipt
 from gateways.protocols.mqtt.address import mqtt_topic, vehicle_of_mqtt_topic
 from gateways.protocols.mqtt.packets import CONNACK, Credentials, MalformedPacketError
 from gateways.protocols.mqtt.session import GatewaySession

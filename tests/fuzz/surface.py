@@ -13,7 +13,7 @@ from bench.twin_load import Fleet
 from gateways.bridge import Bridge
 from gateways.counters import Counters
 from gateways.delivery import Header
-from gateways.protocols.base import Receipt
+from gateways.protocols.ends import Receipt
 from schemas.formats import FORMATS
 from twin.service.exposition import resident_bytes
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import ConnectError
 from gateways.protocols.connection_state import ConnectionState, KeptConnection, Phase
+from gateways.protocols.ends import ConnectError
 
 WAIT_S = 20.0
 

@@ -29,7 +29,8 @@ from fake_mqtt_broker import (
 )  # fmt: skip
 
 from gateways.protocols import PROTOCOLS
-from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings
+from gateways.protocols.base import Endpoint, IntakeSettings
+from gateways.protocols.ends import ConnectError
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.protocols.mqtt.intake import MqttIntake
 from schemas.topics import vehicle_id

@@ -12,7 +12,8 @@ import pytest
 import trustme
 
 from gateways.protocols import PROTOCOLS
-from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, Tls, VehicleSettings
+from gateways.protocols.base import Endpoint, IntakeSettings, Tls, VehicleSettings
+from gateways.protocols.ends import ConnectError
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.protocols.mqtt.connection import LoopClient
 from ivsim.testbed.mosquitto import MosquittoServer

@@ -24,14 +24,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.amqp.address import amqp_routing_key
-from gateways.protocols.base import (
-    AccessRefusedError,
-    Endpoint,
-    IntakeSettings,
-    Protocol,
-    Tls,
-    VehicleSettings,
-)
+from gateways.protocols.base import Endpoint, IntakeSettings, Protocol, Tls, VehicleSettings
+from gateways.protocols.ends import AccessRefusedError
 from gateways.protocols.mqtt.address import mqtt_topic
 from ivsim.testbed.credentials import GATEWAY, Credentials, make_credentials, write_client_certificate
 from ivsim.testbed.mosquitto import MosquittoServer

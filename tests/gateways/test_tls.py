@@ -19,7 +19,8 @@ import trustme
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.amqp.transport import Stream, connect_stream
-from gateways.protocols.base import AccessRefusedError, Endpoint, Tls, VehicleSettings
+from gateways.protocols.base import Endpoint, Tls, VehicleSettings
+from gateways.protocols.ends import AccessRefusedError
 from gateways.protocols.tls import TlsClient, refuses
 from ivsim.testbed.credentials import Credentials, make_credentials, write_client_certificate
 from schemas.errors import Refusal

@@ -30,7 +30,8 @@ from pika.exceptions import (
 
 from gateways.protocols.amqp.reader import Deliver, DeliveryReader, FrameError
 from gateways.protocols.amqp.transport import Stream, connect_stream
-from gateways.protocols.base import AccessRefusedError, ConnectError, Endpoint
+from gateways.protocols.base import Endpoint
+from gateways.protocols.ends import AccessRefusedError, ConnectError
 from gateways.protocols.private_names import CarriedConnection
 from gateways.protocols.tls import TlsClient, refuses
 

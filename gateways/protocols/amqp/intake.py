@@ -10,8 +10,9 @@ from typing import Final
 from gateways.protocols.amqp.address import BINDING_KEY, vehicle_of_amqp_routing_key
 from gateways.protocols.amqp.connection import AmqpLink
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import Endpoint, IntakeSettings, Mode, Receipt, Sink
+from gateways.protocols.base import Endpoint, IntakeSettings, Mode
 from gateways.protocols.connection_state import KeptConnection
+from gateways.protocols.ends import Receipt, Sink
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _CACHE_KEYS: Final = 100_000

@@ -8,21 +8,8 @@ from types import MappingProxyType
 from gateways.protocols.amqp.intake import AmqpIntake
 from gateways.protocols.amqp.subscriber import AmqpSubscriber
 from gateways.protocols.amqp.vehicle import AmqpVehicle
-from gateways.protocols.base import (
-    Endpoint,
-    Intake,
-    IntakeSettings,
-    Look,
-    Mode,
-    Protocol,
-    Sink,
-    Subscriber,
-    SubscriberEvents,
-    VehicleClient,
-    VehicleEvents,
-    VehicleSettings,
-    Word,
-)
+from gateways.protocols.base import Endpoint, IntakeSettings, Look, Mode, Protocol, VehicleSettings, Word
+from gateways.protocols.ends import Intake, Sink, Subscriber, SubscriberEvents, VehicleClient, VehicleEvents
 
 _LOOKS = {
     ("auto", False, False): Look("#E69F00", "D"),

@@ -8,7 +8,8 @@ from typing import Final
 
 from gateways.protocols.amqp.address import amqp_routing_key
 from gateways.protocols.amqp.connection import AmqpLink
-from gateways.protocols.base import ConnectError, Endpoint, Mode, SubscriberEvents, VehicleSettings
+from gateways.protocols.base import Endpoint, Mode, VehicleSettings
+from gateways.protocols.ends import ConnectError, SubscriberEvents
 from schemas.topics import vehicle_id
 
 _MILLISECONDS: Final = 1000

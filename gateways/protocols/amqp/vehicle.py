@@ -11,7 +11,8 @@ import pika
 
 from gateways.protocols.amqp.address import amqp_routing_key
 from gateways.protocols.amqp.connection import EXCHANGE, AmqpLink
-from gateways.protocols.base import Endpoint, Mode, VehicleEvents, VehicleSettings
+from gateways.protocols.base import Endpoint, Mode, VehicleSettings
+from gateways.protocols.ends import VehicleEvents
 from schemas.topics import vehicle_id
 
 _TRANSIENT, _PERSISTENT = 1, 2

@@ -9,7 +9,7 @@ from aiocoap import Message
 from aiocoap.numbers.optionnumbers import OptionNumber
 from aiocoap.numbers.types import Type
 
-from gateways.protocols.base import ConnectError
+from gateways.protocols.ends import ConnectError
 
 _TOKEN_LENGTH_MAX: Final = 8
 _PAYLOAD_MARKER: Final = 0xFF

@@ -23,7 +23,7 @@ from aiocoap.numbers.codes import (
 )
 from aiocoap.numbers.optionnumbers import OptionNumber
 
-from gateways.protocols.base import Endpoint, IntakeSettings, Receipt, Sink
+from gateways.protocols.base import Endpoint, IntakeSettings
 from gateways.protocols.coap import discovery
 from gateways.protocols.coap.address import coap_path, vehicle_of_coap_path
 from gateways.protocols.coap.blocks import Assemblies, BlockError
@@ -31,6 +31,7 @@ from gateways.protocols.coap.datagram import Remote, resolve
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.oscore import ServerGuard, UnprotectedError
 from gateways.protocols.coap.udp import UdpEndpoint
+from gateways.protocols.ends import Receipt, Sink
 from gateways.protocols.shared_keys import shared_keys
 from schemas.topics import vehicle_of_address
 

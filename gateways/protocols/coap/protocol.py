@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from gateways.protocols.base import (
+from gateways.protocols.base import Endpoint, IntakeSettings, Look, Mode, Protocol, VehicleSettings, Word
+from gateways.protocols.coap.echo import CoapEcho
+from gateways.protocols.coap.intake import CoapIntake
+from gateways.protocols.coap.subscriber import CoapObserver
+from gateways.protocols.coap.vehicle import CoapVehicle
+from gateways.protocols.ends import (
     EchoServer,
-    Endpoint,
     Intake,
-    IntakeSettings,
-    Look,
-    Mode,
-    Protocol,
     Sink,
     Subscriber,
     SubscriberEvents,
     VehicleClient,
     VehicleEvents,
-    VehicleSettings,
-    Word,
 )
-from gateways.protocols.coap.echo import CoapEcho
-from gateways.protocols.coap.intake import CoapIntake
-from gateways.protocols.coap.subscriber import CoapObserver
-from gateways.protocols.coap.vehicle import CoapVehicle
 from schemas.errors import Refusal
 
 

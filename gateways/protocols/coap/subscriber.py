@@ -13,12 +13,13 @@ from aiocoap import Message
 from aiocoap.numbers.codes import CONTENT, GET
 
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import ConnectError, Endpoint, SubscriberEvents, VehicleSettings
+from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.coap.address import coap_path
 from gateways.protocols.coap.datagram import Remote, resolve
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.udp import UdpEndpoint
 from gateways.protocols.coap.vehicle import MAX_AGE_DEFAULT_S
+from gateways.protocols.ends import ConnectError, SubscriberEvents
 from schemas.topics import vehicle_id
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the system chooses among its own addresses

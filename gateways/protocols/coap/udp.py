@@ -10,10 +10,10 @@ from typing import Final
 
 from aiocoap import Message
 
-from gateways.protocols.base import ConnectError
 from gateways.protocols.coap.datagram import Remote
 from gateways.protocols.coap.message_layer import Exchange, MessageLayer, Upper
 from gateways.protocols.coap.parameters import PARAMETERS
+from gateways.protocols.ends import ConnectError
 
 MAX_DATAGRAM_BYTES: Final = 65_535
 _DATAGRAMS_PER_WAKE: Final = 64

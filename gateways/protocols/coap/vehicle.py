@@ -29,7 +29,7 @@ from aiocoap.numbers.codes import (
 )
 from aiocoap.numbers.types import ACK, CON
 
-from gateways.protocols.base import Endpoint, VehicleEvents, VehicleSettings
+from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.coap.address import coap_path
 from gateways.protocols.coap.datagram import Remote, resolve
 from gateways.protocols.coap.message_layer import Upper
@@ -37,6 +37,7 @@ from gateways.protocols.coap.oscore import OVERHEAD_BYTES, ClientGuard
 from gateways.protocols.coap.parameters import PARAMETERS
 from gateways.protocols.coap.transfer import Responsiveness, RoundTrip, Transfer
 from gateways.protocols.coap.udp import UdpEndpoint, path_mtu_bytes
+from gateways.protocols.ends import VehicleEvents
 from gateways.protocols.shared_keys import shared_key
 from schemas.topics import vehicle_id
 

@@ -16,7 +16,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateways.protocols.base import AccessRefusedError, ConnectError, Endpoint, VehicleSettings
+from gateways.protocols.base import Endpoint, VehicleSettings
+from gateways.protocols.ends import AccessRefusedError, ConnectError
 from gateways.protocols.private_names import AdoptingClient
 from gateways.protocols.tcp import unacknowledged_bytes
 from gateways.protocols.tls import TlsClient, refuses

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, Mode, Receipt, Sink
+from gateways.protocols.base import Endpoint, IntakeSettings, Mode
 from gateways.protocols.connection_state import KeptConnection
+from gateways.protocols.ends import ConnectError, Receipt, Sink
 from gateways.protocols.mqtt.address import TOPIC_FILTER, vehicle_of_mqtt_topic
 from gateways.protocols.mqtt.packets import Credentials, MalformedPacketError
 from gateways.protocols.mqtt.session import (

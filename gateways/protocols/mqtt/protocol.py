@@ -6,18 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from gateways.protocols.base import (
-    Endpoint,
-    IntakeSettings,
-    Look,
-    Mode,
-    Protocol,
-    Sink,
-    SubscriberEvents,
-    VehicleEvents,
-    VehicleSettings,
-    Word,
-)
+from gateways.protocols.base import Endpoint, IntakeSettings, Look, Mode, Protocol, VehicleSettings, Word
+from gateways.protocols.ends import Sink, SubscriberEvents, VehicleEvents
 from gateways.protocols.mqtt.connection import VERSIONS
 from gateways.protocols.mqtt.intake import MqttIntake
 from gateways.protocols.mqtt.subscriber import MqttSubscriber

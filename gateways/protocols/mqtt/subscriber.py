@@ -7,7 +7,8 @@ from typing import Any
 
 from paho.mqtt.client import MQTTMessage
 
-from gateways.protocols.base import Endpoint, Mode, SubscriberEvents, VehicleSettings
+from gateways.protocols.base import Endpoint, Mode, VehicleSettings
+from gateways.protocols.ends import SubscriberEvents
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.protocols.mqtt.connection import LoopClient
 from schemas.topics import vehicle_id

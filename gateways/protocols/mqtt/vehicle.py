@@ -10,7 +10,8 @@ from paho.mqtt.enums import MessageState, MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateways.protocols.base import Endpoint, Mode, VehicleEvents, VehicleSettings
+from gateways.protocols.base import Endpoint, Mode, VehicleSettings
+from gateways.protocols.ends import VehicleEvents
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.protocols.mqtt.connection import LoopClient
 from schemas.topics import vehicle_id

@@ -10,7 +10,8 @@ import pika
 import pytest
 
 from gateways.protocols.amqp.protocol import Amqp
-from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, VehicleSettings
+from gateways.protocols.base import Endpoint, IntakeSettings, VehicleSettings
+from gateways.protocols.ends import ConnectError
 
 TIMEOUT_S = 30.0
 

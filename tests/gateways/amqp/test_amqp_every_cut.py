@@ -11,7 +11,8 @@ import gateways.protocols.amqp.connection as connection_module
 import gateways.protocols.amqp.intake as intake_module
 from gateways.protocols.amqp.protocol import Amqp
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, VehicleSettings
+from gateways.protocols.base import Endpoint, IntakeSettings, VehicleSettings
+from gateways.protocols.ends import ConnectError
 from tests.gateways.amqp.conftest import Events, Sink
 from tests.gateways.amqp.fake_broker import FakeBroker, Fault, How
 

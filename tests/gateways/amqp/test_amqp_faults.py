@@ -13,7 +13,8 @@ import trustme
 
 from gateways.protocols.amqp.address import amqp_routing_key
 from gateways.protocols.amqp.subscriber import echo_queue
-from gateways.protocols.base import ConnectError, Endpoint, Tls
+from gateways.protocols.base import Endpoint, Tls
+from gateways.protocols.ends import ConnectError
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.security import Account, Security, TlsFiles
 from schemas.topics import vehicle_id

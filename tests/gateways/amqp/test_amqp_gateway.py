@@ -16,7 +16,8 @@ from gateways.protocols.amqp import connection as amqp_connection
 from gateways.protocols.amqp import vehicle as amqp_vehicle
 from gateways.protocols.amqp.address import amqp_routing_key
 from gateways.protocols.amqp.protocol import Amqp
-from gateways.protocols.base import ConnectError, Endpoint, VehicleSettings
+from gateways.protocols.base import Endpoint, VehicleSettings
+from gateways.protocols.ends import ConnectError
 from ivsim.testbed.process import hold_port
 from schemas.topics import vehicle_id
 

@@ -10,7 +10,8 @@ from collections import Counter
 import pytest
 
 from gateways.protocols.amqp.protocol import Amqp
-from gateways.protocols.base import ConnectError, Endpoint, VehicleSettings
+from gateways.protocols.base import Endpoint, VehicleSettings
+from gateways.protocols.ends import ConnectError
 from ivsim.testbed.process import hold_port
 from tests.gateways.amqp.conftest import Events
 from tests.gateways.amqp.fake_broker import FakeBroker, Fault, How

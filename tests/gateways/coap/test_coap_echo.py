@@ -13,8 +13,9 @@ import sys
 import pytest
 
 from gateways.__main__ import main
-from gateways.protocols.base import ConnectError, Endpoint, VehicleSettings
+from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.coap.echo import CoapEcho
+from gateways.protocols.ends import ConnectError
 
 
 @pytest.fixture

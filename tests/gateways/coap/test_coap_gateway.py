@@ -14,12 +14,13 @@ from aiocoap.numbers.codes import GET, POST
 from aiocoap.numbers.types import ACK, CON, NON
 from aiocoap.util.linkformat import parse
 
-from gateways.protocols.base import ConnectError, Endpoint, IntakeSettings, Tls, VehicleSettings
+from gateways.protocols.base import Endpoint, IntakeSettings, Tls, VehicleSettings
 from gateways.protocols.coap import intake as intake_module
 from gateways.protocols.coap import transfer, udp, vehicle
 from gateways.protocols.coap.address import coap_path
 from gateways.protocols.coap.datagram import Remote, decoded
 from gateways.protocols.coap.protocol import Coap
+from gateways.protocols.ends import ConnectError
 from schemas.errors import Refusal
 from schemas.topics import vehicle_address, vehicle_id, vehicle_of_address
 

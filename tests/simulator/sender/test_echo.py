@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import ConnectError
+from gateways.protocols.ends import ConnectError
 from schemas.formats.base import Peek
 from simulator.echo import Echo
 from simulator.emission_log import Kind

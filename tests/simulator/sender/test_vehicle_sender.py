@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateways.protocols.backoff import Backoff
-from gateways.protocols.base import AccessRefusedError, ConnectError
+from gateways.protocols.ends import AccessRefusedError, ConnectError
 from simulator.emission_log import EmissionLog, Kind, Reason
 from simulator.emission_table import read_events, read_words
 from simulator.fleet import Emission
