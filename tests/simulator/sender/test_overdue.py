@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 from simulator.fleet import Emission, Fleet
+from simulator.open_loop import OpenLoop
 from simulator.scenario import Scenario
-from simulator.sender import Sender
-from simulator.sender_config import SenderConfig
 
 MESSAGES = 1_000
 
@@ -25,23 +24,14 @@ class Vehicle:
         self.taken.append(emission)
 
 
-def sender_of(tmp_path: Path) -> tuple[Sender, Vehicle]:
+def emissions(start_at_ns: int) -> Iterator[Emission]:
     scenario = Scenario(vehicles=1, interval_s=0.001, duration_s=MESSAGES / 1_000, format="small")
-    config = SenderConfig(
-        protocol="coap", mode="con", host="127.0.0.1", port=9, scenario=scenario, events_path=str(tmp_path / "events")
-    )  # fmt: skip
-    sender, vehicle = Sender(config), Vehicle()
-    sender._vehicle_senders = {1: vehicle}  # type: ignore[dict-item]
-    return sender, vehicle
+    return Fleet(scenario).emissions(start_at_ns)
 
 
-async def end(sender: Sender) -> None:
-    sender._vehicle_senders = {}
-    await sender.close()
-
-
-async def test_answers_are_read_while_much_is_overdue(tmp_path: Path) -> None:
-    sender, vehicle = sender_of(tmp_path)
+async def test_answers_are_read_while_much_is_overdue() -> None:
+    vehicle = Vehicle()
+    schedule = OpenLoop({1: vehicle})
     loop = asyncio.get_running_loop()
     peer, own = socket.socketpair()
     taken_at_answers: list[int] = []
@@ -53,29 +43,31 @@ async def test_answers_are_read_while_much_is_overdue(tmp_path: Path) -> None:
     loop.add_reader(own, answered)
     try:
         peer.send(b"....")
-        sender._prepared.extend(Fleet(sender._config.scenario).emissions(0))
-        sender._start_at_ns = time.time_ns() - 10**10
-        sender._exhausted = True
-        sender._arm()
+        schedule._prepared.extend(emissions(0))
+        schedule._start_at_ns = time.time_ns() - 10**10
+        schedule._exhausted = True
+        schedule._arm()
         async with asyncio.timeout(20):
-            await sender._sent_all.wait()
+            await schedule.sent_all.wait()
             while len(taken_at_answers) < 4:
                 await asyncio.sleep(0)
     finally:
         loop.remove_reader(own)
         peer.close()
         own.close()
-        await end(sender)
+        schedule.close()
     assert [one.sequence for one in vehicle.taken] == list(range(1, MESSAGES + 1))
     assert max(taken_at_answers) < MESSAGES / 2
 
 
-async def test_a_start_that_lies_far_in_the_past_sends_everything_in_order(tmp_path: Path) -> None:
-    sender, vehicle = sender_of(tmp_path)
-    sender.start(time.time_ns() - 10**10)
+async def test_a_start_that_lies_far_in_the_past_sends_everything_in_order() -> None:
+    vehicle = Vehicle()
+    schedule = OpenLoop({1: vehicle})
+    start_at_ns = time.time_ns() - 10**10
+    schedule.start(emissions(start_at_ns), start_at_ns)
     try:
         async with asyncio.timeout(20):
-            await sender._sent_all.wait()
+            await schedule.sent_all.wait()
     finally:
-        await end(sender)
+        schedule.close()
     assert [one.sequence for one in vehicle.taken] == list(range(1, MESSAGES + 1))

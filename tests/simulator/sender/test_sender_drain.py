@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from simulator import sender as sender_module
+from simulator import shard as shard_module
 from simulator.scenario import Scenario
-from simulator.sender import Sender
 from simulator.sender_config import SenderConfig
+from simulator.shard import Shard
 
 STEP_NS = 100_000_000
 DRAIN_S = 1.0
@@ -29,13 +29,13 @@ class Clock:
 class Vehicle:
     """A vehicle that emits one message at a moment of the drain and is never answered."""
 
-    def __init__(self, sender: Sender, clock: Clock, emits_at_ns: int) -> None:
-        self._sender, self._clock, self._emits_at_ns = sender, clock, emits_at_ns
+    def __init__(self, shard: Shard, clock: Clock, emits_at_ns: int) -> None:
+        self._shard, self._clock, self._emits_at_ns = shard, clock, emits_at_ns
         self.gave_up_at_ns: int | None = None
 
     def idle(self) -> bool:
-        if self._clock.now_ns >= self._emits_at_ns > self._sender.totals.last_emitted_at_ns:
-            self._sender.totals.last_emitted_at_ns = self._emits_at_ns
+        if self._clock.now_ns >= self._emits_at_ns > self._shard.totals.last_emitted_at_ns:
+            self._shard.totals.last_emitted_at_ns = self._emits_at_ns
         return False
 
     def give_up(self) -> None:
@@ -58,18 +58,18 @@ async def test_what_left_late_has_its_time_and_what_stayed_is_given_up(
         protocol="coap", mode="con", host="127.0.0.1", port=9, scenario=scenario,
         events_path=str(tmp_path / "events"), drain_s=DRAIN_S,
     )  # fmt: skip
-    sender = Sender(config)
-    vehicle = Vehicle(sender, clock, round(emits_at_s * 1e9))
-    monkeypatch.setattr(sender, "_vehicle_senders", {1: vehicle})
-    sender._sent_all.set()
+    shard = Shard(config)
+    vehicle = Vehicle(shard, clock, round(emits_at_s * 1e9))
+    monkeypatch.setattr(shard, "_vehicle_senders", {1: vehicle})
+    shard._schedule.sent_all.set()
     with monkeypatch.context() as patch:
-        patch.setattr(sender_module, "time", clock)
-        assert await sender.finish() is False
-    await sender_close(sender)
+        patch.setattr(shard_module, "time", clock)
+        assert await shard.finish() is False
+    await close(shard)
     assert clock.now_ns == pytest.approx(ends_at_s * 1e9, abs=2 * STEP_NS)
     assert vehicle.gave_up_at_ns == pytest.approx(DRAIN_S * 1e9, abs=2 * STEP_NS)
 
 
-async def sender_close(sender: Sender) -> None:
-    sender._vehicle_senders = {}
-    await sender.close()
+async def close(shard: Shard) -> None:
+    shard._vehicle_senders = {}
+    await shard.close()
