@@ -1,11 +1,9 @@
-"""From what the components have written to one result: tables, ledger, metrics, report; it measures nothing."""
+"""The end of a run, in order: sources stopped, tables, ledger, metrics, report; it measures nothing."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,34 +14,24 @@ import pyarrow.parquet as pq
 
 from gateways import receive_log
 from gateways.protocols import PROTOCOLS
-from ivsim.options import Faults, RunOptions
 from ivsim.runs import capture_join, kafka_log, processes
-from ivsim.runs.children import ChildSpec
 from ivsim.runs.components import Components
-from ivsim.runs.directory import SCHEMA, RunDirectory
+from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
+from ivsim.runs.ledger_job import ledger_step, why, without_ledger, write_ledger
 from ivsim.runs.link_log import link_table
-from ivsim.runs.reconciliation import agreement
+from ivsim.runs.manifest import note_timings, write_manifest
 from ivsim.runs.security_figures import security_figures
 from ivsim.runs.started import Ending, StartedRun
 from ivsim.runs.validity import judge, sender_lag_p99_ms
 from ivsim.testbed.child import Child
-from ivsim.testbed.kafka import answers
-from ivsim.testbed.process import NotReady, ProcessDied, last_lines
+from ivsim.testbed.process import NotReady, ProcessDied
 from schemas.json_files import write_json
 from simulator import emission_table
-from simulator.links import offload, tcp_stack
 from simulator.links.proof.certificate import certificate
 from simulator.scenario import Scenario
-from twin.metrics import METRICS
 
-LEDGER = "ledger"
-LEDGER_S = 120.0
-# A ledger that has more to do may take longer; figures of 6 million rows take about two minutes.
-LEDGER_ROWS_PER_S = 10_000
-LEDGER_POLL_S = 0.2
-LIVE_S = 10.0
-KAFKA_ANSWERS_S = 5.0
+__all__ = ["Result", "account", "discard", "note_timings", "remove_work", "write_manifest"]
 
 
 @dataclass(frozen=True)
@@ -58,56 +46,6 @@ class Result:
     error: str | None = None
 
 
-def write_manifest(started: StartedRun, environment: dict[str, Any]) -> None:
-    """Write what was asked and with what; before the first message, so that any end leaves it."""
-    plan, link = started.plan, started.components.link
-    children = started.components.children
-    write_json(
-        plan.directory.manifest,
-        {
-            "schema": SCHEMA,
-            "run": plan.run_id,
-            "options": plan.options.model_dump(),
-            "start_at_ns": started.start_at_ns,
-            "seed": plan.options.seed,
-            **environment,
-            "link": {"name": link.name, **link.properties()},
-            "tcp": tcp_stack.settings(link),
-            "offloads": offload.of_link(link),
-            "trace_offsets_s": plan.schedule.offsets_s(),
-            "sender": {
-                "shards": plan.shards,
-                "scheduling": _ready(children.get(started.components.senders[0])).get("scheduling"),
-            },
-            "twin": {} if (twin := started.components.twin) is None else twin.ready(),
-            "warnings": _warnings(plan.options),
-        },
-    )
-
-
-def _ready(child: Child | None) -> dict[str, Any]:
-    """Return what a child said of itself when it was ready."""
-    said = {} if child is None else child.latest.get("ready", {})
-    return {name: value for name, value in said.items() if name != "event"}
-
-
-def note_timings(directory: RunDirectory, timings_s: dict[str, float]) -> None:
-    """Add to the manifest how long the phases took, which only their end can say."""
-    manifest = json.loads(directory.manifest.read_text())
-    manifest["timings_s"] = {name: round(value, 3) for name, value in timings_s.items()}
-    write_json(directory.manifest, manifest)
-
-
-def _warnings(options: RunOptions) -> list[str]:
-    """Return what a reader of the report must know before the first figure."""
-    warnings = []
-    if options.faults != Faults():
-        warnings.append("Messages were lost on purpose in this run: see `faults` in the manifest.")
-    if options.early_ack:
-        warnings.append("The gateway acknowledged before Kafka had the record (--early-ack).")
-    return warnings
-
-
 def account(started: StartedRun, ending: Ending, display: Display) -> Result:
     """Stop the sources, write every table, let Spark make the ledger, then write the report."""
     display.phase("accounting for every message")
@@ -115,11 +53,11 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
     _stop_sources(started, problems)
     _write_tables(started, ending)
     error: str | None = None
-    with display.still("accounting for every message", lambda: _ledger_step(started)):
+    with display.still("accounting for every message", lambda: ledger_step(started)):
         try:
-            metrics = _ledger(started, problems)
+            metrics = write_ledger(started, problems)
         except (ProcessDied, NotReady) as failure:
-            error = f"there is no ledger: {_why(failure)}"
+            error = f"there is no ledger: {why(failure)}"
             problems.append(error)
             metrics = without_ledger(started.directory)
     _keep_kafka_records(started, problems)
@@ -212,39 +150,6 @@ def _emissions(started: StartedRun, scenario: Scenario) -> pa.Table:
     return capture_join.with_proof(emissions, emission_table.read_events(directory.emission_logs()), wire)
 
 
-def _ledger(started: StartedRun, problems: list[str]) -> dict[str, Any]:
-    """Have the warm Spark session write the ledger; a dead one, or none, gives way to a job of its own."""
-    twin = started.components.twin
-    if twin is not None and twin.running() and not _kafka_answers(started):
-        # Its queries wait two minutes for a Kafka that restarts; nobody restarts this one for them.
-        twin.abandon()
-        problems.append("Kafka does not answer any more")
-    if twin is not None and twin.running():
-        try:
-            twin.ledger(problems)
-            return _read_metrics(started.directory) | _live(started)
-        except (ProcessDied, NotReady) as error:
-            problems.append(str(error))
-            twin.stop()  # the job below works in the same directories
-    _ledger_alone(started)
-    return _read_metrics(started.directory)
-
-
-def _kafka_answers(started: StartedRun) -> bool:
-    """Say whether the run's Kafka answers; true where it has none."""
-    bootstrap = started.components.endpoints.kafka.bootstrap
-    return not bootstrap or answers(bootstrap, KAFKA_ANSWERS_S)
-
-
-def _live(started: StartedRun) -> dict[str, Any]:
-    """Return how the streaming job's last figures compare with the ledger; {} without a streaming job."""
-    reader = started.components.live_reader
-    if reader is None:
-        return {}
-    figures = reader.final(LIVE_S)
-    return {"live": agreement(started.directory, *figures) if figures else {"verdict": "not read to its end"}}
-
-
 def _keep_kafka_records(started: StartedRun, problems: list[str]) -> None:
     """Keep what Kafka held; behind the ledger, so that both have read the same end of the topics."""
     kafka = started.components.endpoints.kafka
@@ -254,66 +159,6 @@ def _keep_kafka_records(started: StartedRun, problems: list[str]) -> None:
         kafka_log.keep(kafka, started.directory.kafka_records)
     except NotReady as error:
         problems.append(str(error))
-
-
-def _ledger_alone(started: StartedRun) -> None:
-    components = started.components
-    config = processes.twin_config(started.plan, components.endpoints.kafka)
-    child = components.children.start(ChildSpec(LEDGER, ("twin.ledger",), config))
-    await_ledger(child, ledger_limit_s(pq.read_metadata(started.directory.emissions).num_rows))
-
-
-def ledger_limit_s(messages: int) -> float:
-    """Return how long a ledger of so many messages due may take."""
-    return LEDGER_S + messages / LEDGER_ROWS_PER_S
-
-
-def await_ledger(child: Child, limit_s: float) -> None:
-    """Return once the process has written its ledger; ProcessDied when it fails, NotReady when it takes too long."""
-    end_s = time.monotonic() + limit_s
-    while child.running():
-        if time.monotonic() >= end_s:
-            child.stop()
-            raise NotReady(f"{child.name} was not written within {limit_s:,.0f} s")
-        time.sleep(
-            LEDGER_POLL_S
-        )  # `running` takes in what the child says on the way, and does not wait for it
-    if (code := child.stop()) != 0:
-        raise ProcessDied(child.name, code, last_lines(child.log_path))
-
-
-def _ledger_step(started: StartedRun) -> str | None:
-    """Return what the ledger is at, in the words of the process that writes it."""
-    children, twin = started.components.children, started.components.twin
-    at_work = children.get(LEDGER)
-    if at_work is None and twin is not None and twin.running():
-        at_work = twin.process
-    step = None if at_work is None else at_work.latest.get("step")
-    return None if step is None else str(step["words"])
-
-
-def _why(failure: Exception) -> str:
-    """Return in one line what happened, and the last thing that the process said."""
-    if not isinstance(failure, ProcessDied):
-        return str(failure)
-    head = str(failure).partition(";")[0]
-    said = failure.last_lines.strip().rpartition("\n")[2]
-    return f"{head}: {said}" if said else head
-
-
-def without_ledger(directory: RunDirectory) -> dict[str, Any]:
-    """Return the figures of a run that has no ledger: how many messages were due, and nothing else is known."""
-    due = pq.read_metadata(directory.emissions).num_rows
-    return dict.fromkeys(METRICS) | {"run_due": due, "partial": True, "partial_reason": None}
-
-
-def _read_metrics(directory: RunDirectory) -> dict[str, Any]:
-    """Return what the ledger wrote; NotReady when it ended without figures."""
-    try:
-        metrics: dict[str, Any] = json.loads(directory.metrics.read_text())
-    except FileNotFoundError:
-        raise NotReady("the ledger ended without figures") from None
-    return metrics
 
 
 def _finish_metrics(started: StartedRun, metrics: dict[str, Any], problems: list[str]) -> None:
@@ -350,7 +195,7 @@ def _dead_senders(started: StartedRun) -> list[str]:
     components = started.components
     both = zip(components.senders, started.plan.shard_vehicles, strict=True)
     return [
-        f"{_why(components.children.dead[name])} ({len(vehicles)} of {started.options.vehicles} vehicles)"
+        f"{why(components.children.dead[name])} ({len(vehicles)} of {started.options.vehicles} vehicles)"
         for name, vehicles in both
         if name in components.children.dead
     ]

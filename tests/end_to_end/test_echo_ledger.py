@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.options import run_options
-from ivsim.runs import accounting
+from ivsim.runs import ledger_job
 from ivsim.runs.runner import EXIT_FAILED, Outcome, execute
 from ivsim.testbed.mosquitto import MosquittoServer
 from schemas.topics import vehicle_id
@@ -61,7 +61,7 @@ def test_what_a_broker_refuses_is_refused_with_its_words(
 def test_a_run_whose_ledger_is_not_written_keeps_its_tables_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accounting, "ledger_limit_s", lambda _: 0.1)
+    monkeypatch.setattr(ledger_job, "ledger_limit_s", lambda _: 0.1)
     outcome = echo_run(tmp_path / "run", "qos1")
     assert outcome.exit_code == EXIT_FAILED
     assert outcome.error == "there is no ledger: ledger was not written within 0 s"

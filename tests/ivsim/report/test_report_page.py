@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivsim.report.page import write_page
-from ivsim.runs.accounting import without_ledger
 from ivsim.runs.directory import RunDirectory
+from ivsim.runs.ledger_job import without_ledger
 from ivsim.runs.validity import judge, sender_lag_p99_ms
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ivsim.runs.accounting import _why, await_ledger, ledger_limit_s
+from ivsim.runs.ledger_job import await_ledger, ledger_limit_s, why
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
@@ -27,7 +27,7 @@ def test_one_that_fails_says_its_last_word(run_record, tmp_path, monkeypatch) ->
     program = "import sys\nprint('ledger: vehicle 7: 3 due, 2 placed', file=sys.stderr)\nsys.exit(1)"
     with pytest.raises(ProcessDied) as died:
         await_ledger(child(run_record, tmp_path, monkeypatch, program), 60.0)
-    assert _why(died.value) == "ledger ended with exit code 1: ledger: vehicle 7: 3 due, 2 placed"
+    assert why(died.value) == "ledger ended with exit code 1: ledger: vehicle 7: 3 due, 2 placed"
 
 
 def test_one_that_takes_too_long_is_ended(run_record, tmp_path, monkeypatch) -> None:

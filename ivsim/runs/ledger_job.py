@@ -1,0 +1,123 @@
+"""The ledger's work: who writes it, how long that may take, and what it is at meanwhile."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from ivsim.runs import processes
+from ivsim.runs.children import ChildSpec
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.reconciliation import agreement
+from ivsim.runs.started import StartedRun
+from ivsim.testbed.child import Child
+from ivsim.testbed.kafka import answers
+from ivsim.testbed.process import NotReady, ProcessDied, last_lines
+from twin.metrics import METRICS
+
+LEDGER = "ledger"
+LEDGER_S = 120.0
+# A ledger that has more to do may take longer; figures of 6 million rows take about two minutes.
+LEDGER_ROWS_PER_S = 10_000
+LEDGER_POLL_S = 0.2
+LIVE_S = 10.0
+KAFKA_ANSWERS_S = 5.0
+
+
+def write_ledger(started: StartedRun, problems: list[str]) -> dict[str, Any]:
+    """Have the warm Spark session write the ledger, a job of its own where that is dead or there is none; return its figures.
+
+    ProcessDied or NotReady when there is no ledger.
+    """
+    twin = started.components.twin
+    if twin is not None and twin.running() and not _kafka_answers(started):
+        # Its queries wait two minutes for a Kafka that restarts; nobody restarts this one for them.
+        twin.abandon()
+        problems.append("Kafka does not answer any more")
+    if twin is not None and twin.running():
+        try:
+            twin.ledger(problems)
+            return _read_metrics(started.directory) | _live(started)
+        except (ProcessDied, NotReady) as error:
+            problems.append(str(error))
+            twin.stop()  # the job below works in the same directories
+    _ledger_alone(started)
+    return _read_metrics(started.directory)
+
+
+def _kafka_answers(started: StartedRun) -> bool:
+    """Say whether the run's Kafka answers; true where it has none."""
+    bootstrap = started.components.endpoints.kafka.bootstrap
+    return not bootstrap or answers(bootstrap, KAFKA_ANSWERS_S)
+
+
+def _live(started: StartedRun) -> dict[str, Any]:
+    """Return how the streaming job's last figures compare with the ledger; {} without a streaming job."""
+    reader = started.components.live_reader
+    if reader is None:
+        return {}
+    figures = reader.final(LIVE_S)
+    return {"live": agreement(started.directory, *figures) if figures else {"verdict": "not read to its end"}}
+
+
+def _ledger_alone(started: StartedRun) -> None:
+    components = started.components
+    config = processes.twin_config(started.plan, components.endpoints.kafka)
+    child = components.children.start(ChildSpec(LEDGER, ("twin.ledger",), config))
+    await_ledger(child, ledger_limit_s(pq.read_metadata(started.directory.emissions).num_rows))
+
+
+def ledger_limit_s(messages: int) -> float:
+    """Return how long a ledger of so many messages due may take."""
+    return LEDGER_S + messages / LEDGER_ROWS_PER_S
+
+
+def await_ledger(child: Child, limit_s: float) -> None:
+    """Return once the process has written its ledger; ProcessDied when it fails, NotReady when it takes too long."""
+    end_s = time.monotonic() + limit_s
+    while child.running():
+        if time.monotonic() >= end_s:
+            child.stop()
+            raise NotReady(f"{child.name} was not written within {limit_s:,.0f} s")
+        time.sleep(
+            LEDGER_POLL_S
+        )  # `running` takes in what the child says on the way, and does not wait for it
+    if (code := child.stop()) != 0:
+        raise ProcessDied(child.name, code, last_lines(child.log_path))
+
+
+def _read_metrics(directory: RunDirectory) -> dict[str, Any]:
+    """Return what the ledger wrote; NotReady when it ended without figures."""
+    try:
+        metrics: dict[str, Any] = json.loads(directory.metrics.read_text())
+    except FileNotFoundError:
+        raise NotReady("the ledger ended without figures") from None
+    return metrics
+
+
+def ledger_step(started: StartedRun) -> str | None:
+    """Return what the ledger is at, in the words of the process that writes it."""
+    children, twin = started.components.children, started.components.twin
+    at_work = children.get(LEDGER)
+    if at_work is None and twin is not None and twin.running():
+        at_work = twin.process
+    step = None if at_work is None else at_work.latest.get("step")
+    return None if step is None else str(step["words"])
+
+
+def why(failure: Exception) -> str:
+    """Return in one line what happened, and the last thing that the process said."""
+    if not isinstance(failure, ProcessDied):
+        return str(failure)
+    head = str(failure).partition(";")[0]
+    said = failure.last_lines.strip().rpartition("\n")[2]
+    return f"{head}: {said}" if said else head
+
+
+def without_ledger(directory: RunDirectory) -> dict[str, Any]:
+    """Return the figures of a run that has no ledger: how many messages were due, and nothing else is known."""
+    due = pq.read_metadata(directory.emissions).num_rows
+    return dict.fromkeys(METRICS) | {"run_due": due, "partial": True, "partial_reason": None}

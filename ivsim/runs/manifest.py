@@ -1,0 +1,63 @@
+"""The manifest of a run: what was asked and with what, and how long the phases took."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ivsim.options import Faults, RunOptions
+from ivsim.runs.directory import SCHEMA, RunDirectory
+from ivsim.runs.started import StartedRun
+from ivsim.testbed.child import Child
+from schemas.json_files import write_json
+from simulator.links import offload, tcp_stack
+
+
+def write_manifest(started: StartedRun, environment: dict[str, Any]) -> None:
+    """Write what was asked and with what; before the first message, so that any end leaves it."""
+    plan, link = started.plan, started.components.link
+    children = started.components.children
+    write_json(
+        plan.directory.manifest,
+        {
+            "schema": SCHEMA,
+            "run": plan.run_id,
+            "options": plan.options.model_dump(),
+            "start_at_ns": started.start_at_ns,
+            "seed": plan.options.seed,
+            **environment,
+            "link": {"name": link.name, **link.properties()},
+            "tcp": tcp_stack.settings(link),
+            "offloads": offload.of_link(link),
+            "trace_offsets_s": plan.schedule.offsets_s(),
+            "sender": {
+                "shards": plan.shards,
+                "scheduling": _ready(children.get(started.components.senders[0])).get("scheduling"),
+            },
+            "twin": {} if (twin := started.components.twin) is None else twin.ready(),
+            "warnings": _warnings(plan.options),
+        },
+    )
+
+
+def _ready(child: Child | None) -> dict[str, Any]:
+    """Return what a child said of itself when it was ready."""
+    said = {} if child is None else child.latest.get("ready", {})
+    return {name: value for name, value in said.items() if name != "event"}
+
+
+def note_timings(directory: RunDirectory, timings_s: dict[str, float]) -> None:
+    """Add to the manifest how long the phases took, which only their end can say."""
+    manifest = json.loads(directory.manifest.read_text())
+    manifest["timings_s"] = {name: round(value, 3) for name, value in timings_s.items()}
+    write_json(directory.manifest, manifest)
+
+
+def _warnings(options: RunOptions) -> list[str]:
+    """Return what a reader of the report must know before the first figure."""
+    warnings = []
+    if options.faults != Faults():
+        warnings.append("Messages were lost on purpose in this run: see `faults` in the manifest.")
+    if options.early_ack:
+        warnings.append("The gateway acknowledged before Kafka had the record (--early-ack).")
+    return warnings
