@@ -59,6 +59,8 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
         except (ProcessDied, NotReady) as failure:
             error = f"there is no ledger: {why(failure)}"
             problems.append(error)
+            # It has rows before it has figures: rows alone would look like a ledger that was finished.
+            started.directory.ledger.unlink(missing_ok=True)
             metrics = without_ledger(started.directory)
     _keep_kafka_records(started, problems)
     _finish_metrics(started, metrics, problems)
