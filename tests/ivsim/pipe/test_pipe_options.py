@@ -8,9 +8,9 @@ import pytest
 
 from ivsim import cli
 from ivsim.study.engines.pipe.idioms import IDIOMS, RAW
-from ivsim.study.engines.pipe.measurement import check_records
 from ivsim.study.engines.pipe.options import OPTIONS, PANELS, PROFILES, PipeOptions, pipe_options
 from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
+from ivsim.study.engines.pipe.preflight import check_records
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ivsim.study.engines.pipe.idioms import IDIOMS, codec_of, contents, needs_registry
-from ivsim.study.engines.pipe.measurement import check_records
 from ivsim.study.engines.pipe.options import pipe_options
+from ivsim.study.engines.pipe.preflight import check_records
 from ivsim.study.engines.pipe.registry_codecs import Registry, framed
 from ivsim.study.engines.pipe.registry_stub import RegistryStub
 from ivsim.study.engines.pipe.schema_registry import Schema, frame, register, schema_of

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Final
 from ivsim.report.style import GREY
 from ivsim.study.cells import Cell, Session
 from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Tick
-from ivsim.study.engines.pipe.measurement import check_records
 from ivsim.study.engines.pipe.metrics import PIPE_METRICS, figures_of
 from ivsim.study.engines.pipe.options import OPTIONS, PipeOptions, pipe_options
 from ivsim.study.engines.pipe.platforms import platform_named
+from ivsim.study.engines.pipe.preflight import check_records
 from ivsim.study.engines.pipe.session import SAMPLES, Platforms, write_samples
 from ivsim.study.results import CellResult
 from ivsim.testbed.process import NotReady, ProcessDied

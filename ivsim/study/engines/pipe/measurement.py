@@ -11,24 +11,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import psutil
 
 from ivsim.runs.clock import ClockWatch
 from ivsim.study.engines.pipe import columns as kept
 from ivsim.study.engines.pipe import consumer as consuming
 from ivsim.study.engines.pipe import producer as producing
-from ivsim.study.engines.pipe.idioms import codec_of, contents, needs_registry
+from ivsim.study.engines.pipe.idioms import needs_registry
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER, Kill, Killed, kill_of
 from ivsim.study.engines.pipe.ledger import Arrived, Integers, Ledger, Produced, close
-from ivsim.study.engines.pipe.options import PipeOptions, option_name
+from ivsim.study.engines.pipe.options import PipeOptions
+from ivsim.study.engines.pipe.platform_usage import PlatformUsage
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place
 from ivsim.study.engines.pipe.registry_stub import registry_if
-from ivsim.study.engines.pipe.schema_registry import is_registry
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
-from schemas.errors import Refusal
 
 READY_S: Final = 60.0
 LEAD_NS: Final = 500_000_000  # from the word to the first record
@@ -36,7 +34,6 @@ SEND_GRACE_S: Final = 120.0
 STALL_S: Final = 15.0
 LOOK_S: Final = 0.05
 END_S: Final = 30.0
-SAMPLED: Final = 1_000
 
 # Phase, seconds of it that are over, records sent and received so far.
 Tell = Callable[[str, float, int, int], None]
@@ -72,70 +69,6 @@ class Measured:
     @property
     def warm_at_ns(self) -> int:
         return self.start_at_ns + round(self.options.warmup_s * 1e9)
-
-
-def check_records(options: PipeOptions) -> int:
-    """Return the bytes of the largest payload among the first records; Refusal when the platform takes none so large."""
-    found = contents(options.record, min(options.different, SAMPLED), options.seed)
-    if options.registry is not None and not is_registry(options.registry.rstrip("/")):
-        raise Refusal(f"{option_name('registry')} {options.registry}: no schema registry answers")
-    with registry_if(needs_registry(options.record, options.format), options.registry) as registry:
-        codec = codec_of(options.record, options.format, registry)
-        sizes = [len(codec.encode(one if codec.build is None else codec.build(one))) for one in found]
-    largest = max(sizes)
-    row = platform_named(options.platform)
-    limit = row.record_bytes
-    if largest > limit:
-        raise Refusal(
-            f"{option_name('record')} {options.record}: {largest:,} B in {options.format};"
-            f" {options.platform} takes at most {limit:,} B"
-        )
-    if row.memory_bytes is not None and options.rate is not None:
-        held = options.rate * options.duration_s * sum(sizes) / len(sizes)
-        if held > row.memory_bytes:
-            raise Refusal(
-                f"{option_name('rate')} {options.rate:g} for {options.duration_s:g} s: {held / 2**20:,.0f} MiB of"
-                f" payload; {options.platform} keeps all of it in memory, and has {row.memory_bytes / 2**20:,.0f} MiB"
-            )
-    return largest
-
-
-class _Platform:
-    """CPU time and memory of a platform's processes, looked at from outside."""
-
-    def __init__(self, opened: OpenPlatform) -> None:
-        self._opened = opened
-        self._processes = self._found()
-        self._warm_s: dict[str, float] = {}
-        self._killed = False
-        self.peak_mib: dict[str, float] = {}
-
-    def _found(self) -> dict[str, psutil.Process]:
-        return {name: psutil.Process(pid) for name, pid in self._opened.pids().items()}
-
-    def killed(self) -> None:
-        """Look at other processes from now on; what the one that is gone had used by then, nobody knows."""
-        self._processes = self._found()
-        self._killed = True
-
-    def _cpu_s(self) -> dict[str, float]:
-        times = {name: process.cpu_times() for name, process in self._processes.items()}
-        return {name: found.user + found.system for name, found in times.items()}
-
-    def warm(self) -> None:
-        self._warm_s = self._cpu_s()
-
-    def look(self) -> None:
-        for name, process in self._processes.items():
-            now = process.memory_info().rss / 2**20
-            self.peak_mib[name] = max(now, self.peak_mib.get(name, 0.0))
-
-    def spent_s(self) -> dict[str, float]:
-        """Return CPU time since `warm`; none where the warm-up never ended, or a process was killed."""
-        if self._killed:
-            return {}
-        now = self._cpu_s()
-        return {name: now[name] - before for name, before in self._warm_s.items()}
 
 
 class Measurement:
@@ -226,7 +159,7 @@ class Measurement:
         return self._work / f"{self._name}-{role}-{index}.bin"
 
     def _go(self, stack: ExitStack, consumers: list[Child], producers: list[Child]) -> Measured:
-        options, watched = self._options, _Platform(self._opened)
+        options, watched = self._options, PlatformUsage(self._opened)
         start_at_ns = time.time_ns() + LEAD_NS
         for child in (*consumers, *producers):
             child.send("start", start_at_ns=start_at_ns)
@@ -279,7 +212,7 @@ class Measurement:
         stack: ExitStack,
         consumers: list[Child],
         producers: list[Child],
-        watched: _Platform,
+        watched: PlatformUsage,
         start_at_ns: int,
     ) -> None:
         """Return once every producer has sent and flushed, and who was killed is back."""
@@ -303,7 +236,9 @@ class Measurement:
             self._tell("sending", over_s, self._sum(producers, "sent"), self._sum(consumers, "received"))
             time.sleep(LOOK_S)  # memory is sampled, and so has a rate of its own
 
-    def _do(self, kill: Kill, stack: ExitStack, clients: dict[str, list[Child]], watched: _Platform) -> None:
+    def _do(
+        self, kill: Kill, stack: ExitStack, clients: dict[str, list[Child]], watched: PlatformUsage
+    ) -> None:
         """Kill, and begin to start another in its place."""
         if kill.role == BROKER:
             self._opened.kill(kill.which)
@@ -332,7 +267,7 @@ class Measurement:
                 self._killed.back_at_ns = time.time_ns()
         return self._killed.back_at_ns > 0
 
-    def _until_read(self, consumers: Sequence[Child], watched: _Platform) -> None:
+    def _until_read(self, consumers: Sequence[Child], watched: PlatformUsage) -> None:
         """Return once every consumer has reached the ends, or none has come further for a while."""
         before, moved_s = -1, time.monotonic()
         while not all("done" in child.latest for child in consumers):

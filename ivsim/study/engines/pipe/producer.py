@@ -19,8 +19,9 @@ from time import process_time_ns, thread_time_ns, time_ns
 from typing import Any, Final
 
 from ivsim.study.engines.pipe import columns as kept
-from ivsim.study.engines.pipe.idioms import Codec, codec_of, contents
+from ivsim.study.engines.pipe.idioms import codec_of, contents
 from ivsim.study.engines.pipe.platforms.base import Full, Refused, Report, Sender
+from ivsim.study.engines.pipe.row_codecs import Codec
 from ivsim.study.engines.pipe.stages import EVERY, Stages, peak_kib
 from ivsim.study.engines.pipe.talk import Commands, configuration, say
 

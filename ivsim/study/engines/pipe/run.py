@@ -19,11 +19,12 @@ from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.validity import EXIT_INVALID
 from ivsim.runs.versions import environment
 from ivsim.study.engines.pipe.idioms import packages
-from ivsim.study.engines.pipe.measurement import Measured, check_records
+from ivsim.study.engines.pipe.measurement import Measured
 from ivsim.study.engines.pipe.metrics import figures_of
 from ivsim.study.engines.pipe.options import PipeOptions
 from ivsim.study.engines.pipe.page import write_page
 from ivsim.study.engines.pipe.platforms import platform_named
+from ivsim.study.engines.pipe.preflight import check_records
 from ivsim.study.engines.pipe.session import SAMPLES, Platforms, write_samples
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
