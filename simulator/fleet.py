@@ -15,7 +15,8 @@ from schemas.formats.blocks import BlockLayout
 from schemas.messages import CurrentStatus, Document, Header
 from schemas.topics import vehicle_id
 from simulator.scenario import Scenario
-from simulator.vehicles.group import VehicleGroup, layout_of
+from simulator.vehicles.columns import layout_of
+from simulator.vehicles.group import VehicleGroup
 from simulator.vehicles.vehicle import Vehicle
 
 # An operation on a column of so many numbers costs little a number, and a block some milliseconds (`sender` begins none

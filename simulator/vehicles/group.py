@@ -13,13 +13,25 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.formats.base import Format
-from schemas.formats.blocks import BlockLayout, Columns, Event, Path, Shape, Values
-from schemas.layout import LAYOUT
+from schemas.formats.blocks import BlockLayout, Event, Path, Values
 from schemas.messages import Lamp
 from simulator.vehicles import gauges
 from simulator.vehicles.chance import NEW_SKY, RADIO_MOVES, satellites_of
-from simulator.vehicles.content import LAMP_KINDS, steps_of
+from simulator.vehicles.columns import (
+    ACTIVATION_SCALARS,
+    CAUSES,
+    LAMP_STATE_SCALARS,
+    LAMP_STATES,
+    PATHS,
+    QUALITIES,
+    QUALITY_SCALARS,
+    READINGS,
+    SHAPE,
+    TRENDS,
+    WHEELS,
+    path_of,
+)
+from simulator.vehicles.content import steps_of
 from simulator.vehicles.drives import STATE, Drives, state_of
 from simulator.vehicles.lamps import FOLLOWERS, switched
 from simulator.vehicles.signals import (
@@ -35,69 +47,6 @@ from simulator.vehicles.vehicle import Vehicle
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-SHAPE: Final = Shape({"axles": 2, "wheels": 2, "trailers": 1, "crew": 1, "lamps": len(LAMP_KINDS)})
-
-
-def _path(dotted: str) -> Path:
-    return tuple(dotted.split("."))
-
-
-_AXLES: Final[tuple[Path, ...]] = (
-    ("axles", 0), ("axles", 1), ("trailers", 0, "axles", 0), ("trailers", 0, "axles", 1),
-)  # fmt: skip
-_WHEELS: Final = tuple((*axle, "wheels", k) for axle in _AXLES for k in range(2))
-_PATHS: Final = tuple(node.path for node in SHAPE.nodes)
-_READINGS: Final[tuple[Path, ...]] = (
-    *(_path(path) for path in FAST),
-    *(_path(path) for path in SLOW),
-    *((*wheel, name) for wheel in _WHEELS for name in ("tyre_temperature_c", "tyre_pressure_kpa")),
-)
-_POSITION: Final[Path] = ("position",)
-_HEADER: Final[Path] = ("header",)
-_RADIO: Final[Path] = ("connectivity",)
-_GEARS: Final[Path] = ("drivetrain",)
-
-
-def _scalars(*names: tuple[Path, str]) -> tuple[int, ...]:
-    return tuple(SHAPE.scalar(path, name) for path, name in names)
-
-
-# In this order `_values` stacks them.
-COLUMNS: Final = Columns(
-    floats=_scalars(
-        *((path, "value") for path in _READINGS),
-        (_POSITION, "altitude_m"),
-        (_POSITION, "heading_deg"),
-        (_POSITION, "ground_speed_kmh"),
-        (_POSITION, "horizontal_accuracy_m"),
-    ),
-    doubles=_scalars((_POSITION, "latitude_deg"), (_POSITION, "longitude_deg")),
-    integers=_scalars(
-        *((path, "trend") for path in _READINGS),
-        *((_path(path), "value") for path in COUNTERS),
-        *((_path(path), "active") for path in FLAGS),
-        (_HEADER, "sequence_number"),
-        (_HEADER, "sampled_at_ms"),
-        (_POSITION, "fix_time_ms"),
-        (_HEADER, "cause"),
-        (_GEARS, "current_gear"),
-        (_GEARS, "selected_gear"),
-        (("crew", 0), "continuous_driving_s"),
-        (_POSITION, "satellites_used"),
-        (_RADIO, "rsrp_dbm"),
-        (_RADIO, "rsrq_db"),
-        (_RADIO, "sinr_db"),
-        (_RADIO, "cell_id"),
-    ),
-)
-_TRENDS: Final = {name: number for number, name in enumerate(LAYOUT.enums["Trend"])}
-_CAUSES: Final = {name: number for number, name in enumerate(LAYOUT.enums["Cause"])}
-_STATES: Final = {name: number for number, name in enumerate(LAYOUT.enums["LampState"])}
-_QUALITIES: Final = {name: number for number, name in enumerate(LAYOUT.enums["Quality"])}
-_QUALITY: Final = _scalars(*((path, "quality") for path in _READINGS[: len(FAST)]))
-_LAMP_STATE: Final = _scalars(*((("lamps", k), "state") for k in range(len(LAMP_KINDS))))
-_ACTIVATIONS: Final = _scalars(*((("lamps", k), "activations") for k in range(len(LAMP_KINDS))))
-
 # From so many vehicles on, they are driven in columns; fewer are driven faster one by one.
 _TOGETHER: Final = 12
 _NOISY: Final = [k for k, signal in enumerate(FAST.values()) if signal.noise]
@@ -108,13 +57,14 @@ _WIDTH: Final = len(_NOISY) + 6
 
 _STEPS: Final = np.array([
     *(steps_of(path) for path in (*FAST, *SLOW)),
-    *(gauges.WARMTH_STEPS, gauges.PRESSURE_STEPS) * len(_WHEELS),
+    *(gauges.WARMTH_STEPS, gauges.PRESSURE_STEPS) * len(WHEELS),
 ])[:, None]  # fmt: skip
 _BANDS: Final = np.array([
     *(signal.band for signal in (*FAST.values(), *SLOW.values())),
-    *(gauges.WARMTH_BAND, gauges.PRESSURE_BAND) * len(_WHEELS),
+    *(gauges.WARMTH_BAND, gauges.PRESSURE_BAND) * len(WHEELS),
 ])[:, None, None]  # fmt: skip
-_TYRE_FACTORS: Final = np.array([TYRE_WARMTH, TYRE_PRESSURE] * len(_WHEELS))[:, None]
+_SWITCHED: Final = frozenset(LAMP_STATE_SCALARS)
+_TYRE_FACTORS: Final = np.array([TYRE_WARMTH, TYRE_PRESSURE] * len(WHEELS))[:, None]
 
 
 class _Member:
@@ -148,8 +98,8 @@ def _turns(messages: dict[Path, Any]) -> list[list[int]]:
 
     The column behind the last stands for none.
     """
-    found = [k for k, path in enumerate(_READINGS[len(FAST) :]) if messages[path] is not None]
-    none = len(_READINGS) - len(FAST)
+    found = [k for k, path in enumerate(READINGS[len(FAST) :]) if messages[path] is not None]
+    none = len(READINGS) - len(FAST)
     turns, turn = [], 0
     while True:
         after = (turn + gauges.SLOW_PER_TICK) % max(len(found), 1)
@@ -167,13 +117,13 @@ class VehicleGroup:
         self._templates = layout.templates(vehicles)
         self._epoch = epoch
         self._members: list[_Member] = []
-        self._readings: Floats = np.zeros((len(_READINGS), vehicles))
-        self._trends: Numbers = np.zeros((len(_READINGS), vehicles), dtype=np.int64)
+        self._readings: Floats = np.zeros((len(READINGS), vehicles))
+        self._trends: Numbers = np.zeros((len(READINGS), vehicles), dtype=np.int64)
         self._counters: Numbers = np.zeros((len(COUNTERS), vehicles), dtype=np.int64)
         self._flags: Numbers = np.zeros((len(FLAGS), vehicles), dtype=np.int64)
         self._offsets: Floats = np.zeros((len(_TYRE_FACTORS), vehicles))
         self._stub = np.zeros(vehicles, dtype=np.bool_)
-        none = len(_READINGS) - len(FAST)
+        none = len(READINGS) - len(FAST)
         self._turns: Numbers = np.full((vehicles, none, gauges.SLOW_PER_TICK), none, dtype=np.int64)
         self._turns_of: Numbers = np.ones(vehicles, dtype=np.int64)
         self._turn: Numbers = np.zeros(vehicles, dtype=np.int64)
@@ -188,18 +138,18 @@ class VehicleGroup:
         status = vehicle.status(1, self._epoch, 0, vehicle.cause)
         found = SHAPE.messages(status)
         self._templates.set(k, found)
-        messages = dict(zip(_PATHS, found, strict=True))
-        for row, path in enumerate(_READINGS):
+        messages = dict(zip(PATHS, found, strict=True))
+        for row, path in enumerate(READINGS):
             if messages[path] is not None:
                 self._readings[row, k] = messages[path].value
-                self._trends[row, k] = _TRENDS[messages[path].trend]
+                self._trends[row, k] = TRENDS[messages[path].trend]
         for row, name in enumerate(COUNTERS):
-            record = messages[_path(name)]
+            record = messages[path_of(name)]
             self._counters[row, k] = 0 if record is None else record.value
         for row, name in enumerate(FLAGS):
-            record = messages[_path(name)]
+            record = messages[path_of(name)]
             self._flags[row, k] = 0 if record is None else record.active
-        self._offsets[:, k] = vehicle.tyre_offsets(len(_WHEELS))
+        self._offsets[:, k] = vehicle.tyre_offsets(len(WHEELS))
         self._stub[k] = vehicle.variant == "stub"
         self._has_lamps[k] = bool(status.lamps)
         if status.lamps:
@@ -229,7 +179,7 @@ class VehicleGroup:
         numbers = np.asarray(members, dtype=np.intp)
         state = np.empty((len(STATE), ticks, size))
         rest = np.empty((ticks, size, _WIDTH))
-        slow = np.zeros((len(_READINGS) - len(FAST) + 1, ticks, size), dtype=np.bool_)
+        slow = np.zeros((len(READINGS) - len(FAST) + 1, ticks, size), dtype=np.bool_)
         events: list[Event] = []
         for tick in range(ticks):
             state[:, tick] = self._driven(numbers, offsets_ns[tick])
@@ -279,8 +229,8 @@ class VehicleGroup:
             rows.append(row)
             fault, switch = chance.last()
             if fault is not None:
-                scalar = _QUALITY[member.fast[fault.reading]]
-                events.append(Event(tick, place, scalar, _QUALITIES[fault.quality]))
+                scalar = QUALITY_SCALARS[member.fast[fault.reading]]
+                events.append(Event(tick, place, scalar, QUALITIES[fault.quality]))
             if switch is not None:
                 events += _switch(member.lamps, tick, place, switch.lamp, switch.colour)
         return rows
@@ -303,15 +253,15 @@ class VehicleGroup:
         rest = rest[len(_NOISY) :]
         switches = np.zeros((ticks, size), dtype=np.bool_)
         for event in events:
-            switches[event.tick, event.member] |= event.scalar in _LAMP_STATES
+            switches[event.tick, event.member] |= event.scalar in _SWITCHED
         following = self._follow(members, drives, ticks, events)
         parked = self._stub[of_row]
         counters = np.array([source(drives) for source in COUNTERS.values()]).astype(np.int64)
         flags = np.array([holds(drives) for holds in FLAGS.values()]).astype(np.int64)
         counters[:, parked] = self._counters[:, of_row[parked]]
         flags[:, parked] = self._flags[:, of_row[parked]]
-        causes = np.where(switches | following, _CAUSES["LAMP_CHANGE"], _CAUSES["PERIODIC"]).ravel()
-        causes[parked] = _CAUSES["IGNITION_ON"]
+        causes = np.where(switches | following, CAUSES["LAMP_CHANGE"], CAUSES["PERIODIC"]).ravel()
+        causes[parked] = CAUSES["IGNITION_ON"]
         sampled = sampled_at_ms.ravel()
         gears = drives.gear.astype(np.int64)
         whole = rest.astype(np.int64)
@@ -333,7 +283,7 @@ class VehicleGroup:
     ) -> tuple[Floats, Numbers]:
         """Return the values and trends of all readings."""
         size, ticks, fast = len(members), shown.shape[1], len(FAST)
-        sources = np.empty((len(_READINGS), noise.shape[1]))
+        sources = np.empty((len(READINGS), noise.shape[1]))
         for k, signal in enumerate((*FAST.values(), *SLOW.values())):
             sources[k] = signal.source(drives)
         sources[_NOISY] += (noise - 0.5) * _NOISE[:, None]
@@ -345,7 +295,7 @@ class VehicleGroup:
         # A slow reading keeps value and trend until its turn.
         values[fast:] = _kept(before[fast:], values[fast:], shown)
         steps = values - _behind(before, values)[:, :-1]
-        trends = (steps > _BANDS) * _TRENDS["RISING"] + (steps < -_BANDS) * _TRENDS["FALLING"]
+        trends = (steps > _BANDS) * TRENDS["RISING"] + (steps < -_BANDS) * TRENDS["FALLING"]
         trends[fast:] = _kept(trends_before[fast:], trends[fast:], shown)
         self._readings[:, members], self._trends[:, members] = values[:, -1], trends[:, -1]
         return values.reshape(len(values), -1), trends.reshape(len(trends), -1)
@@ -364,9 +314,6 @@ class VehicleGroup:
                 lamp, colour, _ = FOLLOWERS[k]
                 events += _switch(self._members[members[place]].lamps, tick, place, lamp, colour)
         return found
-
-
-_LAMP_STATES: Final = frozenset(_LAMP_STATE)
 
 
 def _rounded(degrees: Floats) -> Floats:
@@ -403,11 +350,6 @@ def _behind(first: Any, then: Any) -> Any:
 def _switch(lamps: list[Lamp], tick: int, place: int, lamp: int, colour: str) -> list[Event]:
     lamps[lamp] = now = switched(lamps[lamp], colour)
     return [
-        Event(tick, place, _LAMP_STATE[lamp], _STATES[now.state]),
-        Event(tick, place, _ACTIVATIONS[lamp], now.activations),
+        Event(tick, place, LAMP_STATE_SCALARS[lamp], LAMP_STATES[now.state]),
+        Event(tick, place, ACTIVATION_SCALARS[lamp], now.activations),
     ]
-
-
-def layout_of(format_: Format) -> BlockLayout | None:
-    """Return what makes a format's payloads in blocks; None when it has no way but one by one."""
-    return None if format_.blocks is None else format_.blocks(SHAPE, COLUMNS)

@@ -14,7 +14,7 @@ from schemas.formats import FORMATS
 from schemas.formats.blocks import Event, Values
 from schemas.layout import LAYOUT
 from schemas.messages import CurrentStatus
-from simulator.vehicles.group import COLUMNS, SHAPE, layout_of
+from simulator.vehicles.columns import COLUMNS, SHAPE, layout_of
 from simulator.vehicles.vehicle import Vehicle
 
 IN_BLOCKS = [name for name, one in FORMATS.items() if layout_of(one) is not None]

@@ -17,9 +17,9 @@ from schemas.formats import FORMATS
 from simulator import fleet as fleet_module
 from simulator.fleet import BLOCK_MESSAGES, Emission, Fleet, emissions, plan, schedule
 from simulator.scenario import Scenario, Stage, VariantMix
+from simulator.vehicles.columns import layout_of
 from simulator.vehicles.drive import Drive
 from simulator.vehicles.drives import STATE, Drives, state_of
-from simulator.vehicles.group import layout_of
 from simulator.vehicles.vehicle import Vehicle
 
 START_AT_NS = 1_700_000_000_123_456_789
