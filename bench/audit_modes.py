@@ -15,7 +15,7 @@ from pathlib import Path
 from gateways.protocols import PROTOCOLS
 from ivsim.audit import BadResult, audit
 from ivsim.commands.audit import words
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 from ivsim.runs.testbed import Testbed
 from schemas.errors import Refusal
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS, every_mode
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 from ivsim.runs.runner import execute
 from twin.metrics import FATES
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ivsim.library.runs import Results, RunFailed, load_results, run
     from ivsim.library.studies import StudyResults, StudyStopped, load_study, resume_study, run_study
-    from ivsim.options import RunOptions, run_options
+    from ivsim.option_rules import run_options
+    from ivsim.options import RunOptions
     from ivsim.runs.testbed import Testbed
     from schemas.errors import Refusal
 
@@ -32,7 +33,7 @@ _WHERE = {
     "load_study": "ivsim.library.studies",
     "resume_study": "ivsim.library.studies",
     "run": "ivsim.library.runs",
-    "run_options": "ivsim.options",
+    "run_options": "ivsim.option_rules",
     "run_study": "ivsim.library.studies",
 }
 __all__ = [

@@ -1,7 +1,8 @@
-"""What a run is asked to do: every option once, and the check of all of them before anything starts.
+"""What a run is asked to do: every option once.
 
 An option is one field of `RunOptions`: its name carries the unit, its type the limits, its `Option` the rest. The
-command line, the axes of studies and docs/options.md are made from the fields.
+command line, the axes of studies and docs/options.md are made from the fields. What options must be to one another is in
+`option_rules.py`, whose `run_options` makes checked ones.
 """
 
 from __future__ import annotations
@@ -10,18 +11,16 @@ import json
 import math
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     ValidationInfo,
     field_validator,
 )
@@ -33,15 +32,12 @@ from ivsim.option import (
     Need,
     Option,
     declared,
-    ineffective,
     needs_some,
     none_with,
-    refusal_of,
     shown,
     word_of,
 )
 from ivsim.topologies import TOPOLOGIES, Topology
-from schemas.errors import Refusal
 from schemas.formats import FORMATS
 from schemas.formats.padded import MAX_BYTES, MIN_BYTES
 from schemas.topics import MAX_VEHICLES
@@ -61,8 +57,6 @@ PANELS: Final = (PROTOCOL, VEHICLES, LINK, IMPAIRMENTS, CLOUD, RUN)
 MAX_RTT_MS: Final = 60_000
 AUTO_SHARDS: Final = "auto"
 MAX_SHARDS: Final = 64
-# What a ledger with a row a message still fits into memory with; more would be sent for hours before that is seen.
-MAX_MESSAGES: Final = 100_000_000
 # The first row is what a run takes when nothing is said.
 _USUAL: Final = next(iter(PROTOCOLS.values()))
 _STAGE: Final = re.compile(
@@ -652,132 +646,6 @@ OPTIONS: Final[Mapping[str, Declared]] = declared(RunOptions)
 def option_name(field: str) -> str:
     """Return the command-line word of a field, such as `--loss` for `loss_ratio`."""
     return word_of(field, OPTIONS)
-
-
-def run_options(**fields: Any) -> RunOptions:
-    """Return the checked options; Refusal with one line that names option, value and what is allowed."""
-    return checked_options(fields, option_name)
-
-
-def checked_options(fields: Mapping[str, Any], naming: Naming) -> RunOptions:
-    """Return options that a run can have and that each have an effect; Refusal names them by `naming`."""
-    options = possible_options(fields, naming)
-    for found in ineffective(options, OPTIONS, naming):
-        raise Refusal(found.refusal)
-    return options
-
-
-def possible_options(fields: Mapping[str, Any], naming: Naming) -> RunOptions:
-    """Return options that a run can have, whether or not each has an effect; Refusal names them by `naming`."""
-    try:
-        options = RunOptions(**fields)
-    except ValidationError as error:
-        raise Refusal(refusal_of(error, OPTIONS, naming)) from None
-    for rule in _RULES:
-        for problem in rule(options, naming):
-            raise Refusal(problem)
-    return options
-
-
-def _mode(options: RunOptions, name: Naming) -> Iterator[str]:
-    modes = PROTOCOLS[options.protocol].modes
-    if options.mode not in modes:
-        yield f"{name('mode')} {shown(options.mode)}: {options.protocol} has {', '.join(modes)}"
-
-
-def _window(options: RunOptions, name: Naming) -> Iterator[str]:
-    if options.warmup_s >= options.duration_s:
-        yield (
-            f"{name('warmup_s')} {options.warmup_s:g}: must be shorter than"
-            f" {name('duration_s')} {options.duration_s:g}"
-        )
-
-
-def _messages(options: RunOptions, name: Naming) -> Iterator[str]:
-    due = options.vehicles * options.duration_s / options.interval_s
-    if due > MAX_MESSAGES:
-        yield (
-            f"{name('interval_s')} {options.interval_s:g}: {due:.3g} messages would be due of {name('vehicles')}"
-            f" {options.vehicles} in {name('duration_s')} {options.duration_s:g}; a run takes up to {MAX_MESSAGES:g}"
-        )
-
-
-def _columns(options: RunOptions, name: Naming) -> Iterator[str]:
-    """Refuse a trace without what the link needs, and one that no vehicle drives."""
-    rtt = rtt_of(options)
-    if isinstance(rtt, Trace) and rtt.rtt_ms is None:
-        yield f"{name('rtt')} {options.rtt}: has no rtt_ms"
-    names = options.trace.split(",")
-    if len(names) > options.vehicles:
-        yield f"{name('trace')} {options.trace}: {len(names)} traces need as many {name('vehicles')}, one each"
-    for word, trace in zip(names, options.traces, strict=True):
-        if trace.duration_s > 1 and min(np.diff(trace.time_s)) < 1 - 1e-6:
-            yield f"{name('trace')} {word}: its steps are shorter than 1 s, in which the link changes"
-        if options.rtt is None and trace.rtt_ms is None:
-            yield (
-                f"{name('trace')} {word}: has no rtt_ms: give {name('rtt')}, in milliseconds or as a bundled trace"
-                " that has it"
-            )
-
-
-def _outage_in_run(options: RunOptions, name: Naming) -> Iterator[str]:
-    end_s = options.duration_s + options.loss_timeout_s
-    for start_s, length_s in options.outage:
-        if start_s % 1 or length_s % 1 or start_s >= end_s:
-            yield (
-                f"{name('outage')} {start_s:g}:{length_s:g}: whole seconds, starting before the run's end at"
-                f" {end_s:g} s"
-            )
-
-
-def _stages_fit(options: RunOptions, name: Naming) -> Iterator[str]:
-    if not options.stages:
-        return
-    total_s = sum(length_s for length_s, _, _ in options.stages)
-    counts = [count for _, begin, end in options.stages for count in (begin, end)]
-    if any(length_s <= 0 for length_s, _, _ in options.stages):
-        yield f"{name('stages')}: a stage lasts longer than 0 s"
-    elif abs(total_s - options.duration_s) >= 1e-9:
-        yield f"{name('stages')}: they last {total_s:g} s, and {name('duration_s')} is {options.duration_s:g}"
-    elif min(counts) < 0 or max(counts) != options.vehicles:
-        yield (
-            f"{name('stages')}: {name('vehicles')} is {options.vehicles}, and must be the most that send in a stage,"
-            f" {max(counts)}"
-        )
-
-
-def _shards_have_vehicles(options: RunOptions, name: Naming) -> Iterator[str]:
-    if options.shards != AUTO_SHARDS and int(options.shards) > options.vehicles:
-        yield (
-            f"{name('shards')} {options.shards}: each needs a vehicle at least: {name('vehicles')} is"
-            f" {options.vehicles}"
-        )
-
-
-def _netem(options: RunOptions, name: Naming) -> Iterator[str]:
-    """Refuse what netem cannot do."""
-    if options.loss_burst is not None and options.loss_ratio > options.loss_burst * (1 - options.loss_ratio):
-        yield (
-            f"{name('loss_burst')} {options.loss_burst:g}: too short for {name('loss_ratio')}"
-            f" {options.loss_ratio:g}: even with one packet between the bursts fewer are lost"
-        )
-    if options.duplicate_ratio and options.vehicles > 1:
-        yield (
-            f"{name('duplicate_ratio')} {options.duplicate_ratio:g}: needs {name('vehicles')} 1;"
-            " netem duplicates only where it is a device's one qdisc"
-        )
-
-
-_RULES: Final = (
-    _mode,
-    _window,
-    _messages,
-    _columns,
-    _outage_in_run,
-    _netem,
-    _shards_have_vehicles,
-    _stages_fit,
-)
 
 
 def _unreadable(name: str) -> str | None:

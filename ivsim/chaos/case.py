@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.faults import FAULTS, Fault
 from ivsim.chaos.promises import KEEPS, Judgement, Promise, judge, promise_of
-from ivsim.options import RunOptions, run_options
+from ivsim.option_rules import run_options
+from ivsim.options import RunOptions
 from ivsim.runs.runner import Outcome
 from ivsim.runs.started import StartedRun
 from ivsim.runs.testbed import Testbed

@@ -22,8 +22,9 @@ from ivsim.commands.common_options import (
     exit_code,
     run_parameters,
 )
+from ivsim.option_rules import checked_options
 from ivsim.option_signature import given_of, taking
-from ivsim.options import OPTIONS, RUN, RunOptions, checked_options, mode_of, option_name
+from ivsim.options import OPTIONS, RUN, RunOptions, mode_of, option_name
 from ivsim.thresholds import Threshold, judge
 from schemas.errors import Refusal
 

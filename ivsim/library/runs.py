@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ivsim.options import RunOptions, option_name, possible_options, run_options
+from ivsim.option_rules import possible_options, run_options
+from ivsim.options import RunOptions, option_name
 from ivsim.runs.directory import SCHEMA, RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.own_thread import OwnThread

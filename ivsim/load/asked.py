@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ivsim.option import Declared
-from ivsim.options import OPTIONS, RunOptions, run_options
+from ivsim.option_rules import run_options
+from ivsim.options import OPTIONS, RunOptions
 from schemas.errors import Refusal
 
 STAGE, RATE = OPTIONS["stages"].word, "--rate"

@@ -22,7 +22,8 @@ from typing import IO, Any, Final, cast
 
 from rich.console import Console
 
-from ivsim.options import RunOptions, option_name, possible_options
+from ivsim.option_rules import possible_options
+from ivsim.options import RunOptions, option_name
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.runner import Outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 from ivsim.runs import ledger_job
 from ivsim.runs.runner import EXIT_FAILED, Outcome, execute
 from ivsim.testbed.mosquitto import MosquittoServer

@@ -11,7 +11,7 @@ import pytest
 
 from ivsim import Testbed
 from ivsim.audit import audit
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 from ivsim.runs.started import StartedRun
 from schemas.topics import vehicle_id
 from simulator.emission_log import Kind

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ivsim import cli
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 from ivsim.runs import preflight
 from schemas.errors import Refusal
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 from ivsim.runs.runner import link_schedule_of
 from schemas.errors import Refusal
 from simulator.link_schedule import Impairments

@@ -11,7 +11,8 @@ import pytest
 from ivsim import cli
 from ivsim.option import asks_nothing, ineffective
 from ivsim.option_reference import reference
-from ivsim.options import OPTIONS, PANELS, option_name, possible_options, run_options
+from ivsim.option_rules import possible_options, run_options
+from ivsim.options import OPTIONS, PANELS, option_name
 from schemas.errors import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]

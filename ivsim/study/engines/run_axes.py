@@ -9,7 +9,8 @@ import numpy as np
 
 from gateways.protocols import every_mode
 from ivsim.option import Declared, ineffective
-from ivsim.options import OPTIONS, RunOptions, possible_options
+from ivsim.option_rules import possible_options
+from ivsim.options import OPTIONS, RunOptions
 from ivsim.study import charts
 from ivsim.study.cells import Cell
 from ivsim.study.engines.base import Axis, Charts, Checked

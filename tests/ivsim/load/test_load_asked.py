@@ -17,7 +17,7 @@ from ivsim.audit.result import Terms
 from ivsim.load.abort import Watch, parse_conditions
 from ivsim.load.asked import options_of
 from ivsim.load.verdict import first_word
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 from ivsim.runs import shards
 from ivsim.runs.processes import scenario_of
 from ivsim.runs.runner import StoppedEarly

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.load.by_stage import stage_figures
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 
 START = 1_000_000_000_000
 MS = 1_000_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 from ivsim.runs.served import ask, listening, socket_path
 from schemas.errors import Refusal
 

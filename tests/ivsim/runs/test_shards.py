@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from ivsim.audit import logs
 from ivsim.audit.tables import connection_rows
-from ivsim.options import MAX_SHARDS, run_options
+from ivsim.option_rules import run_options
+from ivsim.options import MAX_SHARDS
 from ivsim.runs import preflight, shards
 from ivsim.runs.children import Children
 from ivsim.runs.directory import RunDirectory

@@ -13,7 +13,7 @@ import pytest
 from end_to_end_runs import ended_in_order
 
 from ivsim import Testbed
-from ivsim.options import run_options
+from ivsim.option_rules import run_options
 from ivsim.study.cells import repetition_seed
 from ivsim.study.engines.echo.engine import pings, pings_of_sweep
 from ivsim.study.engines.echo.metrics import echo_figures, measured
