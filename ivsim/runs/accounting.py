@@ -20,7 +20,6 @@ from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.ledger_job import ledger_step, why, without_ledger, write_ledger
 from ivsim.runs.link_log import link_table
-from ivsim.runs.manifest import note_timings, write_manifest
 from ivsim.runs.security_figures import security_figures
 from ivsim.runs.started import Ending, StartedRun
 from ivsim.runs.validity import judge, sender_lag_p99_ms
@@ -30,8 +29,6 @@ from schemas.json_files import write_json
 from simulator import emission_table
 from simulator.links.proof.certificate import certificate
 from simulator.scenario import Scenario
-
-__all__ = ["Result", "account", "discard", "note_timings", "remove_work", "write_manifest"]
 
 
 @dataclass(frozen=True)

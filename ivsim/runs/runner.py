@@ -11,7 +11,7 @@ from typing import Any
 
 from gateways.protocols import PROTOCOLS
 from ivsim.options import RunOptions, load_traces, rtt_of
-from ivsim.runs import accounting, processes
+from ivsim.runs import accounting, manifest, processes
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.clock import ClockWatch
 from ivsim.runs.components import Components, open_components
@@ -205,7 +205,7 @@ class Run:
             stack.enter_context(Prober(components.link, plan.options.vehicles, start_at_ns)),
             stack.enter_context(publisher),
         )
-        accounting.write_manifest(started, facts)
+        manifest.write_manifest(started, facts)
         components.capture.send("start", at_ns=start_at_ns)
         for name in components.senders:
             components.children[name].send("start", at_ns=start_at_ns)
@@ -256,7 +256,7 @@ class Run:
             "command_to_first_message_s": started.opened_s,
             "drain_to_report_s": time.monotonic() - ending.at_s,
         }
-        accounting.note_timings(started.directory, timings)
+        manifest.note_timings(started.directory, timings)
         write_checksums(started.directory)
         if (reader := started.components.live_reader) is not None:
             outcome.twin_distinct = reader.contained()
