@@ -70,8 +70,10 @@ def test_full_memory_refuses_records_and_evicts_none(run_record: RunRecord) -> N
         kept = [number for number, problem in reports.items() if problem is None]
         refused = {problem for problem in reports.values() if problem is not None}
         assert len(reports) == 200
-        assert kept == list(range(1, len(kept) + 1))
+        # Redis counts what its clients have queued as memory too: once that is gone a record may fit again.
+        assert kept[:10] == list(range(1, 11))
         assert 10 < len(kept) < 120
+        assert refused
         assert all(problem.startswith("OOM command not allowed") for problem in refused)
         reader = receiver(place, SETTINGS, [0])
         reader.open()
