@@ -29,6 +29,7 @@ from twin import definitions, metric_values, records
 from twin.config import TwinConfig, read_twin_config
 from twin.local_sql import over_file
 from twin.metrics import FATES
+from twin.session import close_session, held, open_session
 from twin.window import Window, read_window
 
 KEY: Final = ("vehicle_id", "epoch", "sequence")
@@ -63,21 +64,28 @@ def write_ledger(
     """
     reasons = list(partial or [])
     emissions = read_emissions(session, config)
-    due = pq.read_metadata(config.run_file("emissions.parquet")).num_rows
-    # For the few rows of most runs compiling a class for each stage would take longer than running them.
-    session.conf.set("spark.sql.codegen.wholeStage", str(due > COMPILED_FROM_ROWS).lower())
     window = read_window(config, reasons)
-    say("reading Kafka")
-    kafka = records.read(session, config, reasons)
-    say("giving each message its fate")
-    ledger = fates(session, config, emissions, kafka, window)
-    _write_one_file(ledger, config.run_file("ledger.parquet"), due)
-    kafka.unpersist()
+    due = pq.read_metadata(config.run_file("emissions.parquet")).num_rows
+    with held(session, stages(due)):
+        say("reading Kafka")
+        kafka = records.read(session, config, reasons)
+        say("giving each message its fate")
+        ledger = fates(session, config, emissions, kafka, window)
+        _write_one_file(ledger, config.run_file("ledger.parquet"), due)
+        kafka.unpersist()
     say("computing the figures")
     metrics = metric_values.compute(config, kafka, window)
     metrics |= {"partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
     _write_atomically(config.run_file("metrics.json"), json.dumps(metrics, indent=1) + "\n")
     return metrics
+
+
+def stages(due: int) -> dict[str, str]:
+    """Return how Spark runs the stages of a batch over so many messages.
+
+    For the few rows of most runs compiling a class for each stage would take longer than running them.
+    """
+    return {"spark.sql.codegen.wholeStage": str(due > COMPILED_FROM_ROWS).lower()}
 
 
 def read_emissions(session: SparkSession, config: TwinConfig) -> DataFrame:
@@ -198,8 +206,6 @@ def tell_step(words: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the ledger alone: `python -m twin.ledger CONFIG.json`; 2 for bad input, 1 for a ledger that fails."""
-    from twin.session import close_session, open_session  # noqa: PLC0415 - Spark only where it is needed
-
     words = sys.argv[1:] if arguments is None else arguments
     if len(words) != 1:
         print("usage: python -m twin.ledger CONFIG.json", file=sys.stderr)

@@ -18,6 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from twin import job, source
 from twin.config import TwinConfig
+from twin.session import held
 
 BATCHES: Final = 3
 LONGEST_S: Final = 30.0
@@ -35,15 +36,12 @@ def start(session: SparkSession, config: TwinConfig) -> StreamingQuery | None:
     shutil.rmtree(directory, ignore_errors=True)  # of a start that was killed
     # Nothing passes, and Spark cannot know it: it would take the whole query away.
     nothing = source.read_stream(session, config, source.warm_topic(config)).where(F.col("partition") < 0)
-    session.conf.set(_LEAST, str(_BATCH_MS))
-    try:
+    with held(session, {_LEAST: str(_BATCH_MS)}):
         return (
             job.writer(job.state_records(nothing, config), config, NAME)
             .trigger(realTime=f"{_BATCH_MS} milliseconds")
             .start()
         )
-    finally:
-        session.conf.unset(_LEAST)
 
 
 def finish(query: StreamingQuery | None, config: TwinConfig, alive: Callable[[], None]) -> int:

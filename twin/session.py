@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +97,22 @@ def open_session(config: TwinConfig) -> SparkSession:
     )
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+@contextmanager
+def held(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Let the session have these settings within the block; behind it those of before hold, however it ends."""
+    before = {name: session.conf.get(name, None) for name in conf}
+    try:
+        for name, value in conf.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, earlier)
 
 
 def close_session(session: SparkSession) -> None:

@@ -105,7 +105,10 @@ def test_ledger_agrees_with_the_oracle(spark: SparkSession, run: MadeUpRun) -> N
     )
     run.write(warmup_s=4.0, stop_at_ns=run.start_at_ns + 19 * SECOND)
     run.write_link(rng, 20, 7)
+    compiled = spark.conf.get("spark.sql.codegen.wholeStage")
     found = write_ledger(spark, run.config)
+    # Else the queries of the session's next run would run otherwise than those of this one.
+    assert spark.conf.get("spark.sql.codegen.wholeStage") == compiled
     config = run.config
     assert_figures_agree(config, found)
     assert json.loads(config.run_file("metrics.json").read_text()) == found

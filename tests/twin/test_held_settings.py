@@ -1,0 +1,40 @@
+"""Settings of Spark for one purpose go with it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from twin.ledger import COMPILED_FROM_ROWS, stages
+from twin.session import held
+
+
+class Conf(dict[str, str]):
+    """Spark's, as far as it is used."""
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = value
+
+    def unset(self, name: str) -> None:
+        del self[name]
+
+
+def test_within_the_block_alone() -> None:
+    session: Any = SimpleNamespace(conf=Conf(a="1"))
+    with held(session, {"a": "2", "b": "3"}):
+        assert session.conf == {"a": "2", "b": "3"}
+    assert session.conf == {"a": "1"}
+
+
+def test_also_where_the_block_fails() -> None:
+    session: Any = SimpleNamespace(conf=Conf(a="1"))
+    with pytest.raises(ZeroDivisionError), held(session, {"a": "2", "b": "3"}):
+        raise ZeroDivisionError
+    assert session.conf == {"a": "1"}
+
+
+def test_many_rows_are_worth_a_compiler() -> None:
+    assert stages(COMPILED_FROM_ROWS) == {"spark.sql.codegen.wholeStage": "false"}
+    assert stages(COMPILED_FROM_ROWS + 1) == {"spark.sql.codegen.wholeStage": "true"}
