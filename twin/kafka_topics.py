@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from schemas.errors import Refusal
 from twin.config import TwinConfig
@@ -23,17 +23,19 @@ def wanted(config: TwinConfig) -> list[NewTopic]:
     ]
 
 
-def require(config: TwinConfig, topic: str, timeout_s: float = 5.0) -> None:
-    """Raise Refusal unless Kafka answers and has this topic."""
+def ends(config: TwinConfig, topic: str, timeout_s: float = 5.0) -> dict[int, int]:
+    """Return the offset behind the last record of each partition; Refusal unless Kafka answers and has this topic."""
     admin = AdminClient({"bootstrap.servers": config.bootstrap, "log_level": 0})
     try:
         present = admin.list_topics(timeout=timeout_s).topics
-    except KafkaException as error:
-        raise Refusal(
-            f"bootstrap {config.bootstrap}: Kafka does not answer ({error.args[0].str()})"
-        ) from error
-    if topic not in present:
-        raise Refusal("there is no such topic")
+        if topic not in present:
+            raise Refusal("there is no such topic")
+        asked = {TopicPartition(topic, part): OffsetSpec.latest() for part in present[topic].partitions}
+        futures = admin.list_offsets(asked, request_timeout=timeout_s)
+        return {part.partition: int(future.result(timeout_s).offset) for part, future in futures.items()}
+    except (KafkaException, TimeoutError) as error:
+        words = error.args[0].str() if isinstance(error, KafkaException) else "TimeoutError"
+        raise Refusal(f"bootstrap {config.bootstrap}: Kafka does not answer ({words})") from error
 
 
 def ensure_topics(config: TwinConfig) -> list[str]:

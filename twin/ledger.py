@@ -14,6 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,10 +26,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from schemas.control import emit
 from schemas.errors import Refusal
-from twin import definitions, metric_values, records
+from twin import definitions, metric_values, records, run_topics
 from twin.config import TwinConfig, read_twin_config
 from twin.local_sql import over_file
 from twin.metrics import FATES
+from twin.run_topics import RunTopics
 from twin.session import close_session, held, open_session
 from twin.window import Window, read_window
 
@@ -54,10 +56,11 @@ def write_ledger(
     config: TwinConfig,
     partial: list[str] | None = None,
     say: Callable[[str], None] = lambda _: None,
+    topics: RunTopics | None = None,
 ) -> dict[str, Any]:
     """Write ledger.parquet (one row per message due) and metrics.json; return what metrics.json holds.
 
-    `say` is told of each step in a few words.
+    `say` is told of each step in a few words. What `topics` has read is not read again, unless there is more.
 
     Refusal when the emission log is missing or does not name each message once; ArithmeticError when
     the fates of a vehicle's messages do not add up to those due.
@@ -65,14 +68,13 @@ def write_ledger(
     reasons = list(partial or [])
     emissions = read_emissions(session, config)
     window = read_window(config, reasons)
-    due = pq.read_metadata(config.run_file("emissions.parquet")).num_rows
-    with held(session, stages(due)):
+    topics = topics or run_topics.of_run(session, config)
+    with held(session, stages(config)), closing(topics):
         say("reading Kafka")
-        kafka = records.read(session, config, reasons)
+        kafka = records.none(session) if config.topology == "echo" else topics.records(session, reasons)
         say("giving each message its fate")
         ledger = fates(session, config, emissions, kafka, window)
-        _write_one_file(ledger, config.run_file("ledger.parquet"), due)
-        kafka.unpersist()
+        _write_one_file(ledger, config.run_file("ledger.parquet"), messages_due(config))
     say("computing the figures")
     metrics = metric_values.compute(config, kafka, window)
     metrics |= {"partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
@@ -80,12 +82,18 @@ def write_ledger(
     return metrics
 
 
-def stages(due: int) -> dict[str, str]:
-    """Return how Spark runs the stages of a batch over so many messages.
+def messages_due(config: TwinConfig) -> int:
+    """Return how many messages the emission log names; 0 where there is none."""
+    path = config.run_file("emissions.parquet")
+    return int(pq.read_metadata(path).num_rows) if path.is_file() else 0
+
+
+def stages(config: TwinConfig) -> dict[str, str]:
+    """Return how Spark runs the stages of a batch over the run's messages.
 
     For the few rows of most runs compiling a class for each stage would take longer than running them.
     """
-    return {"spark.sql.codegen.wholeStage": str(due > COMPILED_FROM_ROWS).lower()}
+    return {"spark.sql.codegen.wholeStage": str(messages_due(config) > COMPILED_FROM_ROWS).lower()}
 
 
 def read_emissions(session: SparkSession, config: TwinConfig) -> DataFrame:

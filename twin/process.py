@@ -11,10 +11,11 @@ from pyspark.sql.streaming import StreamingQuery
 
 from schemas.control import emit
 from schemas.errors import Refusal
-from twin import checkpoint, drain, history, job, kafka_topics, ledger, live, rehearsal, warm
+from twin import checkpoint, drain, history, job, kafka_topics, ledger, live, rehearsal, run_topics, warm
 from twin.config import TwinConfig
 from twin.endings import Endings
-from twin.session import close_session, open_session
+from twin.run_topics import RunTopics
+from twin.session import close_session, held, open_session
 
 # What holds for the whole session: a run that wants another value needs another process.
 _OF_SESSION = ("spark_master", "jars_dir", "jit", "shuffle_partitions", "shuffle_wait_ms", "log_level")
@@ -102,20 +103,21 @@ class TwinProcess:
         assert self._session is not None
         started = time.monotonic()
         reasons = list(partial)
+        topics = run_topics.of_run(self._session, self._config)
         if self._config.topology != "echo":
             ledger.tell_step("waiting until the twin has all")
-            reasons += self._finish_queries()
+            with held(self._session, ledger.stages(self._config)):
+                reasons += self._finish_queries(topics)
         drained = time.monotonic()
-        metrics = ledger.write_ledger(self._session, self._config, reasons, ledger.tell_step)
+        metrics = ledger.write_ledger(self._session, self._config, reasons, ledger.tell_step, topics)
         seconds = {"drain_s": round(drained - started, 1), "ledger_s": round(time.monotonic() - drained, 1)}
         return {"metrics": metrics, **seconds}
 
-    def _finish_queries(self) -> list[str]:
-        assert self._session is not None
+    def _finish_queries(self, topics: RunTopics) -> list[str]:
         reasons: list[str] = []
         try:
             self.check()
-            late = drain.await_applied(self._session, self._config, self.check)
+            late = drain.await_applied(topics, self.check, self._config.drain_timeout_s)
             reasons += [late] if late else []
             live.finish(self._queries, self._config.drain_timeout_s)
             if self._config.history:

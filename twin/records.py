@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from twin import kafka_topics, source
+from twin import source
 from twin.applied import applied_in_arrow
 from twin.config import TwinConfig
 
@@ -21,7 +20,7 @@ _NO_MESSAGES: Final = (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class KafkaRecords:
     """What the topics hold, as far as they could be read.
 
@@ -38,72 +37,42 @@ class KafkaRecords:
     twin_updates: int | None = None
     rejected_records: int | None = None
     good_records: int | None = None
-    cached: list[DataFrame] = field(default_factory=list)
-
-    def unpersist(self) -> None:
-        for frame in self.cached:
-            frame.unpersist()
-
-
-def read(session: SparkSession, config: TwinConfig, partial: list[str]) -> KafkaRecords:
-    """Return vehicle.status and twin.state of the run; `partial` says what could not be read and why.
-
-    What could not be read is unknown and not empty: `status_known` and `state_known` say so.
-    """
-    empty = session.createDataFrame([], _NO_MESSAGES)
-    if config.topology == "echo":
-        return KafkaRecords(empty)
-    rows = _whole(lambda: status(session, config), _STATUS_COUNTS, config, config.topics.status, partial)
-    if rows is None:
-        return KafkaRecords(empty, status_known=False, state_known=False)
-    states = _whole(lambda: state(session, config), _STATE_COUNTS, config, config.topics.state, partial)
-    rejected = rows.counts["rejected"]
-    return KafkaRecords(
-        _joined(rows.frame, states.frame if states else None),
-        state_known=states is not None,
-        twin_updates=states.counts["records"] if states else None,
-        rejected_records=rejected,
-        good_records=rows.counts["records"] - rejected,
-        cached=[read.frame for read in (rows, states) if read],
-    )
 
 
 @dataclass(frozen=True)
-class _Topic:
-    """A topic's records, read once and kept, and what was counted of them on the way."""
+class TopicRows:
+    """A topic's records, read once and kept, and what was counted of them on the way.
+
+    Attributes:
+        counts: of vehicle.status `good` and `rejected` records, of twin.state `updates` and messages `taken`.
+    """
 
     frame: DataFrame
     counts: dict[str, int]
 
 
-_STATE_COUNTS: Final = {"records": "count(*)"}
-_STATUS_COUNTS: Final = {"records": "count(*)", "rejected": "count(reason)"}
+def none(session: SparkSession) -> KafkaRecords:
+    """Return the records of a run that has no Kafka."""
+    return KafkaRecords(session.createDataFrame([], _NO_MESSAGES))
 
 
-def _whole(
-    read_topic: Callable[[], DataFrame],
-    counts: dict[str, str],
-    config: TwinConfig,
-    topic: str,
-    partial: list[str],
-) -> _Topic | None:
-    """Return what a topic holds; None, and the reason in `partial`, when it cannot be read."""
-    try:
-        # Asked here first: Spark's own readers would try for a minute.
-        kafka_topics.require(config, topic)
-        rows = read_topic().cache()
-        counted = rows.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).collect()
-    except Exception as error:  # noqa: BLE001 - Spark wraps every failure of Kafka's client in types of its own
-        partial.append(f"Kafka at {config.bootstrap}: {topic} is not readable: {_first_line(error)}")
-        return None
-    return _Topic(rows, counted[0].asDict())
+def unreadable(session: SparkSession) -> KafkaRecords:
+    """Return the records of a run whose vehicle.status cannot be read."""
+    return replace(none(session), status_known=False, state_known=False)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+def joined(rows: TopicRows, states: TopicRows | None) -> KafkaRecords:
+    """Return what two topics hold together; None for a twin.state that cannot be read."""
+    return KafkaRecords(
+        _messages(rows.frame, states.frame if states else None),
+        state_known=states is not None,
+        twin_updates=states.counts["updates"] if states else None,
+        rejected_records=rows.counts["rejected"],
+        good_records=rows.counts["good"],
+    )
 
 
-def _joined(rows: DataFrame, states: DataFrame | None) -> DataFrame:
+def _messages(rows: DataFrame, states: DataFrame | None) -> DataFrame:
     first = F.struct("appended_at_ns", "partition", "offset", "received_at_ns")
     good = rows.where("reason is null")
     messages = good.groupBy(*KEY).agg(F.min(first).alias("first"), F.count("*").alias("copies"))
@@ -124,16 +93,16 @@ def _joined(rows: DataFrame, states: DataFrame | None) -> DataFrame:
     return joined.withColumn("contained", F.col("applied_at_ns").isNotNull())
 
 
-def status(session: SparkSession, config: TwinConfig) -> DataFrame:
+def status(kafka: DataFrame, config: TwinConfig) -> DataFrame:
     """Return vehicle.status without payloads, each record with the reason that keeps it out of the twin."""
-    frame = source.parsed(source.read_batch(session, config, config.topics.status), config)
+    frame = source.parsed(kafka, config)
     return frame.select(*KEY, "received_at_ns", "appended_at_ns", "partition", "offset", "reason")
 
 
-def state(session: SparkSession, config: TwinConfig) -> DataFrame:
+def state(kafka: DataFrame) -> DataFrame:
     """Return twin.state without payloads: whose, which newest message, when appended, messages counted."""
     # A tombstone ends a twin and updates none.
-    frame = source.read_batch(session, config, config.topics.state).where("value is not null")
+    frame = kafka.where("value is not null")
     return frame.select(
         F.col("key").cast("string").alias("vehicle_id"),
         *(source.header(name).try_cast("bigint").alias(name) for name in ("epoch", "sequence", "messages")),

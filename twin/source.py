@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -69,9 +70,10 @@ def read_stream(session: SparkSession, config: TwinConfig, *topics: str) -> Data
     return session.readStream.format("kafka").options(**options).load()
 
 
-def read_batch(session: SparkSession, config: TwinConfig, *topics: str) -> DataFrame:
-    """Return what the topics hold now."""
-    return session.read.format("kafka").options(**kafka_options(config, *topics)).load()
+def read_until(session: SparkSession, config: TwinConfig, topic: str, ends: dict[int, int]) -> DataFrame:
+    """Return what a topic holds before these offsets, one for each of its partitions."""
+    options = kafka_options(config, topic) | {"endingOffsets": json.dumps({topic: ends})}
+    return session.read.format("kafka").options(**options).load()
 
 
 def header(name: str) -> Column:

@@ -247,14 +247,14 @@ def differences(run: Adversary, spark: SparkSession, directory: Path, *, echo: b
     """Return what Spark and the audit say differently of a run."""
     run.write(directory)
 
-    def read_batch(session: SparkSession, config: TwinConfig, *topics: str) -> DataFrame:
-        return session.read.parquet(*(str(directory / f"{topic}.records") for topic in topics))
+    def read_until(session: SparkSession, config: TwinConfig, topic: str, _: object) -> DataFrame:
+        return session.read.parquet(str(directory / f"{topic}.records"))
 
     config = TwinConfig(
         run_dir=str(directory), bootstrap="" if echo else "made.up:1", topology="echo" if echo else "gateway",
         loss_timeout_s=TIMEOUT_S,
     )  # fmt: skip
-    with mock.patch.object(source, "read_batch", read_batch), mock.patch.object(kafka_topics, "require"):
+    with mock.patch.object(source, "read_until", read_until), mock.patch.object(kafka_topics, "ends"):
         said = write_ledger(spark, config)
     assert said["partial"] is False, said["partial_reason"]
     rows, found = audited(run, directory, echo=echo)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from twin.ledger import COMPILED_FROM_ROWS, stages
+from twin import ledger
+from twin.config import TwinConfig
 from twin.session import held
 
 
@@ -35,6 +39,12 @@ def test_also_where_the_block_fails() -> None:
     assert session.conf == {"a": "1"}
 
 
-def test_many_rows_are_worth_a_compiler() -> None:
-    assert stages(COMPILED_FROM_ROWS) == {"spark.sql.codegen.wholeStage": "false"}
-    assert stages(COMPILED_FROM_ROWS + 1) == {"spark.sql.codegen.wholeStage": "true"}
+@pytest.mark.parametrize(("due", "compiled"), [(None, "false"), (1, "false"), (2, "true")])
+def test_many_rows_are_worth_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, due: int | None, compiled: str
+) -> None:
+    monkeypatch.setattr(ledger, "COMPILED_FROM_ROWS", 1)
+    if due is not None:
+        pq.write_table(pa.table({"a": list(range(due))}), tmp_path / "emissions.parquet")
+    config = TwinConfig(run_dir=str(tmp_path), topology="echo")
+    assert ledger.stages(config) == {"spark.sql.codegen.wholeStage": compiled}

@@ -7,6 +7,7 @@ import json
 import random
 import time
 from collections import Counter, defaultdict
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from schemas.topics import vehicle_id
 from tests import oracle
 from tests.twin.made_up import SECOND, MadeUpRun, payload_of, status_headers
 from tests.twin.reference import WINDOW, fold
-from twin import drain, job, live, warm
+from twin import drain, job, live, run_topics, warm
 from twin.config import TwinConfig
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -88,7 +89,8 @@ def test_twin_holds_the_newest_and_counts_exactly(spark: SparkSession, run: Made
             run.produce(config.topics.status, key, value, headers)
         produce_counts(run, sent)
         run.flush()
-        assert drain.await_applied(spark, config, alive) is None
+        with closing(run_topics.of_run(spark, config)) as topics:
+            assert drain.await_applied(topics, alive, config.drain_timeout_s) is None
         live.finish(queries, 60.0)
     finally:
         for query in queries:
