@@ -33,6 +33,7 @@ class TwinProcess:
         self._session: SparkSession | None = None
         self._queries: list[StreamingQuery] = []
         self._endings: Endings | None = None
+        self._warm = warm.WarmUp()
         self._started = time.monotonic()
 
     def open(self) -> dict[str, Any]:
@@ -48,12 +49,13 @@ class TwinProcess:
         warm_s, batches = 0.0, 0
         if config.topology != "echo":
             self._queries.append(job.start(self._session, config))
-            rehearsed = rehearsal.start(self._session, config)
+            rehearsed = rehearsal.start(self._session, config) if self._warm.rehearse(config) else None
             if config.live:
                 self._queries += live.start(self._session, config)
-            warm_s = warm.warm_up(config, self.check)
+            warm_s = warm.warm_up(config, self.check, self._warm.records(config))
             live.await_first_batch(self._queries[1:], self.check)
             batches = rehearsal.finish(rehearsed, config, self.check)
+            self._warm.served(config, batches)
             if config.history:
                 self._queries += history.start(self._session, config)
             if config.twin_ttl_s is not None:

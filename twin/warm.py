@@ -1,4 +1,8 @@
-"""Warms the twin query with records of no vehicle, so that a run's first message finds it running."""
+"""Warms the twin query with records of no vehicle, so that a run's first message finds it running.
+
+What is compiled stays with the session: its first run of a kind is warmed with many records, a later one shows by one
+record of each key that it runs.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,41 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from twin.config import TwinConfig
+from twin.rehearsal import BATCHES
 from twin.source import WARM_KEY, warm_output_topic, warm_topic
 
 _KEYS = 8
 _PAYLOAD_BYTES = 1_157
 
 
-def warm_up(config: TwinConfig, alive: Callable[[], None], timeout_s: float = 90.0) -> float:
-    """Send warm-up records through the query and return the seconds until the last came out.
+class WarmUp:
+    """What a session has been warmed for: the kinds of runs whose queries it has had, and rehearsals."""
+
+    def __init__(self) -> None:
+        self._served: set[tuple[str, bool]] = set()
+        self._rehearsed = False
+
+    def records(self, config: TwinConfig) -> int:
+        """Return how many warm-up records of each key this run needs."""
+        return 1 if _kind(config) in self._served else max(2, config.warm_records // _KEYS)
+
+    def rehearse(self, config: TwinConfig) -> bool:
+        """Return whether this run needs the rehearsal that it may ask for."""
+        return config.rehearse and not self._rehearsed
+
+    def served(self, config: TwinConfig, rehearsed_batches: int) -> None:
+        """Note a run whose queries have all taken their warm-up records."""
+        self._served.add(_kind(config))
+        self._rehearsed = self._rehearsed or rehearsed_batches >= BATCHES
+
+
+def _kind(config: TwinConfig) -> tuple[str, bool]:
+    """Return what decides which queries a run has; it takes every format."""
+    return config.trigger, config.live
+
+
+def warm_up(config: TwinConfig, alive: Callable[[], None], each: int, timeout_s: float = 90.0) -> float:
+    """Send so many warm-up records of each key through the query and return the seconds until the last came out.
 
     `alive` is called while waiting and raises when the query has died. TimeoutError when nothing comes.
     """
@@ -25,9 +56,9 @@ def warm_up(config: TwinConfig, alive: Callable[[], None], timeout_s: float = 90
     try:
         _produce(config, epoch, first=1, last=1)
         _await(consumer, epoch, 1, alive, started + timeout_s)
-        each = max(2, config.warm_records // _KEYS)
-        _produce(config, epoch, first=2, last=each)
-        _await(consumer, epoch, each, alive, started + timeout_s)
+        if each > 1:
+            _produce(config, epoch, first=2, last=each)
+            _await(consumer, epoch, each, alive, started + timeout_s)
     finally:
         consumer.close()
     return time.monotonic() - started

@@ -83,7 +83,7 @@ def test_twin_holds_the_newest_and_counts_exactly(spark: SparkSession, run: Made
         assert all(query.isActive for query in queries), [query.exception() for query in queries]
 
     try:
-        warm.warm_up(config, alive)
+        warm.warm_up(config, alive, warm.WarmUp().records(config))
         sent = produce_messages(run, random.Random(3))
         for _, key, value, headers in BAD:
             run.produce(config.topics.status, key, value, headers)
