@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 # New objects that outlived their function. Below this a collection finds next to nothing; above the upper bound it
@@ -12,6 +14,20 @@ _WORTH_IT: Final = 10_000
 _AT_MOST: Final = 100_000
 # A collection may begin when nothing is due within this many times what the longest of the last ones took.
 _MARGIN: Final = 2
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """Spare what lives now from the collections within the block, which go on.
+
+    For a process that has a thread with due times and much that stays: Python goes through all of it once what is new has
+    grown to a quarter of it, and no thread runs meanwhile.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class QuietCollector:

@@ -16,7 +16,7 @@ from gateways.protocols.base import Endpoint, VehicleSettings
 from ivsim.testbed.process import hold_port
 from simulator import garbage
 from simulator.emission_log import EmissionLog
-from simulator.garbage import QuietCollector
+from simulator.garbage import QuietCollector, spared
 from simulator.vehicle_sender import Totals, VehicleSender
 
 
@@ -86,3 +86,17 @@ async def test_refused_connections_leave_nothing_behind(
     log.close()
     # 200 more attempts: less than what makes a collection worth it, whether knots were collected or never tied.
     assert objects[1] - objects[0] < 1_000
+
+
+def test_what_lives_is_spared_within_the_block_and_what_is_new_is_not() -> None:
+    gc.disable()
+    old = weakref.ref(Knot())
+    with spared():
+        gc.enable()
+        new = weakref.ref(Knot())
+        gc.collect()
+        assert old() is not None
+        assert new() is None
+    gc.collect()
+    assert old() is None
+    assert gc.get_freeze_count() == 0
