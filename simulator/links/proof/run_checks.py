@@ -79,8 +79,8 @@ def check_delay_of_run(direction: str, seconds: Sequence[LinkSecond]) -> Check:
         "delay",
         direction,
         asked,
-        f"p50 {quantile(quiet or late_by, 0.5):.2f}, p95 {quantile(above, 0.95):.2f}, p99 {quantile(above, 0.99):.2f} ms"
-        f" beyond delay and queue, {early} early",
+        f"p50 {quantile(quiet or late_by, 0.5):.2f} ms {'on a quiet link' if quiet else 'queues included'}; beyond the"
+        f" longest queue p95 {quantile(above, 0.95):.2f}, p99 {quantile(above, 0.99):.2f} ms; {early} early",
         f"p50 {DELAY_TOLERANCE_MS + spread_ms:g}, p95 {P95_LATE_MS + tail_ms:g}, p99 {P99_LATE_MS + tail_ms:g} ms",
         "off" if off else "pass" if proven else "unproven",
         0.0,
