@@ -381,6 +381,15 @@ class RunOptions(BaseModel):
             axis="tcp",
         ),
     ] = DEFAULT_ALGORITHM
+    prove_link: Annotated[
+        bool,
+        Option(
+            "Behind the run, drive up to five of its seconds through its link again, saturated: what sparse traffic"
+            " cannot prove. Takes 20 s, 60 s with one vehicle.",
+            LINK,
+            effective=(EMULATED,),
+        ),
+    ] = False
 
     loss_ratio: Annotated[
         float,

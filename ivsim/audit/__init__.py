@@ -181,10 +181,13 @@ def _audit_metrics(made: Audit, rows: list[Row], found: figures.Figures) -> None
     sheet = made.sheet("metrics.json replay", "link.parquet")
     sheet.hold_values(said.get("replay", {}), replay, ["failure"])
     proven = {"checks": []} | said.get("certificate", {})
-    certified = certificate.certified(played, proven, replay["applied_late_max_ms"])
+    proof = result.json("link_proof.json") if result.has("link_proof.json") else None
+    certified = certificate.certified(played, proven, replay["applied_late_max_ms"], proof)
     sheet = made.sheet("metrics.json certificate", "link.parquet")
     sheet.hold_values(certificate.said_of(proven, list(certified)), certified)
     sheet.as_said.append("the checks of delay, rate and outage")
+    if proof is not None:
+        sheet.as_said.append("the checks of each second driven again")
     if result.has("live.json"):
         live = certificate.live_agreement(result.json("live.json"), rows, _link_rows(result, _wire(result)))
         sheet = made.sheet("metrics.json live", "live.json and the ledger")

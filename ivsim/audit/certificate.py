@@ -14,6 +14,7 @@ from ivsim.audit.figures import WAYS, nearest_rank
 Row = Mapping[str, Any]
 SECOND_NS: Final = 1_000_000_000
 CHANGES: Final = "change each second"
+PROBED: Final = ", saturating probe"
 CHANGES_LATE_MS: Final = 100.0
 CHANGES_INVALID_MS: Final = 1_000.0
 LAG_DEGRADES_MS, LAG_INVALIDATES_MS = 50.0, 1_000.0
@@ -37,15 +38,21 @@ def checks(certificate: Mapping[str, Any]) -> dict[tuple[str, str], Row]:
     return {(check["parameter"], check["direction"]): check for check in certificate["checks"]}
 
 
-def certified(played: Sequence[Row], said: Mapping[str, Any], late_ms: float) -> dict[str, Any]:
-    """Return the parts of a certificate that the link's log and its own checks decide, under flat names."""
+def certified(
+    played: Sequence[Row], said: Mapping[str, Any], late_ms: float, proof: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the parts of a certificate that the link's log and its own checks decide, under flat names.
+
+    `proof` is link_proof.json, where the run has one.
+    """
     found: dict[str, Any] = {
         f"probe_bytes_{way}": sum(row["probe_bytes"] for row in played if row["direction"] == way)
         for way in WAYS
     }
-    verdicts = [check["verdict"] for check in said["checks"]]
-    worst = "off" if "off" in verdicts else "unproven" if "unproven" in verdicts else "pass"
-    found["verdict"] = worst if verdicts else "unproven"
+    found["verdict"] = _over_all(checks(said))
+    found |= {
+        f"{parameter}{PROBED} {way} verdict": _worst(own) for (parameter, way), own in _driven(proof).items()
+    }
     for parameter, way in checks(said):
         if parameter == CHANGES and played:
             found[f"{CHANGES} achieved_value"] = late_ms
@@ -55,6 +62,29 @@ def certified(played: Sequence[Row], said: Mapping[str, Any], late_ms: float) ->
         if parameter == "outage":
             out = sum(row["direction"] == way and row["asked_rate_bps"] == 0 for row in played)
             found[f"outage {way} asked"] = f"{out} seconds without a rate"
+    return found
+
+
+def _worst(verdicts: Sequence[str]) -> str:
+    return "off" if "off" in verdicts else "unproven" if "unproven" in verdicts else "pass"
+
+
+def _over_all(found: Mapping[tuple[str, str], Row]) -> str:
+    """Return the verdict over all: what the run left unproven counts as proven where a saturating probe has passed."""
+    counted = []
+    for (parameter, way), check in found.items():
+        probe = found.get((parameter + PROBED, way))
+        settled = check["verdict"] == "unproven" and probe is not None and probe["verdict"] == "pass"
+        counted.append("pass" if settled else check["verdict"])
+    return _worst(counted) if counted else "unproven"
+
+
+def _driven(proof: Mapping[str, Any] | None) -> dict[tuple[str, str], list[str]]:
+    """Return the verdicts of the seconds that were driven again, by parameter and direction."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for second in (proof or {}).get("seconds", []):
+        for check in second["checks"]:
+            found[check["parameter"].partition(",")[0], check["direction"]].append(check["verdict"])
     return found
 
 

@@ -22,6 +22,7 @@ SOURCES: Final = (
     "run.json",
     "clock.json",
     "link.parquet",
+    "link_proof.json",
     "emissions.events",
     "wire.events",
     "wire_messages.parquet",

@@ -26,6 +26,7 @@ FILES: Final[Mapping[str, str]] = {
     "run.json": "start, end of the schedule and of a run that was stopped, warm-up, the largest backlog",
     "clock.json": "how far the wall clock moved against the monotonic clock",
     "live.json": "the last live figures of the run, which the ledger is compared with",
+    "link_proof.json": "with `--prove-link`: the checks of each second that was driven through the link again behind the run",
     "emissions.events": "the senders' log as it grew, binary; `emissions-0.events` and so on of several senders",
     "received-0.events": "a gateway's log as it grew, binary; one a gateway",
     "wire.events": "the capture's counts as they grew, binary",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from schemas.json_files import write_json
 from simulator import emission_table
+from simulator.links import LinkError
+from simulator.links.proof.after_run import TRAFFIC_S, probe_checks, prove_after_run
 from simulator.links.proof.certificate import certificate
+from simulator.links.proof.checks import Check
 from simulator.scenario import Scenario
 
 
@@ -48,6 +52,7 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
     display.phase("accounting for every message")
     problems = [ending.error] if ending.error else []
     _stop_sources(started, problems)
+    probed = _prove_link(started, ending, display)
     _write_tables(started, ending)
     error: str | None = None
     with display.still("accounting for every message", lambda: ledger_step(started)):
@@ -60,7 +65,7 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
             started.directory.ledger.unlink(missing_ok=True)
             metrics = without_ledger(started.directory)
     _keep_kafka_records(started, problems)
-    _finish_metrics(started, metrics, problems)
+    _finish_metrics(started, metrics, problems, probed)
     display.phase("writing the report")
     from ivsim.report import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
 
@@ -102,6 +107,20 @@ def _stop_link_threads(started: StartedRun, problems: list[str]) -> None:
         thread.stop()
         if thread.failure is not None:
             problems.append(f"{thread.name}: {thread.failure}")
+
+
+def _prove_link(started: StartedRun, ending: Ending, display: Display) -> list[Check]:
+    """Drive seconds of the run through its link once more, if that was asked for and nothing has stopped the run."""
+    if not started.options.prove_link or ending.error is not None:
+        return []
+    display.phase("proving the link")
+    try:
+        proven = prove_after_run(started.components.link, started.replay.steps, started.options.vehicles)
+    except LinkError as error:
+        return [Check("saturating probe", "both", "to end", str(error), "", "off")]
+    seconds = [second.as_dict() for second in proven]
+    write_json(started.directory.link_proof, {"traffic_s": TRAFFIC_S, "seconds": seconds})
+    return probe_checks(seconds)
 
 
 def _write_tables(started: StartedRun, ending: Ending) -> None:
@@ -160,12 +179,14 @@ def _keep_kafka_records(started: StartedRun, problems: list[str]) -> None:
         problems.append(str(error))
 
 
-def _finish_metrics(started: StartedRun, metrics: dict[str, Any], problems: list[str]) -> None:
+def _finish_metrics(
+    started: StartedRun, metrics: dict[str, Any], problems: list[str], probed: Sequence[Check]
+) -> None:
     """Add what only the owner knows: its name, what the link proved, and why the result is partial."""
     metrics["run"] = started.plan.run_id
     metrics["replay"] = started.replay.properties()
     name = started.components.link.name
-    metrics["certificate"] = certificate(name, started.link_rows(), started.replay.properties())
+    metrics["certificate"] = certificate(name, started.link_rows(), started.replay.properties(), probed)
     if problems:
         # What the ledger could not read stands beside what went wrong; it was told some of the problems itself.
         known = metrics.get("partial_reason") or ""

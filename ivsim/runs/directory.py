@@ -37,6 +37,10 @@ class RunDirectory:
     def link(self) -> Path:
         return self.path / "link.parquet"
 
+    @property
+    def link_proof(self) -> Path:
+        return self.path / "link_proof.json"
+
     def emission_log(self, shard: int = 0, shards: int = 1) -> Path:
         """Return where a sender writes its log: the only one, or number `shard` (from 0) of several."""
         return self.path / ("emissions.events" if shards == 1 else f"emissions-{shard}.events")

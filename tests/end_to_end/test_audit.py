@@ -10,7 +10,7 @@ from end_to_end_runs import Runs
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 
 MODES = {
-    "mqtt": ("--protocol", "mqtt", "--qos", "0"),
+    "mqtt": ("--protocol", "mqtt", "--qos", "0", "--prove-link"),
     "amqp": ("--protocol", "amqp", "--ack", "manual"),
     "coap": ("--protocol", "coap", "--con"),
 }
@@ -33,6 +33,8 @@ def test_the_audit_of_a_real_run_agrees(runs: Runs, protocol: str) -> None:
     )
     run = runs.on_testbed(f"audit-{protocol}", *MODES[protocol], *small, "--pcap")
     assert run.metrics["run_due"] == 18, run.stderr
+    probed = [c for c in run.metrics["certificate"]["checks"] if c["parameter"] == "rate, saturating probe"]
+    assert len(probed) == (protocol == "mqtt")  # the trace has a rate uplink alone
     done = runs.call("audit", str(run.directory), "--json")
     found = json.loads(done.stdout)
     assert [file for file in found["files"] if file["differences"]] == []

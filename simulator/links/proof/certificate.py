@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from simulator.links.base import DIRECTIONS
+from simulator.links.proof.after_run import PROBED
 from simulator.links.proof.checks import Check, Verdict
 from simulator.links.proof.link_seconds import Row, seconds_of
 from simulator.links.proof.run_checks import check_delay_of_run, check_loss_of_run, check_outage, check_rate
@@ -14,13 +15,16 @@ LATE_TOLERANCE_MS: Final = 100.0
 CHANGES: Final = "change each second"
 
 
-def certificate(link_name: str, rows: Sequence[Row], replay: dict[str, Any]) -> dict[str, Any]:
+def certificate(
+    link_name: str, rows: Sequence[Row], replay: dict[str, Any], probed: Sequence[Check] = ()
+) -> dict[str, Any]:
     """Return verdict, statement, checks and the probes' cost.
 
     Args:
         link_name: the back end; "direct" asks nothing and proves nothing.
         rows: of link.parquet, as `LinkReplay.rows` and `Prober.add_to` give them.
         replay: `LinkReplay.properties()`.
+        probed: what a saturating probe behind the run has shown, from `after_run.probe_checks`.
     """
     cost = {
         f"probe_bytes_{d}": sum(row["probe_bytes"] for row in rows if row["direction"] == d)
@@ -39,7 +43,8 @@ def certificate(link_name: str, rows: Sequence[Row], replay: dict[str, Any]) -> 
             check_outage(direction, seconds),
         )
         found += [check for check in made if check is not None]
-    verdict = _verdict([check.verdict for check in found])
+    found += probed
+    verdict = _verdict(found)
     return {
         "verdict": verdict,
         "statement": _statement(verdict, found, cost),
@@ -48,18 +53,30 @@ def certificate(link_name: str, rows: Sequence[Row], replay: dict[str, Any]) -> 
     }
 
 
-def _verdict(verdicts: Sequence[Verdict]) -> Verdict:
+def _verdict(found: Sequence[Check]) -> Verdict:
     """Return "off" if any check is, and "pass" only where every parameter asked for is proven in its direction."""
-    if "off" in verdicts:
+    verdicts = {check.verdict for check in _open(found)}
+    if any(check.verdict == "off" for check in found):
         return "off"
     return "unproven" if "unproven" in verdicts else "pass"
 
 
-def _statement(verdict: Verdict, checks: Sequence[Check], cost: dict[str, int]) -> str:
+def _open(found: Sequence[Check]) -> list[Check]:
+    """Return the checks without those that the run left unproven and a saturating probe has passed."""
+    passed = {_key(check) for check in found if check.verdict == "pass"}
+    return [
+        check
+        for check in found
+        if check.verdict != "unproven" or (check.parameter + PROBED, check.direction) not in passed
+    ]
+
+
+def _statement(verdict: Verdict, found: Sequence[Check], cost: dict[str, int]) -> str:
     def named(verdict: Verdict) -> str:
-        return ", ".join(
-            f"{check.parameter} {check.direction}" for check in checks if check.verdict == verdict
-        )
+        own = [check for check in _open(found) if check.verdict == verdict]
+        by_run = {_key(check) for check in own}
+        probes = [c for c in own if (c.parameter.removesuffix(PROBED), c.direction) in by_run - {_key(c)}]
+        return ", ".join(_words(check) for check in own if check not in probes or verdict == "off")
 
     proven = named("pass") or "nothing"
     said = {
@@ -71,6 +88,17 @@ def _statement(verdict: Verdict, checks: Sequence[Check], cost: dict[str, int]) 
         f"{said} Probes cost {cost['probe_bytes_uplink']} bytes up and {cost['probe_bytes_downlink']} bytes "
         "down (IP), taken out of the overhead."
     )
+
+
+def _key(check: Check) -> tuple[str, str]:
+    return check.parameter, check.direction
+
+
+def _words(check: Check) -> str:
+    """Return how the statement calls a check."""
+    if not check.parameter.endswith(PROBED):
+        return f"{check.parameter} {check.direction}"
+    return f"{check.parameter.removesuffix(PROBED)} {check.direction} ({PROBED.removeprefix(', ')})"
 
 
 def check_punctual(replay: dict[str, Any]) -> Check:

@@ -53,7 +53,13 @@ class Proof:
 
 
 def representative(name: str, series: Sequence[tuple[Condition, Condition]], count: int = 5) -> list[Step]:
-    """Return up to `count` seconds of a trace: an outage, the slowest, the fastest and even ranks between.
+    """Return up to `count` seconds of a trace as steps, as `representative_seconds` chooses them."""
+    chosen = representative_seconds(series, count)
+    return [Step(f"{name} second {second}", *series[second]) for second in chosen]
+
+
+def representative_seconds(series: Sequence[tuple[Condition, Condition]], count: int) -> list[int]:
+    """Return the numbers of up to `count` seconds: an outage, the slowest, the fastest and even ranks between.
 
     Ranked by the uplink's rate where it has one, else the downlink's, else the delay.
     """
@@ -71,11 +77,14 @@ def representative(name: str, series: Sequence[tuple[Condition, Condition]], cou
     if lit:
         spread = max(1, wanted - 1)
         chosen += [lit[round(index * (len(lit) - 1) / spread)] for index in range(wanted)]
-    return [Step(f"{name} second {second}", *series[second]) for second in dict.fromkeys(chosen)]
+    return list(dict.fromkeys(chosen))
 
 
 def verify(link: Link, steps: Sequence[Step], seconds: float, first_vehicle: int = 1) -> list[Proof]:
     """Prove each step on a vehicle of its own, all at once: light probes, saturating UDP, then TCP.
+
+    TCP is left out where more than rate, delay and independent loss is asked: reordering, bursts and short queues slow
+    it by themselves.
 
     Args:
         link: open; has at least `first_vehicle + len(steps) - 1` vehicles.
@@ -155,11 +164,12 @@ def _judge_light(flow: Flow, condition: Condition) -> Iterator[Check]:
     # The median of a spread delay is as uncertain as the spread allows.
     spread_ms = 4 * condition.jitter_ms / math.sqrt(flow.count)
     tolerance_ms = DELAY_TOLERANCE_MS + 0.01 * asked_ms + spread_ms
-    if condition.jitter_ms == 0:
+    if condition.jitter_ms == 0 and condition.reorder_ratio == 0:
         yield checks.check_delay(direction, asked_ms, flow.delays_ms(), tolerance_ms)
     lost = flow.count - len(flow.received_at_ns)
-    if condition.gilbert_elliott is None:
-        yield checks.check_loss(direction, condition.loss_ratio, lost, flow.count)
+    yield checks.check_loss(
+        direction, condition.mean_loss_ratio, lost, flow.count, bursts=condition.burst_packets
+    )
 
 
 def _prove_slow(link: Link, proofs: Sequence[Proof], seconds: float) -> None:
@@ -247,9 +257,9 @@ def _prove_tcp(link: Link, proofs: Sequence[Proof], direction: Direction, second
 
 
 def _carries_tcp(step: Step) -> bool:
-    """Return whether both directions are fast enough for a connection to settle in a few seconds."""
-    rates = (step.uplink.rate_bps, step.downlink.rate_bps)
-    return all(rate is None or rate >= TCP_LEAST_BPS for rate in rates)
+    """Return whether both directions are plain, and fast enough for a connection to settle in a few seconds."""
+    both = (step.uplink, step.downlink)
+    return all(c.plain and (c.rate_bps is None or c.rate_bps >= TCP_LEAST_BPS) for c in both)
 
 
 def _tcp(link: Link, proof: Proof, direction: Direction, seconds: float) -> None:

@@ -18,16 +18,18 @@ MOST_IDLE: Final = 0.005
 
 def judge_rate(flow: Flow, condition: Condition) -> Check:
     """Return the check of a flow above the rate; "unproven" where its sender was too slow to keep the link busy."""
-    rate, lost = condition.rate_bps, condition.loss_ratio
+    rate, lost = condition.rate_bps, condition.mean_loss_ratio
     assert rate
     asked = rate * (1 - lost)
     served_s = flow.count * flow.frame_bytes * 8 / rate
     reason = _too_slow(flow, rate, served_s)
     if reason is not None:
         return Check("rate, UDP", flow.direction, _rate(rate), reason, "needs 5 % more", "unproven", asked)
-    # One frame more or less at the ends, and the chance in how many were lost.
-    chance = 3.3 * math.sqrt(lost * (1 - lost) / flow.count) if lost else 0.0
-    tolerance = RATE_TOLERANCE + 1 / flow.count + chance
+    # One frame more or less at the ends, the chance in how many were lost (of bursts fewer are independent), and a
+    # spread of delays between the first frame and the last.
+    worth = 2 * condition.burst_packets - 1
+    chance = 3.3 * math.sqrt(lost * (1 - lost) * worth / flow.count) if lost else 0.0
+    tolerance = RATE_TOLERANCE + 1 / flow.count + chance + 2 * condition.jitter_ms / 1e3 / served_s
     # The meter's credit shows where netem lost frames, and never above the rate.
     credit = rate * min(lost, CREDIT_NS / 1e9 / served_s)
     achieved = flow.rate_bps()
