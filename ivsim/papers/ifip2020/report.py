@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import ClassVar, Final
@@ -11,35 +10,31 @@ from typing import ClassVar, Final
 from ivsim.papers.base import Paper
 from ivsim.papers.ifip2020 import charts
 from ivsim.papers.ifip2020.codec_claims import CURRENT_STATUS, FLAT, PROTO, TEXT, FormatCells
+from ivsim.papers.ifip2020.controls import controls_section
 from ivsim.papers.ifip2020.decisions import (
-    BLOCKS,
     BYTES,
     CPP_STUDY,
     FORMATS_STUDY,
     LATENCIES,
     AllObservations,
     decided_claims,
-    settings_of,
     some,
 )
-from ivsim.papers.ifip2020.latency_claims import PAPER_RTT
-from ivsim.papers.ifip2020.paper import CON, LOSSES, MODES, NON, PING, SIZES, PaperCells, at, pings_together
+from ivsim.papers.ifip2020.paper import LOSSES, MODES, SIZES, PaperCells
 from ivsim.papers.ifip2020.reasons import reasons
 from ivsim.study.claims import Decided, answer, claims_section, reasons_section
-from ivsim.study.clusters import Clusters, difference_of_means
 from ivsim.study.engines.codec.observations import time_metric
 from ivsim.study.engines.codec_cpp.driver import DIRECTIONS, OPERATIONS
 from ivsim.study.engines.codec_cpp.observations import memory_metric
-from ivsim.study.engines.echo.engine import pings
-from ivsim.study.engines.echo.observations import EchoObservations, Observations
+from ivsim.study.engines.echo.observations import Observations
 from ivsim.study.engines.echo.placement import STAGGER_NS
 from ivsim.study.engines.run_axes import options_of
 from ivsim.study.markdown import table
 from ivsim.study.report import caveats, machine_section, results
 from ivsim.study.results import CellResult
-from ivsim.study.statistics import Interval, holm
+from ivsim.study.statistics import Interval
 from ivsim.study.store import Store, minutes_of
-from ivsim.study.summary import DASH, scaled, short, written
+from ivsim.study.summary import DASH, scaled, written
 
 
 class Ifip2020(Paper):
@@ -61,7 +56,7 @@ class Ifip2020(Paper):
             claims_section(decided, "bytes are per crossing of the link"),
             reasons_section(decided, reasons(observations, decided)),
             _results(observations.sent),
-            _controls(observations.sent, store),
+            controls_section(observations.sent, store),
             _bare(observations.bare),
             _due(observations.due),
             _formats(observations.formats),
@@ -119,130 +114,6 @@ def _results(observations: Observations) -> str:
 
 def _lost(missing: int, due: int, interval: Interval) -> str:
     return f"{missing} of {due}: {written(scaled(interval, 'ratio')[0])} %"
-
-
-def _controls(observations: PaperCells, store: Store) -> str:
-    return "\n\n".join(
-        [
-            "## Controls",
-            _fewer(observations),
-            _both_ways(observations),
-            _one_datagram(observations),
-            _one_block(observations),
-            _best(observations, store),
-        ]
-    )
-
-
-def _fewer(observations: Observations) -> str:
-    """Compare side by side with half of the vehicles at twice the interval, over the same seconds of the trace."""
-    found = []
-    for mode in MODES:
-        a, b = (
-            observations.get("loss_large", mode, loss=0.0),
-            observations.get("fewer", mode, interval_s=20.0),
-        )
-        if a is not None and b is not None:
-            alike = first_units(a.latencies, b.cell.options.vehicles)
-            apart = difference_of_means(alike, b.latencies, same_units=True)
-            found.append((mode, alike.mean(), b.latency(), apart))
-    differs = holm([c.p_value if c is not None else 1.0 for *_, c in found])
-    rows = [
-        [
-            mode,
-            written(a),
-            written(b),
-            DASH if c is None else written(Interval(c.difference, c.low, c.high, 2)),
-            "yes" if more else "no",
-        ]
-        for (mode, a, b, c), more in zip(found, differs, strict=True)
-    ]
-    head = ["mode", "side by side, 10 s", "fewer, 20 s", "difference, ms", "more than noise"]
-    count = sum(differs)
-    text = (
-        f"Means in ms of the same vehicles, over the same seconds of the trace, when they run beside all the others and"
-        f" when half of the vehicles run alone at twice the interval. {count} of {len(rows)} modes differ by more"
-        " than noise (by vehicle, Holm): running side by side "
-        + ("changes the result." if count else "is not seen to change the result.")
-    )
-    return f"### Fewer vehicles, longer interval (large, 0 % loss)\n\n{table(head, rows)}\n\n{text}"
-
-
-def first_units(cells: Clusters, units: int) -> Clusters:
-    """Return the messages of the first so many vehicles of each repetition."""
-    some = cells.unit < units
-    return replace(
-        cells,
-        values=cells.values[some],
-        repetition=cells.repetition[some],
-        unit=cells.unit[some],
-        units=units,
-    )
-
-
-def _both_ways(observations: Observations) -> str:
-    rows = []
-    for mode in MODES:
-        row = [mode]
-        for loss in (0.0, 0.1, 0.25):
-            one, two = (
-                observations.get("loss_small", mode, loss=loss),
-                observations.get("both_ways", mode, loss=loss),
-            )
-            row += [_brief(cell) for cell in (one, two)]
-        rows.append(row)
-    head = ["mode", *(f"{loss}, {way}" for loss in ("0%", "10%", "25%") for way in ("one way", "both"))]
-    return (
-        "### One netem on the broker's machine, and shaping in both directions (small)\n\n"
-        + table(head, rows)
-        + "\n\nMean latency and share never received. `one way` is the paper's set-up; `both` has the trace's rate uplink,"
-        " half the RTT in each direction, and the loss in each."
-    )
-
-
-def _brief(cell: EchoObservations | None) -> str:
-    if cell is None:
-        return DASH
-    return f"{short(cell.latency().estimate or 0.0)} ms, {cell.missing / cell.due:.1%}"
-
-
-def _one_datagram(observations: PaperCells) -> str:
-    """Show CoAP's *large* messages in blocks, and in one datagram."""
-    rows = []
-    for mode in (NON, CON):
-        for setting, cells in settings_of(observations).items():
-            found = [at(cells, "large", mode, loss) for loss in LOSSES]
-            row = [
-                DASH if c is None else f"{_brief(c)}, {short(c.overhead().estimate or 0.0)} B" for c in found
-            ]
-            rows.append([mode, setting, *row])
-    return (
-        f"### CoAP's large messages: {BLOCKS}, or one datagram\n\n"
-        + table(["mode", "sent as", *(f"{loss:.0%}" for loss in LOSSES)], rows)
-        + "\n\nMean latency, share never received, overhead per message and crossing. The paper does not say which it had:"
-        " the claims in which these messages have a part are decided for both, and a claim that holds in one alone cannot be told."
-    )
-
-
-def _one_block(observations: Observations) -> str:
-    rows = []
-    for mode in MODES:
-        cells = [observations.get("sizes", mode, message_bytes=1000)]
-        cells += [observations.get("one_block", mode, message_bytes=1000, loss=loss) for loss in LOSSES[2:]]
-        rows.append(
-            [
-                mode,
-                *(
-                    DASH if c is None else f"{written(c.latency())} ms, {c.missing / c.due:.1%}"
-                    for c in cells
-                ),
-            ]
-        )
-    return (
-        "### Messages of 1,000 bytes, which CoAP carries in one block\n\n"
-        + table(["mode", "0%", "5%", "10%", "25%"], rows)
-        + "\n\nMean latency and share never received."
-    )
 
 
 def _bare(observations: PaperCells) -> str:
@@ -319,37 +190,6 @@ def _costs(cells: Sequence[tuple[str, CellResult | None]], metrics: Sequence[str
         if cell is not None
     ]
     return table(["format", *metrics], rows) if rows else ""
-
-
-def _best(observations: PaperCells, store: Store) -> str:
-    wires = (
-        ("wire", pings_together([observations.ping_ms]), {"sweep": "best_case", "link": "direct"}),
-        ("delayed", observations.paper_pings, {"sweep": "paper_ping", "rtt": PAPER_RTT}),
-    )
-    rows = []
-    for name, rtt, where in wires:
-        rows.append([name, "ping", str(rtt.n), written(rtt.mean()), written(rtt.quantile(0.5)), ""])
-        for mode in MODES:
-            cell = observations.get(mode=mode, **where)
-            if cell is not None:
-                delays = cell.delays
-                added = difference_of_means(rtt, delays)
-                text = (
-                    DASH if added is None else written(Interval(added.difference, added.low, added.high, 2))
-                )
-                middle = written(delays.quantile(0.5))
-                rows.append([name, mode, str(delays.n), written(delays.mean()), middle, text])
-    emulated = pings_together([pings(store.path, "auto")])
-    text = (
-        f"Sent to received, small. `wire`: two namespaces joined by a virtual wire. `delayed`: what leaves the cloud waits"
-        f" {PAPER_RTT} ms, so that a ping takes about what it took between the paper's two machines"
-        f" ({PING.mean:g} ms, standard deviation {PING.deviation:g} ms, {PING.n} pings). Network cards, interrupts and the"
-        " scheduler of a second machine are in neither: the paper's figure cannot be reached from below."
-    )
-    if emulated.n:
-        text += f" The emulating link without any condition answers a ping in {written(emulated.mean())} ms."
-    head = ["link", "mode", "n", "mean, ms", "median, ms", "above ping, ms"]
-    return f"### Best case\n\n{table(head, rows)}\n\n{text}"
 
 
 def _method(found: Sequence[CellResult]) -> str:
