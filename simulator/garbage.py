@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -17,17 +17,23 @@ _MARGIN: Final = 2
 
 
 @contextmanager
-def spared() -> Iterator[None]:
-    """Spare what lives now from the collections within the block, which go on.
+def spared() -> Iterator[Callable[[], None]]:
+    """Spare what lives now from the collections within the block, which go on; yield what spares the new, too.
 
     For a process that has a thread with due times and much that stays: Python goes through all of it once what is new has
-    grown to a quarter of it, and no thread runs meanwhile.
+    grown to a quarter of it, and no thread runs meanwhile. Where more and more stays, call what is yielded every second or
+    so: it collects what is new, which is little by then, and spares the rest.
     """
     gc.freeze()
     try:
-        yield
+        yield _spare_new
     finally:
         gc.unfreeze()
+
+
+def _spare_new() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 class QuietCollector:

@@ -192,7 +192,8 @@ class Run:
         """Let the link, its probes and the live figures begin, and tell the vehicles when second 0 is."""
         plan = self._plan
         facts = environment()  # asks Java for its version: not between the choice of the start and the start
-        stack.enter_context(spared())  # a full collection made a change of the link 130 to 230 ms late
+        # A full collection made a change of the link 130 to 230 ms late.
+        spare_new = stack.enter_context(spared())
         start_at_ns = time.time_ns() + START_AFTER_NS
         opened_s = time.monotonic() - self._began_s + START_AFTER_NS / 1e9
         publisher = LivePublisher(
@@ -206,6 +207,7 @@ class Run:
             stack.enter_context(LinkReplay(components.link, plan.schedule.at, start_at_ns)),
             stack.enter_context(Prober(components.link, plan.options.vehicles, start_at_ns)),
             stack.enter_context(publisher),
+            spare_new,
         )
         manifest.write_manifest(started, facts)
         components.capture.send("start", at_ns=start_at_ns)
@@ -234,6 +236,7 @@ class Run:
         return False
 
     def _tick(self, started: StartedRun, left_s: float) -> None:
+        started.spare_new()
         if self._disturb is not None:
             self._disturb(started)
         started.components.check()

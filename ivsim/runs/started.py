@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ class StartedRun:
     Attributes:
         start_at_ns: when second 0 begins (wall clock).
         opened_s: how long it took from the command to the first message due, in s.
+        spare_new: spares what was kept since the last call from Python's collector, under which no thread runs.
     """
 
     plan: RunPlan
@@ -31,6 +33,7 @@ class StartedRun:
     replay: LinkReplay
     prober: Prober
     publisher: LivePublisher
+    spare_new: Callable[[], None]
 
     @property
     def options(self) -> RunOptions:

@@ -98,7 +98,10 @@ def test_its_numbers_are_those_of_the_results(reports: list[str]):
         assert re.search(r"\| coap non \| one datagram \| (89|90)\.\d ms, 0\.0%", text)
         assert f"waits {PAPER_RTT} ms" in text
         assert re.search(r"\| large \| amqp auto \| 21[67] ms, 0\.0% \| 25[01] ms, 0\.0% \|", text)
-        assert "Of 30 pairs of cells 15 differ in the mean by more than noise (by vehicle, Holm): BBR is slower in 15" in text
+        assert (
+            "Of 30 pairs of cells 15 differ in the mean by more than noise (by vehicle, Holm): BBR is slower in 15"
+            in text
+        )
 
 
 def test_a_claim_says_both_settings_and_how_many_repetitions(reports: list[str]):

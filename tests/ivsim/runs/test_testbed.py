@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -94,8 +95,10 @@ def test_a_signal_ends_the_run_and_not_the_testbed(testbed: Testbed, tmp_path: P
 
 def test_one_run_at_a_time_and_none_once_it_is_closed(testbed: Testbed, tmp_path: Path) -> None:
     refused: list[str] = []
+    spared: list[int] = []
 
     def another(_started: StartedRun) -> None:
+        spared.append(gc.get_freeze_count())
         with pytest.raises(Refusal, match="runs follow each other") as refusal:
             testbed.run(run_options(**SMALL), tmp_path / "second")
         refused.append(str(refusal.value))
@@ -104,6 +107,9 @@ def test_one_run_at_a_time_and_none_once_it_is_closed(testbed: Testbed, tmp_path
     assert outcome.error is None
     assert ended_in_order(outcome.exit_code, outcome.metrics)
     assert refused
+    # What the run keeps second by second is spared from full collections while it goes, and only then.
+    assert 0 < spared[0] < spared[-1]
+    assert gc.get_freeze_count() == 0
     assert not (tmp_path / "second").exists()
     with pytest.raises(Refusal, match="the testbed is not open"):
         Testbed().run(RunOptions())

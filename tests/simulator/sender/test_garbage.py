@@ -100,3 +100,30 @@ def test_what_lives_is_spared_within_the_block_and_what_is_new_is_not() -> None:
     gc.collect()
     assert old() is None
     assert gc.get_freeze_count() == 0
+
+
+def test_what_is_kept_within_the_block_is_spared_too_once_it_is_said() -> None:
+    """A replay keeps 3,000 objects a second: after some minutes a collection went through all, and no thread ran."""
+    gc.collect()
+    seen: list[int] = []
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            seen.append(len(gc.get_objects()))
+
+    gc.callbacks.append(count)
+    try:
+        with spared() as spare_new:
+            kept = []
+            for _ in range(50):
+                kept.append([[] for _ in range(3_000)])
+                garbage = weakref.ref(Knot())
+                spare_new()
+                assert garbage() is None
+            gc.collect()
+    finally:
+        gc.callbacks.remove(count)
+    assert len(seen) >= 51
+    assert max(seen) < 2 * 3_000 + 1_000
+    assert len(kept) == 50
+    assert gc.get_freeze_count() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import shutil
@@ -39,6 +40,7 @@ from ivsim.testbed.process import ProcessDied
 from schemas.topics import vehicle_id
 from simulator import emission_table
 from simulator.capture.process import MESSAGES_NAME
+from simulator.garbage import spared
 from simulator.links import Condition, LinkError, tcp_stack
 from simulator.links.replay import LinkReplay
 from simulator.sender_config import SenderConfig
@@ -84,13 +86,16 @@ class EchoSession:
             self._connect()
             self._ping()
             self._testbed.link.update(easy)
+            # A full collection made changes of the link up to 2.5 s late in the later sessions of a long study.
+            gc.collect()
+            spare_new = stack.enter_context(spared())
             self.start_at_ns = time.time_ns() + START_AFTER_NS
             self.replay = stack.enter_context(
                 LinkReplay(self._testbed.link, lambda s: conditions(self.placements, s), self.start_at_ns)
             )
             capture.send("start", at_ns=self.start_at_ns)
             self._begin()
-            self._wait(capture)
+            self._wait(capture, spare_new)
             capture.send("stop")
             self._kernel_drops = int(capture.wait_for("done", CAPTURE_S)["kernel_drops"])
             self.replay.stop()
@@ -154,11 +159,12 @@ class EchoSession:
                 group.cpu_s = _cpu_s(group.child.pid)
                 group.child.send("start", at_ns=self.start_at_ns + group.stagger_ns)
 
-    def _wait(self, capture: Child) -> None:
+    def _wait(self, capture: Child, spare_new: Callable[[], None]) -> None:
         assert self.replay is not None
         end_ns = self.start_at_ns + round((self._options.duration_s + self._options.loss_timeout_s) * 1e9)
         while (left_s := (end_ns - time.time_ns()) / 1e9) > 0:
             self._tick(left_s)
+            spare_new()
             self._testbed.check()
             capture.check()
             for group in self.groups:
