@@ -90,7 +90,8 @@ def open_session(config: TwinConfig) -> SparkSession:
     for key, value in settings(config).items():
         builder = builder.config(key, value)
     java = f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'} -XX:+UseParallelGC {_JIT[config.jit]}"
-    java = " ".join([java, *java_options("spark")])
+    # Killed, it would leave its native libraries and working directories in the machine's temporary directory.
+    java = " ".join([java, f"-Djava.io.tmpdir={scratch}", *java_options("spark")])
     builder = builder.config("spark.driver.extraJavaOptions", java)
     builder = builder.config("spark.local.dir", str(scratch)).config(
         "spark.sql.warehouse.dir", str(scratch / "warehouse")

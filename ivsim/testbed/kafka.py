@@ -109,7 +109,9 @@ class KafkaServer:
         self._record.scratch(self._data_dir)
         properties = self._configure(voters, more or {})
         self._format(java, class_path, properties, cluster)
-        options = [f"-Xmx{self._heap_mb}m", *self._java_options, "-cp", class_path]
+        # Killed, it would leave its native libraries in the machine's temporary directory.
+        own = (f"-Xmx{self._heap_mb}m", f"-Djava.io.tmpdir={self._data_dir}")
+        options = [*own, *self._java_options, "-cp", class_path]
         self._argv = [java, *options, "kafka.Kafka", str(properties)]
 
     def restart(self) -> None:

@@ -162,6 +162,7 @@ class PulsarServer:
             f"-XX:MaxDirectMemorySize={self._heap_mb}m",
             *(word for package in _OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")),
             *_PROPERTIES,
+            f"-Djava.io.tmpdir={self._dir}",
             f"-Dlog4j2.configurationFile={(compose_dir() / NAME / 'log4j2.xml').resolve()}",
             "-cp",
             f"{jars.resolve()}/*",

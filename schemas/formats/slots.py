@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -39,7 +40,7 @@ class _Place(NamedTuple):
     live: bool
 
 
-class SlotLayout:
+class SlotLayout(ABC):
     """Slots in a row, one behind another as the payload has them, of which each message leaves some out.
 
     A format says what stands before a scalar and before a node, and whether nodes say how long they are.
@@ -83,33 +84,33 @@ class SlotLayout:
 
     # What a format says.
 
+    @abstractmethod
     def tag(self, scalar: Scalar) -> bytes:
         """Return what stands before a scalar."""
-        raise NotImplementedError
 
+    @abstractmethod
     def width(self, scalar: Scalar) -> int:
         """Return the most bytes of the scalar's value."""
-        raise NotImplementedError
 
+    @abstractmethod
     def value(self, scalar: Scalar, value: Any) -> bytes:
         """Return the bytes of a value."""
-        raise NotImplementedError
 
+    @abstractmethod
     def head(self, node: Node) -> bytes:
         """Return what stands before a node that is there; before the root, what each payload begins with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def absent(self, node: Node) -> bytes:
         """Return what stands for a node that is not there, though its parent is; no longer than its head."""
-        raise NotImplementedError
 
+    @abstractmethod
     def signed(self, scalar: Scalar) -> bool:
         """Say whether a varint is zigzag-coded."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fixed(self, scalar: Scalar) -> bool:
         """Say whether an integer has eight bytes whatever its value."""
-        raise NotImplementedError
 
     def coded(self, scalar: Scalar, value: Any) -> bytes:
         """Return tag and value, nothing for a default that the format leaves out."""

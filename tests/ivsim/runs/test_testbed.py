@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
+import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 from end_to_end_runs import ended_in_order
 
@@ -68,18 +71,35 @@ def test_messages_left_in_a_kept_broker_do_not_reach_the_next_run(testbed: Testb
     complete(run(output=tmp_path / "next", testbed=testbed, **SMALL, **fields))
 
 
+def java_of(pid: int) -> list[str]:
+    """Return the command lines of Java in a process and those below it."""
+    process = psutil.Process(pid)
+    lines = [" ".join(one.cmdline()) for one in (process, *process.children(recursive=True))]
+    return [line for line in lines if "java" in line.partition(" ")[0]]
+
+
 @pytest.mark.parametrize("name", ["kafka", "twin"])
 def test_a_part_that_died_is_started_again_for_the_next_run(
     testbed: Testbed, tmp_path: Path, name: str
 ) -> None:
+    java: list[str] = []
+
     def kill(started: StartedRun) -> None:
         components = started.components
         assert components.twin is not None
+        if not java:
+            java.extend(
+                java_of(components.twin.process.pid) + java_of(components.servers["kafka"].process.pid)
+            )
         (components.twin.process if name == "twin" else components.servers[name].process).kill()
 
     outcome = testbed.run(run_options(**SMALL), tmp_path / "broken", disturb=kill)
     assert outcome.exit_code == 1
     assert f"{name} was ended by SIGKILL" in str(outcome.error)
+    # What a killed Java had unpacked is in a directory of the testbed's, and goes with it.
+    where = [re.search(r"-Djava\.io\.tmpdir=(\S+)", line) for line in java]
+    assert len(where) == 2
+    assert all(found is not None and Path(found[1]).parent != Path(tempfile.gettempdir()) for found in where)
     complete(run(output=tmp_path / "next", testbed=testbed, **SMALL))
 
 

@@ -85,8 +85,8 @@ class Files:
         """Nothing runs that could end."""
 
     def kill(self, index: int) -> None:
-        """Nothing runs that could be killed: it has no brokers."""
-        raise NotImplementedError
+        """Refuse: it has no brokers, and `check` lets no cell ask for it."""
+        raise RuntimeError(f"the platform null has no broker {index} to kill")
 
     def back(self, place: Place) -> bool:
         """Files do not go away."""
