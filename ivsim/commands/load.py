@@ -22,15 +22,21 @@ from ivsim.commands.common_options import (
     exit_code,
     run_parameters,
 )
+from ivsim.commands.load_capacity import find_capacity as run_capacity
+from ivsim.load.abort import OPTION as ABORT_ON
 from ivsim.load.abort import Watch, parse_conditions
 from ivsim.load.asked import options_of
 from ivsim.load.by_stage import StageFigures, stage_figures
+from ivsim.load.capacity_asked import FROM, RESOLUTION, TO, refuse_given
+from ivsim.load.capacity_asked import asked as capacity_asked
+from ivsim.load.service_level import service_level
 from ivsim.load.verdict import first_word
 from ivsim.option_signature import given_of, taking
 from ivsim.options import OPTIONS, RUN, VEHICLES, RunOptions, mode_of
 from ivsim.runs.runner import Outcome, execute
 from ivsim.thresholds import Judged, Threshold, judge
 
+CAPACITY = "Capacity"
 _VERDICTS = {"valid": "green", "degraded": "bold yellow"}
 
 
@@ -62,6 +68,44 @@ def command(
         ),
     ] = None,
     junit: JUnit = None,
+    find_capacity: Annotated[
+        bool,
+        typer.Option(
+            "--find-capacity",
+            help="Raise the load step by step, each a run of --duration (default 30 s) on one testbed, to find the highest"
+            " that meets the service level (--threshold): messages/s of --vehicles; or vehicles, with --rate or"
+            " --interval.",
+            rich_help_panel=CAPACITY,
+        ),
+    ] = False,
+    first: Annotated[
+        int | None,
+        typer.Option(
+            FROM,
+            help="Load of the first step. (default 50 messages/s, 20 vehicles)",
+            rich_help_panel=CAPACITY,
+            metavar="LOAD",
+        ),
+    ] = None,
+    most: Annotated[
+        int | None,
+        typer.Option(
+            TO,
+            help="Load that no step goes beyond. (default 10000)",
+            rich_help_panel=CAPACITY,
+            metavar="LOAD",
+        ),
+    ] = None,
+    resolution: Annotated[
+        float | None,
+        typer.Option(
+            RESOLUTION,
+            help="How far above the highest load that meets it the lowest that does not may be, as a share."
+            " (default 0.05)",
+            rich_help_panel=CAPACITY,
+            metavar="RATIO",
+        ),
+    ] = None,
     output: Output = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON alone.", rich_help_panel=RUN)
@@ -73,7 +117,15 @@ def command(
     thresholds = checked_thresholds(threshold, junit)
     fields, words = given_of(RunOptions, given)
     protocol = fields.get("protocol", OPTIONS["protocol"].default)
-    options = options_of({**fields, "mode": mode_of(protocol, words)}, stage or (), rate)
+    fields["mode"] = mode_of(protocol, words)
+    without = {FROM: first, TO: most, RESOLUTION: resolution}
+    for_stages = {"--stage": stage, ABORT_ON: abort_on, "--junit": junit}
+    refuse_given(for_stages if find_capacity else without, find_capacity=find_capacity)
+    if find_capacity:
+        asked = capacity_asked(fields, rate, first, most, resolution)
+        level = service_level(asked.options, thresholds)
+        raise typer.Exit(run_capacity(asked, level, output, quiet=quiet, as_json=as_json))
+    options = options_of(fields, stage or (), rate)
     watch = Watch(parse_conditions(abort_on or ()))
     began_s = time.monotonic()
     outcome = execute(options, output, quiet=quiet or as_json, disturb=watch)

@@ -1,10 +1,11 @@
-"""The load test that docs/load.md begins with, as a user types it, and one that ends itself: real parts throughout."""
+"""The load tests of docs/load.md, as a user types them, and one that ends itself: real parts throughout."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,46 @@ def test_a_condition_ends_the_test_and_says_which(tmp_path: Path) -> None:
     assert "--abort-on" in result["reasons"]
     assert result["stages"][0]["begin_vehicles"] == 4
     assert (tmp_path / "load.xml").is_file()
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.netns
+def test_a_search_that_ctrl_c_ends_keeps_what_it_has_measured(tmp_path: Path) -> None:
+    found = re.search(
+        r"^    ivsim load (--find-capacity .+)$", (ROOT / "docs" / "load.md").read_text(), re.MULTILINE
+    )
+    assert found is not None
+    command = [sys.executable, "-m", "ivsim.cli", "load", *shlex.split(found[1])]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if line.startswith("2: 5 messages/s: "):
+                process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        printed = process.stdout.read()
+        assert process.wait(TIMEOUT_S) == 128 + signal.SIGINT, said
+    assert printed.startswith("stopped: by SIGINT; so far ")
+    assert "ivsim: stopped by SIGINT\n" in said
+    directory = tmp_path / "capacity"
+    summary = json.loads((directory / "summary.json").read_text())
+    assert [(one["kind"], one["load"]) for one in summary["steps"]] == [("warm-up", 5), ("step", 5)]
+    step = summary["steps"][1]
+    assert {"spark", "kafka", "mosquitto", "sender", "gateway-0", "runner"} <= step["counters"][
+        "cores"
+    ].keys()
+    assert {"link or mosquitto", "gateway"} <= step["counters"]["queues"].keys() or step["hold_s"] < 6
+    metrics = json.loads((directory / step["directory"] / "metrics.json").read_text())
+    assert metrics["delivered"] == metrics["due"] > 0
+    assert {"latency.svg", "report.html", "report.md"} <= {one.name for one in directory.iterdir()}
+    assert not (directory / "work").exists()

@@ -1,0 +1,159 @@
+"""Counters of every part while a run goes, once a second: CPU time, and messages at each point of their way.
+
+A difference of two counts is what waits between the points. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import psutil
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from gateways.receive_log import RECORD
+from ivsim.runs.processes import receive_logs
+from ivsim.runs.started import StartedRun
+
+EVERY_S: Final = 1.0
+# A process that starts another one later than this many samples is still found.
+LOOK_EVERY: Final = 5
+ANSWER_S: Final = 0.5
+RUNNER: Final = "runner"
+ROUTER: Final = "router"
+
+
+class Sample(NamedTuple):
+    """The counters at one instant; None is not known. Counts are since the start of the run.
+
+    Attributes:
+        at_s: since second 0 of the run.
+        cpu_s: of each part with the processes that it has started, since each began.
+        busy_s: of all cores, for whatever program.
+        emitted, acknowledged: messages, by the emission logs, which are read once a second.
+        received: messages that the gateways have taken.
+        appended: records of vehicle.status, those of the twin's warm-up included.
+        in_twin: distinct messages that the twins contain.
+    """
+
+    at_s: float
+    cpu_s: dict[str, float]
+    busy_s: float
+    emitted: int
+    acknowledged: int
+    received: int
+    appended: int | None
+    in_twin: int | None
+
+
+class Sampler:
+    """Is called several times a second while a run goes, and takes a sample once a second; a context manager."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self._next_s = 0.0
+        self._stack = ExitStack()
+        self._consumer: Consumer | None = None
+        self._partitions: list[TopicPartition] = []
+        self._processes: dict[str, list[psutil.Process]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def __call__(self, run: StartedRun) -> None:
+        if time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + EVERY_S
+        if len(self.samples) % LOOK_EVERY == 0:
+            self._processes = _processes(run)
+        totals = run.publisher.totals()
+        reader = run.components.live_reader
+        cpu = psutil.cpu_times()
+        self.samples.append(
+            Sample(
+                at_s=(time.time_ns() - run.start_at_ns) / 1e9,
+                cpu_s={name: _cpu_s(processes) for name, processes in self._processes.items()},
+                busy_s=sum(cpu) - cpu.idle - getattr(cpu, "iowait", 0.0) - _counted_twice(cpu),
+                emitted=totals.get("emitted", 0),
+                acknowledged=totals.get("acknowledged", 0),
+                received=sum(_size(path) // RECORD.size for path in receive_logs(run.directory.path)),
+                appended=self._appended(run),
+                in_twin=None if reader is None else reader.contained(),
+            )
+        )
+
+    def _appended(self, run: StartedRun) -> int | None:
+        kafka = run.components.endpoints.kafka
+        if not kafka.bootstrap:
+            return None
+        try:
+            if self._consumer is None:
+                settings = {"bootstrap.servers": kafka.bootstrap, "group.id": "ivsim-count", "log_level": 2}
+                self._consumer = Consumer(settings)
+                self._stack.callback(self._consumer.close)
+            if not self._partitions:
+                topic = kafka.topics.status
+                known = self._consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
+                self._partitions = [TopicPartition(topic, number) for number in known]
+            ends = [
+                self._consumer.get_watermark_offsets(one, timeout=ANSWER_S)[1] for one in self._partitions
+            ]
+            return int(sum(ends))
+        except KafkaException:  # a broker that is busy has not said: this sample does not know
+            return None
+
+
+def _processes(run: StartedRun) -> dict[str, list[psutil.Process]]:
+    """Return every process of the run by the part that it belongs to."""
+    components = run.components
+    known = {child.pid: child.name for child in components.children}
+    known |= {server.process.pid: name for name, server in components.servers.items()}
+    if components.twin is not None:
+        known[components.twin.process.pid] = "spark"
+    own = psutil.Process()
+    found = {RUNNER: [own]}
+    for child in own.children():
+        # The one that nobody names is the link's: the router in user-mode Linux.
+        found.setdefault(known.get(child.pid, ROUTER), []).append(child)
+    return {
+        name: processes
+        if name == RUNNER
+        else [one for process in processes for one in _with_children(process)]
+        for name, processes in found.items()
+    }
+
+
+def _with_children(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def _cpu_s(processes: list[psutil.Process]) -> float:
+    total_s = 0.0
+    for process in processes:
+        with suppress(psutil.Error):  # one that has ended meanwhile
+            times = process.cpu_times()
+            total_s += times.user + times.system
+    return total_s
+
+
+def _counted_twice(cpu: Any) -> float:
+    """Return the time of guests, which the kernel counts as user time too."""
+    return float(getattr(cpu, "guest", 0.0) + getattr(cpu, "guest_nice", 0.0))
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - asked once a second
+    except OSError:
+        return 0
