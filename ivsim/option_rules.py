@@ -97,6 +97,15 @@ def _outage_in_run(options: RunOptions, name: Naming) -> Iterator[str]:
             )
 
 
+def _outage_while_connecting(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse an outage in second 0, by whose conditions vehicles connect that do so at a rate."""
+    if options.connect_rate_per_s is not None and any(start_s < 1 for start_s, _ in options.outage):
+        yield (
+            f"{name('connect_rate_per_s')} {options.connect_rate_per_s:g}: vehicles connect over the link as it is in"
+            f" second 0, and {name('outage')} begins there"
+        )
+
+
 def _stages_fit(options: RunOptions, name: Naming) -> Iterator[str]:
     if not options.stages:
         return
@@ -141,6 +150,7 @@ _RULES: Final = (
     _messages,
     _columns,
     _outage_in_run,
+    _outage_while_connecting,
     _netem,
     _shards_have_vehicles,
     _stages_fit,

@@ -293,6 +293,19 @@ class RunOptions(BaseModel):
             axis="message_bytes",
         ),
     ] = None
+    connect_rate_per_s: Annotated[
+        float | None,
+        Field(gt=0, le=100_000),
+        Option(
+            "Connections that all vehicles together begin per second before the first message is due, whatever became of"
+            " those before.",
+            VEHICLES,
+            "1/s",
+            word="connect-rate",
+            absent="as fast as the sender can",
+            effective=(_of_protocol("connect_rate_per_s"),),
+        ),
+    ] = None
     outbox_limit: Annotated[
         int,
         Field(ge=1),

@@ -35,6 +35,7 @@ class Kind(IntEnum):
     POSTPONED = (
         13  # the peer would not keep it now, and the client will send it again; `words` as with REFUSED
     )
+    CONNECT_DUE = 15  # at_ns: when a connection was due, by the rate at which vehicles are to connect
     WORDS = 14  # a part of what a number in `words` stands for, see WORDS_RECORD; before its first use
 
 

@@ -142,11 +142,17 @@ def to_table(logs: Logs, scenario: Scenario, start_at_ns: int, vehicles: list[in
 def connections(logs: Logs) -> pa.Table:
     """Return one row per step of a connection, in the order of the log; of several, one log behind another.
 
-    `event` is connecting, connected, disconnected or connect_failed; `handshake_ns` is connected minus
+    `event` is connect_due, connecting, connected, disconnected or connect_failed; `handshake_ns` is connected minus
     connecting; `backlog` counts the messages waiting then; `session_present` is set with connected.
     """
     events = read_events(logs)
-    steps = (Kind.CONNECTING, Kind.CONNECTED, Kind.DISCONNECTED, Kind.CONNECT_FAILED)
+    steps = (
+        Kind.CONNECTING,
+        Kind.CONNECTED,
+        Kind.DISCONNECTED,
+        Kind.CONNECT_FAILED,
+        Kind.CONNECT_DUE,
+    )
     columns: dict[str, list[Any]] = {name: [] for name in CONNECTION_SCHEMA.names}
     began: dict[int, int] = {}
     for row in events[np.isin(events["kind"], steps)]:

@@ -40,6 +40,7 @@ class SenderConfig(Strict):
         topology: `echo` puts a receiver beside each vehicle.
         outbox_limit: messages a vehicle keeps when it cannot send.
         connect_wait_s: how long to wait for all vehicles to be connected before `ready`.
+        connect_rate_per_s: connections per second that the whole fleet begins; None begins all at once.
         drain_s: how long after the last message is due to wait for acknowledgements.
         coap_block_bytes: see gateways.protocols.base.VehicleSettings.
     """
@@ -64,6 +65,7 @@ class SenderConfig(Strict):
     session_expiry_s: Annotated[int, Field(ge=0, lt=2**32)] = 3600
     connect_timeout_s: Annotated[float, Field(gt=0)] = 10.0
     connect_wait_s: Annotated[float, Field(gt=0)] = CONNECT_WAIT_S
+    connect_rate_per_s: Annotated[float, Field(gt=0)] | None = None
     reconnect_first_s: Annotated[float, Field(gt=0)] = 0.5
     reconnect_most_s: Annotated[float, Field(gt=0)] = 30.0
     drain_s: Annotated[float, Field(ge=0)] = 30.0

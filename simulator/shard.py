@@ -41,7 +41,8 @@ class Shard:
         self._protocol, self._mode = config.rows()
         self._log = EmissionLog(Path(config.events_path))
         self.totals = Totals()
-        self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
+        # A rate of connections is open loop: how many are in a handshake is the peer's doing.
+        self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE) if config.connect_rate_per_s is None else None
         self._vehicle_senders = {vehicle: self._vehicle_sender(vehicle) for vehicle in config.numbers()}
         self._echoes = (
             {vehicle: self._echo(vehicle) for vehicle in config.numbers()}
@@ -62,10 +63,9 @@ class Shard:
         """
         self._tasks = [in_background("the emission log", self._flush_forever())]
         await self._build()
-        opening = [end.open() for end in self._ends()]
         try:
             async with asyncio.timeout(self._config.connect_wait_s):
-                await asyncio.gather(*opening)
+                await asyncio.gather(*await self._begin_to_connect())
                 while True:
                     if self._all_connected():
                         break
@@ -74,6 +74,23 @@ class Shard:
             raise Refusal(self._missing()) from None
         self._collector.begin()
         return self.totals.connected
+
+    async def _begin_to_connect(self) -> list[asyncio.Future[None]]:
+        """Begin every connection, at once or each when it is due; return what ends with the first success of each.
+
+        Vehicle k's is due (k - 1) / rate after the beginning, whichever sender has it, and whatever became of the others.
+        """
+        rate_per_s = self._config.connect_rate_per_s
+        if rate_per_s is None:
+            return [end.open() for end in self._ends()]
+        opening: list[asyncio.Future[None]] = [echo.open() for echo in self._echoes.values()]
+        begin_ns = time.time_ns()
+        for vehicle, vehicle_sender in self._vehicle_senders.items():
+            due_at_ns = begin_ns + round((vehicle - 1) / rate_per_s * 1e9)
+            await asyncio.sleep(max(0.0, (due_at_ns - time.time_ns()) / 1e9))
+            self._log.note(Kind.CONNECT_DUE, vehicle, due_at_ns)
+            opening.append(vehicle_sender.open())
+        return opening
 
     async def _build(self) -> None:
         """Build the vehicles before anything is connected; a command to stop is heard meanwhile."""

@@ -12,6 +12,7 @@ from twin.config import TwinConfig
 from twin.metrics import QUANTILES
 
 HANDSHAKE: Final = "handshake_time"
+CONNECTED: Final = "time_to_connected"
 
 
 def figures(config: TwinConfig) -> dict[str, Any]:
@@ -22,6 +23,7 @@ def figures(config: TwinConfig) -> dict[str, Any]:
     rows = pq.read_table(path).to_pylist()
     steps = [row["event"] for row in rows]
     handshakes = sorted(row["handshake_ns"] for row in rows if row["handshake_ns"] is not None)
+    since_due = _since_due(rows)
     return {
         "connections": steps.count("connected"),
         "connect_failures": steps.count("connect_failed"),
@@ -29,7 +31,20 @@ def figures(config: TwinConfig) -> dict[str, Any]:
         "sessions_resumed": sum(row["session_present"] is True for row in rows),
         "backlog_max": _largest_backlog(config),
         **{f"{HANDSHAKE}_{name}_ms": nearest_rank_ms(handshakes, share) for name, share in QUANTILES.items()},
+        **{f"{CONNECTED}_{name}_ms": nearest_rank_ms(since_due, share) for name, share in QUANTILES.items()},
     }
+
+
+def _since_due(rows: list[dict[str, Any]]) -> list[int]:
+    """Return, sorted, the ns from when a connection was due to the next that stood; empty without a connect rate."""
+    due_at_ns: dict[str, int] = {}
+    found = []
+    for row in rows:
+        if row["event"] == "connect_due":
+            due_at_ns[row["vehicle_id"]] = row["at_ns"]
+        elif row["event"] == "connected" and (due := due_at_ns.pop(row["vehicle_id"], None)) is not None:
+            found.append(row["at_ns"] - due)
+    return sorted(found)
 
 
 def _largest_backlog(config: TwinConfig) -> int | None:

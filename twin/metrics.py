@@ -117,6 +117,15 @@ def _connections() -> list[Metric]:
             )
             for quantile in QUANTILES
         ),
+        *(
+            Metric(
+                f"time_to_connected_{quantile}_ms",
+                "ms",
+                "vehicles, with --connect-rate",
+                f"connection due to first connected, failed attempts and waits included, {quantile}",
+            )
+            for quantile in QUANTILES
+        ),
     ]
 
 

@@ -108,9 +108,23 @@ def connection_figures(steps: Iterable[Row] | None, backlog_max: int | None) -> 
     found: Figures = {name: None if rows is None else events[event] for name, event in counted.items()}
     found["sessions_resumed"] = None if rows is None else sum(row["session_present"] is True for row in rows)
     found["backlog_max"] = None if rows is None else backlog_max
-    return found | _quantiles(
+    found |= _quantiles(
         "handshake_time", [row["handshake_ns"] for row in rows or [] if row["handshake_ns"] is not None]
     )
+    return found | _quantiles("time_to_connected", _since_due(rows or []))
+
+
+def _since_due(rows: Iterable[Row]) -> list[int]:
+    """Return, of each vehicle whose connection was due at an instant, how long after it the first one stood."""
+    waiting: dict[str, int] = {}
+    took = []
+    for row in rows:
+        vehicle = row["vehicle_id"]
+        if row["event"] == "connect_due":
+            waiting[vehicle] = row["at_ns"]
+        elif row["event"] == "connected" and vehicle in waiting:
+            took.append(row["at_ns"] - waiting.pop(vehicle))
+    return took
 
 
 def link_figures(

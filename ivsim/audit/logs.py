@@ -18,7 +18,7 @@ from ivsim.audit.result import BadResult
 # kind, reason, words, vehicle, epoch, size, sequence, at_ns; little-endian
 _EVENT: Final = struct.Struct("<BBHIIIqq")
 (EMITTED, ACKNOWLEDGED, UNSENT, REFUSED, RECEIVED, CONNECTING, CONNECTED, DISCONNECTED, BUFFERED, CONNECT_FAILED,
- STARTED, UNANSWERED, POSTPONED, WORDS) = range(1, 15)  # fmt: skip
+ STARTED, UNANSWERED, POSTPONED, WORDS, CONNECT_DUE) = range(1, 16)  # fmt: skip
 # A record of the kind WORDS: number of the words, and up to 24 bytes of them in UTF-8 behind those before.
 _WORDS: Final = struct.Struct("<BBHI24s")
 REASONS: Final = (

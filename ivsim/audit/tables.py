@@ -17,6 +17,7 @@ _STEPS: Final = {
     logs.CONNECTED: "connected",
     logs.DISCONNECTED: "disconnected",
     logs.CONNECT_FAILED: "connect_failed",
+    logs.CONNECT_DUE: "connect_due",
 }
 # column of link.parquet <- count of the capture
 WIRE_COLUMNS: Final = {

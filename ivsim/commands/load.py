@@ -196,6 +196,14 @@ def _print(outcome: Outcome, options: RunOptions, stages: list[StageFigures], ju
                 number(one.end_to_end_latency_p99_ms),
             )
         console.print(table)
+    if (p99_ms := outcome.metrics.get("time_to_connected_p99_ms")) is not None:
+        p50_ms, failed = outcome.metrics["time_to_connected_p50_ms"], outcome.metrics["connect_failures"]
+        console.print(
+            f"time to connected at {options.connect_rate_per_s:g}/s: p50 {number(p50_ms)} ms, p99 {number(p99_ms)} ms;"
+            f" failed attempts {number(failed)}",
+            highlight=False,
+            soft_wrap=True,
+        )
     for verdict in judged:
         console.print(f"threshold {verdict.words}", highlight=False, markup=False)
     if outcome.metrics:

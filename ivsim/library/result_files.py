@@ -103,7 +103,7 @@ TABLES: Final[Mapping[str, Table]] = {
         "a step of a vehicle's connection",
         {
             "vehicle_id": "of the vehicle",
-            "event": "connecting, connected, connect_failed, disconnected",
+            "event": "connect_due (only with --connect-rate), connecting, connected, connect_failed, disconnected",
             "at_ns": "when",
             "handshake_ns": "from the attempt to connected; null for every other step",
             "session_present": "the peer still had the vehicle's session; null for every other step than connected",

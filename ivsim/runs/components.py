@@ -103,6 +103,7 @@ def open_components(
         children.start(spec)
     for spec in specs:
         children[spec.name].wait_for("ready", READY_S)
+    _before_connecting(plan, link, twin, display)
     # The capture listens by now: it has to see the connections begin.
     senders = [children.start(spec) for spec in processes.senders(plan, endpoints)]
     live_reader = None
@@ -115,8 +116,9 @@ def open_components(
         page = children.start(processes.page(plan, endpoints))
         display.note(f"live page: {page.wait_for('ready', READY_S)['url']}")
     display.phase(f"connecting {options.vehicles} vehicles")
+    within_s = READY_S + options.vehicles * BUILT_WITHIN_S + processes.connecting_s(options)
     for sender in senders:
-        sender.wait_for("ready", READY_S + options.vehicles * BUILT_WITHIN_S)
+        sender.wait_for("ready", within_s)
     return Components(
         endpoints,
         link,
@@ -128,3 +130,13 @@ def open_components(
         twin,
         live_reader,
     )
+
+
+def _before_connecting(plan: RunPlan, link: Link, twin: TwinSession | None, display: Display) -> None:
+    """Let vehicles whose connecting is measured do it over the link as it will be, and not beside Spark's start."""
+    if plan.options.connect_rate_per_s is None:
+        return
+    if twin is not None:
+        display.phase("waiting for Spark")
+        twin.wait_ready()
+    link.update(plan.schedule.at(0))

@@ -211,7 +211,7 @@ def sender_config(
         certificates: directory of the vehicles' certificates, `<vehicle id>.pem`; None: they show none.
         keys: what each vehicle shares with the gateway.
         passwords: by the vehicle's name; None connects without.
-        connect_wait_s: how long the vehicles may take to connect.
+        connect_wait_s: how long the vehicles may take to connect, behind the last one that is due.
         client_prefix: goes before every client identifier.
     """
     return SenderConfig(
@@ -232,10 +232,16 @@ def sender_config(
         keepalive_s=options.keepalive_s,
         outbox_limit=options.outbox_limit,
         outbox_policy=options.outbox_policy,
-        connect_wait_s=connect_wait_s,
+        connect_wait_s=connect_wait_s + connecting_s(options),
+        connect_rate_per_s=options.connect_rate_per_s,
         client_prefix=client_prefix,
         coap_block_bytes=None if options.coap_block_bytes == "none" else int(options.coap_block_bytes),
     )
+
+
+def connecting_s(options: RunOptions) -> float:
+    """Return how long it takes until the last vehicle is due to connect; 0 without a rate."""
+    return 0.0 if options.connect_rate_per_s is None else options.vehicles / options.connect_rate_per_s
 
 
 def attributed(options: RunOptions) -> bool:

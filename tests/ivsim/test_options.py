@@ -46,6 +46,11 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "--keepalive 5: has no effect with --protocol coap, only with mqtt, amqp",
     ),
     (
+        "connect_rate_per_s",
+        {"connect_rate_per_s": 50.0, "protocol": "coap", "mode": "con"},
+        "--connect-rate 50: has no effect with --protocol coap, only with mqtt, amqp",
+    ),
+    (
         "coap_block_bytes",
         {"coap_block_bytes": "64"},
         "--coap-block-bytes 64: has no effect with --protocol mqtt, only with coap",

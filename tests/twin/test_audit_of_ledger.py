@@ -174,9 +174,10 @@ class Adversary:
             pq.write_table(pa.Table.from_pylist(rows, RECORD_TYPES), directory / f"{topic}.records")
 
     def connections(self) -> list[dict[str, Any]]:
-        steps = ("connected", "disconnected", "connect_failed", "connecting")
+        steps = ("connected", "disconnected", "connect_failed", "connecting", "connect_due")
         return [
-            {"vehicle_id": vehicle_id(1), "event": self.random.choice(steps), "at_ns": START, "backlog": 0,
+            {"vehicle_id": vehicle_id(1), "event": self.random.choice(steps),
+             "at_ns": START + self.random.randrange(10**9), "backlog": 0,
              "handshake_ns": self.random.choice((None, self.random.randrange(10**9))),
              "session_present": self.random.choice((None, True, False))}
             for _ in range(self.random.randrange(12))

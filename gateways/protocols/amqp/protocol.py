@@ -45,7 +45,7 @@ class Amqp(Protocol):
             "persistent": Word((True, False), "Messages that outlive the broker.", "transient"),
         }
     )
-    settings = frozenset({"keepalive_s", "tcp"})
+    settings = frozenset({"keepalive_s", "tcp", "connect_rate_per_s"})
     securities = ("plain", "tls", "mtls")
     ladder = ("auto", "manual", "manual-confirms-persistent")
     line = "--"

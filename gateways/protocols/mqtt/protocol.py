@@ -30,7 +30,7 @@ class Mqtt(Protocol):
             "mqtt_version": Word(("5", "3.1.1"), "Version of the protocol: 5 or 3.1.1."),
         }
     )
-    settings = frozenset({"keepalive_s", "tcp"})
+    settings = frozenset({"keepalive_s", "tcp", "connect_rate_per_s"})
     securities = ("plain", "tls", "mtls")
     ladder = ("qos0", "qos1", "qos2")
     line = "-"

@@ -194,6 +194,7 @@ def test_wrong_configurations_are_refused_by_name(tmp_path: Path, text: str, nam
 
 def test_connections_have_handshake_and_backlog(tmp_path: Path) -> None:
     log = EmissionLog(tmp_path / "e")
+    log.note(Kind.CONNECT_DUE, 1, 90)
     log.note(Kind.CONNECTING, 1, 100)
     log.note(Kind.CONNECT_FAILED, 1, 150)
     log.note(Kind.CONNECTING, 1, 200)
@@ -203,6 +204,7 @@ def test_connections_have_handshake_and_backlog(tmp_path: Path) -> None:
     log.close()
     rows = connections(tmp_path / "e").to_pylist()
     assert [(r["event"], r["handshake_ns"], r["session_present"], r["backlog"]) for r in rows] == [
+        ("connect_due", None, None, 0),
         ("connecting", None, None, 0),
         ("connect_failed", None, None, 0),
         ("connecting", None, None, 0),

@@ -16,8 +16,9 @@ import pytest
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.process import ProcessDied, hold_port
 from ivsim.testbed.registry import RunRecord
+from schemas.topics import vehicle_id
 from simulator.emission_log import Kind
-from simulator.emission_table import read_events
+from simulator.emission_table import connections, read_events
 
 pytestmark = pytest.mark.broker
 
@@ -51,6 +52,19 @@ def test_everything_due_is_emitted_in_time_and_acknowledged(broker, start_sender
         else:
             assert row["acknowledged_at_ns"] > row["emitted_at_ns"]
     assert run.child.popen.wait(10) == 0
+
+
+def test_vehicles_connect_at_their_rate_whatever_became_of_those_before(broker, start_sender) -> None:
+    run = start_sender(broker.host, broker.port, {"vehicles": 5, "duration_s": 1.0}, connect_rate_per_s=20.0)
+    run.start(0.1)
+    run.child.wait_for("done", 30)
+    steps = connections(run.events_path).to_pylist()
+    due = [step["at_ns"] for step in steps if step["event"] == "connect_due"]
+    assert [at - due[0] for at in due] == [0, 50_000_000, 100_000_000, 150_000_000, 200_000_000]
+    for vehicle in range(1, 6):
+        own = [step for step in steps if step["vehicle_id"] == vehicle_id(vehicle)]
+        assert [step["event"] for step in own][:3] == ["connect_due", "connecting", "connected"]
+        assert own[0]["at_ns"] <= own[1]["at_ns"] < own[2]["at_ns"]
 
 
 def test_echo_notes_what_comes_back(broker, start_sender) -> None:
