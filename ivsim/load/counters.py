@@ -33,6 +33,7 @@ class Sample(NamedTuple):
     Attributes:
         at_s: since second 0 of the run.
         cpu_s: of each part with the processes that it has started, since each began.
+        memory_bytes: resident, of the same processes; pages that several of them share count for each.
         busy_s: of all cores, for whatever program.
         emitted, acknowledged: messages, by the emission logs, which are read once a second.
         received: messages that the gateways have taken.
@@ -42,6 +43,7 @@ class Sample(NamedTuple):
 
     at_s: float
     cpu_s: dict[str, float]
+    memory_bytes: dict[str, int]
     busy_s: float
     emitted: int
     acknowledged: int
@@ -82,6 +84,7 @@ class Sampler:
             Sample(
                 at_s=(time.time_ns() - run.start_at_ns) / 1e9,
                 cpu_s={name: _cpu_s(processes) for name, processes in self._processes.items()},
+                memory_bytes={name: _resident(found) for name, found in self._processes.items()},
                 busy_s=sum(cpu) - cpu.idle - getattr(cpu, "iowait", 0.0) - _counted_twice(cpu),
                 emitted=totals.get("emitted", 0),
                 acknowledged=totals.get("acknowledged", 0),
@@ -145,6 +148,14 @@ def _cpu_s(processes: list[psutil.Process]) -> float:
             times = process.cpu_times()
             total_s += times.user + times.system
     return total_s
+
+
+def _resident(processes: list[psutil.Process]) -> int:
+    total = 0
+    for process in processes:
+        with suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total
 
 
 def _counted_twice(cpu: Any) -> float:

@@ -120,7 +120,8 @@ def samples(
     """Return the samples of a run whose twin takes `twin_rate` messages/s of `rate`."""
     return [
         Sample(
-            at_s=float(at), cpu_s={"sender": sender * at, "spark": spark * at}, busy_s=1_000 + 1.5 * at,
+            at_s=float(at), cpu_s={"sender": sender * at, "spark": spark * at}, memory_bytes={},
+            busy_s=1_000 + 1.5 * at,
             emitted=round(rate * max(0, at)), acknowledged=round(rate * max(0, at)), received=round(rate * max(0, at)),
             appended=40 + round(rate * max(0, at)), in_twin=round(twin_rate * max(0, at)),
         )

@@ -1,0 +1,54 @@
+"""The growth tables of `bench/bench_fleet.py`, from samples that were made up."""
+
+from __future__ import annotations
+
+from bench.bench_fleet import FULL, Size, cost, table
+from ivsim.load.counters import Sample
+
+SIZE = Size(5_000, 2_500, 1_200, "direct")
+METRICS = {"delivery_ratio": 1.0, "end_to_end_latency_p99_ms": 12_345.6, "processing_delay_p99_ms": None}
+PARTS = (
+    "runner",
+    "kafka",
+    "spark",
+    "router",
+    "mosquitto",
+    "gateway-0",
+    "gateway-1",
+    "capture",
+    "sender-0",
+    "sender-1",
+)
+
+
+def sampled(in_twin_per_s: float) -> list[Sample]:
+    return [
+        Sample(
+            at_s=float(at), cpu_s=dict.fromkeys(PARTS, 0.1 * at), memory_bytes=dict.fromkeys(PARTS, 2_000_000_000),
+            busy_s=2.0 * at, emitted=0, acknowledged=0, received=0, appended=0, in_twin=round(in_twin_per_s * max(0, at)),
+        )
+        for at in range(-1, 100)
+    ]  # fmt: skip
+
+
+def test_a_row_has_the_cost_of_a_message_and_says_when_the_twin_falls_behind() -> None:
+    found = cost("valid", SIZE.options(), METRICS, {"drain_to_report_s": 99.5}, sampled(2_500))
+    assert not found.behind
+    assert round(found.cpu_us["kafka"]) == 40
+    assert round(found.cpu_us["sender"]) == round(found.cpu_us["gateway"]) == 80
+    assert round(found.cpu_us["all"]) == round(found.cpu_us["other"]) == 400
+    assert found.memory_mb["sender"] == 4_000
+    behind = cost("valid", SIZE.options(), METRICS, {}, sampled(2_400))
+    assert behind.behind
+    lines = list(table("direct", [(SIZE, [found, None]), (SIZE, [behind])]))
+    assert max(map(len, lines)) <= 80
+    assert sum("2*" in line for line in lines) == 3
+    assert any("12,346" in line for line in lines)
+
+
+def test_a_run_without_samples_has_no_costs() -> None:
+    assert cost("invalid", SIZE.options(), {}, {}, []).cpu_us == {}
+
+
+def test_the_full_sizes_are_runs_that_can_be_asked() -> None:
+    assert all(size.options().vehicles == size.vehicles for sizes in FULL.values() for size in sizes)
