@@ -17,6 +17,8 @@ from typing import Final, Literal, NamedTuple
 Verdict = Literal["met", "missed", "generator", "invalid", "broke"]
 Kind = Literal["warm-up", "step", "bisection", "confirmation"]
 
+NOTHING_SAID: Final = ("generator", "invalid")
+
 GROWTH: Final = 1.5
 REPETITIONS: Final = 3
 ATTEMPTS: Final = 3
@@ -49,7 +51,7 @@ class Bounds:
         # Steps of whole numbers are wider than the growth at the low end: from 1 to 2 is twice.
         widest = math.log(max(self.growth, 2.0)) / math.log1p(self.resolution_ratio)
         halved = math.ceil(math.log2(max(2.0, widest))) + 3
-        return raised + self.attempts * (halved + self.repetitions)
+        return 2 * (raised + self.attempts * (halved + self.repetitions))
 
 
 class Ask(NamedTuple):
@@ -74,9 +76,17 @@ class Found(NamedTuple):
     verdict: Verdict | None
 
 
-def find(bounds: Bounds, measure: Callable[[Ask], Verdict]) -> Found:
-    """Return the highest load that meets the level; `measure` is called at most `bounds.most_measurements` times."""
+def find(bounds: Bounds, once: Callable[[Ask], Verdict]) -> Found:
+    """Return the highest load that meets the level; `once`, which measures, is called at most `bounds.most_measurements` times.
+
+    A run that says nothing of the system is made once more: a clock that moved once must not end the search.
+    """
     met: list[int] = []
+
+    def measure(ask: Ask) -> Verdict:
+        verdict = once(ask)
+        return once(ask) if verdict in NOTHING_SAID else verdict
+
     failed, verdict = _raise(bounds, measure, met)
     for _ in range(bounds.attempts):
         if not met:

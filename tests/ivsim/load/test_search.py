@@ -92,6 +92,18 @@ def test_whatever_is_measured_it_ends(verdicts: list[Verdict], bounds: Bounds) -
     assert len(asked) <= bounds.most_measurements
 
 
+@given(BOUNDS, st.floats(1.0, 1e5), st.sampled_from(["generator", "invalid"]))
+def test_a_run_that_says_nothing_is_made_once_more(bounds: Bounds, ceiling: float, nothing: Verdict) -> None:
+    asked: list[Ask] = []
+
+    def measure(ask: Ask) -> Verdict:
+        asked.append(ask)
+        return nothing if len(asked) % 2 else System(ceiling)(ask)
+
+    assert find(bounds, measure) == find(bounds, System(ceiling))
+    assert asked[::2] == asked[1::2]
+
+
 def test_a_generator_that_gives_way_is_named_as_what_ended_the_search() -> None:
     assert find(Bounds(10, 1_000, 0.05), System(100, above="generator")).verdict == "generator"
     assert find(Bounds(10, 1_000, 0.05), System(5, above="generator")) == Found(None, 10, "generator")
