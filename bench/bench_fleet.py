@@ -20,7 +20,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +34,8 @@ from ivsim.runs.testbed import Testbed
 WARMUP_S = 5.0
 LOSS_TIMEOUT_S = 60.0
 BEHIND = 0.98
-NAMES = {"mosquitto": "broker"}
+NAMES = {"mosquitto": "broker", "gateway": "gatew.", "capture": "capt."}
+ORDER = ("all", "sender", "router", "broker", "gatew.", "capt.", "kafka", "spark", "runner", "other")
 
 
 class Size(NamedTuple):
@@ -180,7 +181,8 @@ def together(of_parts: Mapping[str, float]) -> dict[str, float]:
     """Return the sums over the senders, and over the gateways: sender-0 and sender-1 are one part."""
     found: dict[str, float] = {}
     for name, value in of_parts.items():
-        part = NAMES.get(name, name.partition("-")[0])
+        stem = name.partition("-")[0]
+        part = NAMES.get(stem, stem)
         found[part] = found.get(part, 0.0) + value
     return found
 
@@ -200,9 +202,14 @@ def table(name: str, rows: Sequence[tuple[Size, Sequence[Cost | None]]]) -> Iter
     title = f"{'vehicles':>8}{'per s':>7}{'s':>6}"
     yield from block(runs, [*FIGURES, *TIMES], lambda one: one.figures, 3, title=title, begins=sizes)
     yield "CPU, us a message"
-    yield from block(runs, list(parts), lambda one: one.cpu_us, 0)
+    yield from block(runs, ordered(parts), lambda one: one.cpu_us, 0)
     yield "resident memory at most, MB"
-    yield from block(runs, list(memory), lambda one: one.memory_mb, 0)
+    yield from block(runs, ordered(memory), lambda one: one.memory_mb, 0)
+
+
+def ordered(parts: Iterable[str]) -> list[str]:
+    """Return the parts along a message's way; those that nobody knows come last."""
+    return sorted(parts, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
 
 
 def block(
@@ -215,7 +222,7 @@ def block(
     begins: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield one line a row, numbered, with the medians of its runs."""
-    yield f"{'#':>2} {title}" + "".join(f"{head:>7}" for head in heads)
+    yield f"{'#':>2} {title}" + "".join(f"{head[:6]:>7}" for head in heads)
     for index, costs in enumerate(runs):
         mark = "*" if any(one.behind for one in costs) else " "
         cells = []

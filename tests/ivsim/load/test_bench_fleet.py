@@ -35,7 +35,7 @@ def test_a_row_has_the_cost_of_a_message_and_says_when_the_twin_falls_behind() -
     found = cost("valid", SIZE.options(), METRICS, {"drain_to_report_s": 99.5}, sampled(2_500))
     assert not found.behind
     assert round(found.cpu_us["kafka"]) == 40
-    assert round(found.cpu_us["sender"]) == round(found.cpu_us["gateway"]) == 80
+    assert round(found.cpu_us["sender"]) == round(found.cpu_us["gatew."]) == 80
     assert round(found.cpu_us["all"]) == round(found.cpu_us["other"]) == 400
     assert found.memory_mb["sender"] == 4_000
     behind = cost("valid", SIZE.options(), METRICS, {}, sampled(2_400))
