@@ -14,6 +14,7 @@ from ivsim.testbed.process import POLL_S
 from ivsim.testbed.server import Broker
 from ivsim.testbed.servers import KAFKA
 
+PARTS = ("broker", "gateway", "kafka", "twin", "link")
 OUTAGE_S = 20.0
 DOWN_S = 3.0
 BACKLOG_S = 4.0
@@ -31,6 +32,7 @@ class Fault:
         restore: brings the part back; returns once it is ready again.
         down_s: how long it stays.
         of_broker: the broker is what fails.
+        parts: what fails, in the words of `PARTS`; two faults at a time never share one.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Fault:
     restore: Callable[[StartedRun], None]
     down_s: float = DOWN_S
     of_broker: bool = False
+    parts: tuple[str, ...] = ()
 
     def applies_to(self, protocol: str) -> bool:
         """Say whether the protocol has the part: CoAP has no broker."""
@@ -131,13 +134,21 @@ def _nothing(_run: StartedRun) -> None:
 FAULTS = {
     fault.name: fault
     for fault in (
-        Fault("broker-kill", "kill -9 of the broker", _kill_broker, _restart_broker, of_broker=True),
+        Fault(
+            "broker-kill",
+            "kill -9 of the broker",
+            _kill_broker,
+            _restart_broker,
+            of_broker=True,
+            parts=("broker",),
+        ),
         Fault(
             "broker-stop",
             "SIGTERM to the broker, and a restart",
             _stop_broker,
             _restart_broker,
             of_broker=True,
+            parts=("broker",),
         ),
         Fault(
             "backlog-kill",
@@ -145,10 +156,11 @@ FAULTS = {
             _kill_broker_with_backlog,
             _restart_both,
             of_broker=True,
+            parts=("broker", "gateway"),
         ),
-        Fault("gateway-kill", "kill -9 of the gateway", _kill_gateway, _restart_gateway),
-        Fault("kafka-kill", "kill -9 of Kafka", _kill_kafka, _restart_kafka),
-        Fault("spark-kill", "kill -9 of the Spark job", _kill_spark, _restart_spark),
-        Fault("link-cut", "no packet moves for 20 s", _cut_link, _nothing, OUTAGE_S),
+        Fault("gateway-kill", "kill -9 of the gateway", _kill_gateway, _restart_gateway, parts=("gateway",)),
+        Fault("kafka-kill", "kill -9 of Kafka", _kill_kafka, _restart_kafka, parts=("kafka",)),
+        Fault("spark-kill", "kill -9 of the Spark job", _kill_spark, _restart_spark, parts=("twin",)),
+        Fault("link-cut", "no packet moves for 20 s", _cut_link, _nothing, OUTAGE_S, parts=("link",)),
     )
 }

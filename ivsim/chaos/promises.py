@@ -92,6 +92,11 @@ def promise_of(protocol: str, mode: Mode, fault: str) -> Promise:
     return SAVED if late and fault in KILLS_OF_BROKER else KEEPS
 
 
+def weakest(promises: Iterable[Promise]) -> Promise:
+    """Return the promise that allows the most: what a mode keeps after several faults. KEEPS without any."""
+    return max(promises, key=lambda promise: len(promise.lost_at), default=KEEPS)
+
+
 def judge(
     rows: Iterable[Row], promise: Promise, twin_distinct: int, restored_at_ns: int | None = None
 ) -> Judgement:

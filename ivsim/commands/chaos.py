@@ -11,9 +11,12 @@ import typer
 from rich.console import Console
 
 from gateways.protocols import PROTOCOLS, protocol_named
+from ivsim.chaos.campaign import Campaign
+from ivsim.chaos.campaign_run import run_again, run_campaign
 from ivsim.chaos.case import Case, run_case
 from ivsim.chaos.faults import FAULTS
 from ivsim.chaos.promises import Judgement
+from ivsim.chaos.schedule import read as read_schedule
 from ivsim.chaos.table import Judged, print_tables
 from ivsim.commands.files import writing
 from ivsim.runs.interrupt import interruptible
@@ -51,20 +54,72 @@ def command(
     protocol: Annotated[str | None, typer.Option(help=f"One of: {', '.join(PROTOCOLS)}.")] = None,
     mode: Annotated[str | None, typer.Option(help="A mode of that protocol, such as qos1.")] = None,
     fault: Annotated[str | None, typer.Option(help=f"One of: {', '.join(FAULTS)}.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every case's run.")] = 1,
+    campaign: Annotated[
+        int | None,
+        typer.Option(help="Random schedules with so many faults in all, over every mode, drawn from --seed."),
+    ] = None,
+    schedule: Annotated[
+        Path | None, typer.Option(help="Run one schedule of a campaign again, from its file.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of every case's run, or of the campaign (1).")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Directory of the results; cases judged there are kept.")
     ] = None,
 ) -> None:
     """Kill or cut one part in the middle of a run, bring it back, and check what each mode promised."""
+    _check(
+        {
+            "--all": every,
+            "--protocol": protocol,
+            "--mode": mode,
+            "--fault": fault,
+            "--seed": seed is not None,
+        },
+        campaign,
+        schedule,
+    )
+    if campaign is not None or schedule is not None:
+        code = _campaign(campaign, schedule, 1 if seed is None else seed, output)
+        raise typer.Exit(code)
     if not every and (protocol, mode, fault) == (None, None, None):
-        raise Refusal("chaos: choose --all, or a --protocol, --mode or --fault")
+        raise Refusal("chaos: choose --all, a --protocol, --mode or --fault, or a --campaign")
     cases = cases_of(protocol, mode, fault)
     base = output or Path("results") / time.strftime("chaos-%Y%m%d-%H%M%S", time.gmtime())
     with writing("--output", base):
         base.mkdir(parents=True, exist_ok=True)
     with interruptible(), Testbed() as testbed:
-        raise typer.Exit(judge_all(base, cases, seed=seed, testbed=testbed))
+        raise typer.Exit(judge_all(base, cases, seed=1 if seed is None else seed, testbed=testbed))
+
+
+def _check(others: dict[str, object], campaign: int | None, schedule: Path | None) -> None:
+    """Refusal for a campaign without a fault, and for words that have no effect beside it or beside a schedule."""
+    if campaign is not None and campaign < 1:
+        raise Refusal(f"--campaign {campaign}: must be at least 1")
+    if campaign is not None and schedule is not None:
+        raise Refusal("--schedule: has no effect with --campaign, which draws its own")
+    word = "--campaign" if campaign is not None else "--schedule"
+    for name, value in others.items():
+        if value and (schedule is not None or (campaign is not None and name != "--seed")):
+            raise Refusal(f"{name}: has no effect with {word}")
+
+
+def _campaign(faults: int | None, file: Path | None, seed: int, output: Path | None) -> int:
+    """Run a campaign, or one schedule again; return the exit code."""
+    again = None if file is None else read_schedule(file)
+    base = output or Path("results") / time.strftime("chaos-%Y%m%d-%H%M%S", time.gmtime())
+    with writing("--output", base):
+        base.mkdir(parents=True, exist_ok=True)
+    if again is not None:
+        if (base / again.name).exists():
+            raise Refusal(f"--output {base}: holds a {again.name} already; name a new directory")
+        with interruptible(), Testbed() as testbed:
+            return run_again(again, base, testbed)
+    assert faults is not None
+    made = Campaign(base, faults, seed)
+    with interruptible(), Testbed() as testbed:
+        return run_campaign(made, testbed)
 
 
 def judge_all(base: Path, cases: list[Case], *, seed: int, testbed: Testbed) -> int:

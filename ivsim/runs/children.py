@@ -73,7 +73,11 @@ class Children:
 
     def restart(self, name: str) -> None:
         """Start again a process that has ended, with the same configuration; return once it is ready."""
-        self.start(self._specs[name]).wait_for("ready", READY_S)
+        self.relaunch(name).wait_for("ready", READY_S)
+
+    def relaunch(self, name: str) -> Child:
+        """Begin to start again a process that has ended, with the same configuration; it is not yet ready."""
+        return self.start(self._specs[name])
 
     def check(self) -> None:
         """Raise ProcessDied when a process has ended that is not down on purpose, and whose end is not known yet."""

@@ -109,10 +109,14 @@ class TwinSession:
 
     def restart(self) -> None:
         """Start again after a kill and serve the same run; return once it is ready."""
+        self.relaunch()
+        self.wait_ready()
+
+    def relaunch(self) -> None:
+        """Begin to start again after a kill and to serve the same run; `wait_ready` returns once it is ready."""
         config, path = self._config, Path(self._config["run_dir"]) / "work" / f"{NAME}.json"
         self.stop()
         self.open(config, path)
-        self.wait_ready()
 
     def abandon(self) -> None:
         """End the process at once, as a fault would: what it waits for does not come back."""

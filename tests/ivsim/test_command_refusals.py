@@ -27,7 +27,12 @@ CASES = {
     "verdicts' file": ("study run tunnel --junit /", "--junit /: Is a directory"),
     "report's verdicts": ("study report nowhere --junit /", "--junit /: Is a directory"),
     "resume's verdicts": ("study resume nowhere --junit /", "--junit /: Is a directory"),
-    "nothing to do": ("chaos", "ivsim: chaos: choose --all, or a --protocol, --mode or --fault"),
+    "nothing to do": ("chaos", "ivsim: chaos: choose --all, a --protocol, --mode or --fault, or a --campaign"),
+    "no campaign": ("chaos --campaign 0", "--campaign 0: must be at least 1"),
+    "a campaign's mode": ("chaos --campaign 5 --protocol coap", "--protocol: has no effect with --campaign"),
+    "a schedule's seed": ("chaos --schedule x.json --seed 2", "--seed: has no effect with --schedule"),
+    "two campaigns": ("chaos --campaign 5 --schedule x.json", "--schedule: has no effect with --campaign"),
+    "a schedule's file": ("chaos --schedule nowhere.json", "--schedule nowhere.json: No such file"),
     "link": ("link verify --link fibre", "--link 'fibre': allowed are auto, netem, uml, direct"),
 }  # fmt: skip
 

@@ -1,0 +1,76 @@
+"""What a campaign tried, as Markdown: faults by mode, messages, verdicts, and the proof of each broken promise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ivsim.chaos.campaign import Row
+from ivsim.chaos.disturbances import DISTURBANCES
+
+
+def markdown(rows: Sequence[Row], base: Path) -> str:
+    """Return the tables: faults injected by mode, messages by mode, then each failure with the command that repeats it."""
+    lines = [_summary(rows), "", *_tried(rows), "", *_messages(rows)]
+    failed = [row for row in rows if row.judgement.broken]
+    if failed:
+        lines += ["", "Broken promises:", ""]
+    for row in failed:
+        lines += [f"- {row.name}, {row.protocol} {row.mode}, after {', '.join(row.injected) or 'no fault'}:"]
+        lines += [f"  - {reason}" for reason in row.judgement.broken]
+        where = base / (f"{row.name}-smallest.json" if row.smallest else f"{row.name}/schedule.json")
+        lines += [f"  - repeat it: `ivsim chaos --schedule {where}`"]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    faults = sum(len(row.injected) for row in rows)
+    broken = sum(bool(row.judgement.broken) for row in rows)
+    acknowledged = sum(row.acknowledged for row in rows)
+    return (
+        f"{faults:,} faults in {len(rows):,} runs; {acknowledged:,} messages acknowledged;"
+        f" {broken:,} runs broke a promise."
+    )
+
+
+def _tried(rows: Sequence[Row]) -> list[str]:
+    modes = _modes(rows)
+    counts = Counter((fault, row.protocol, row.mode) for row in rows for fault in row.injected)
+    faults = [name for name in DISTURBANCES if any(key[0] == name for key in counts)]
+    lines = ["| mode | " + " | ".join(f"`{name}`" for name in faults) + " |", "|---|" + "--:|" * len(faults)]
+    for protocol, mode in modes:
+        own = [counts[name, protocol, mode] for name in faults]
+        lines.append(f"| {protocol} {mode} | " + " | ".join(map(str, own)) + " |")
+    totals = [sum(counts[name, *key] for key in modes) for name in faults]
+    return [*lines, "| **all** | " + " | ".join(map(str, totals)) + " |"]
+
+
+def _messages(rows: Sequence[Row]) -> list[str]:
+    lines = [
+        "| mode | promise | runs | faults | acknowledged | of these lost | lost at | copies in Kafka | verdict |",
+        "|---|---|--:|--:|--:|--:|---|--:|---|",
+    ]
+    for protocol, mode in _modes(rows):
+        own = [row for row in rows if (row.protocol, row.mode) == (protocol, mode)]
+        hops: Counter[str] = Counter()
+        for row in own:
+            hops.update(row.judgement.lost_by_hop)
+        broken = sum(bool(row.judgement.broken) for row in own)
+        cells = (
+            f"{protocol} {mode}",
+            ", ".join(sorted({row.judgement.promise for row in own if row.judgement.promise})),
+            f"{len(own):,}",
+            f"{sum(len(row.injected) for row in own):,}",
+            f"{sum(row.acknowledged for row in own):,}",
+            f"{sum(row.judgement.acknowledged_and_lost for row in own):,}",
+            ", ".join(f"{count:,} {hop}" for hop, count in sorted(hops.items())),
+            f"{sum(row.judgement.duplicates for row in own):,}",
+            f"{broken} BROKEN" if broken else "kept",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _modes(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    return sorted({(row.protocol, row.mode) for row in rows})

@@ -1,0 +1,209 @@
+"""The faults of a campaign: those of single cases and more, each begun and ended without waiting for any other part.
+
+Several faults last at the same time, so nothing here waits until a part is ready again: a gateway is not, while its
+Kafka stands still. `settled` is asked again and again instead.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ivsim.chaos.faults import FAULTS, Fault
+from ivsim.runs.started import StartedRun
+from ivsim.testbed.kafka import KafkaServer, answers
+from ivsim.testbed.process import NotReady, OwnedProcess
+from ivsim.testbed.servers import KAFKA
+
+KILL_S: Final = (1.0, 5.0)
+PAUSE_S: Final = (2.0, 10.0)
+OUTAGE_S: Final = (3.0, 12.0)
+ANSWERS_S: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """One fault of a campaign.
+
+    Attributes:
+        fault: what it does; its own `restore` is for single cases.
+        down_range_s: how long it stays, between these.
+        restore: begins to bring back its parts.
+    """
+
+    fault: Fault
+    down_range_s: tuple[float, float]
+    restore: Callable[[StartedRun], None]
+
+
+def process_of(run: StartedRun, part: str) -> OwnedProcess | None:
+    """Return the process of a part; None for the link, which has none."""
+    components = run.components
+    if part == "broker":
+        return None if components.broker is None else components.broker.process
+    if part == "gateway":
+        return components.children[components.gateways[0]]
+    if part == "kafka":
+        return components.servers[KAFKA].process
+    if part == "twin":
+        assert components.twin is not None, "every run of a campaign has a twin"
+        return components.twin.process
+    return None
+
+
+def settled(run: StartedRun, part: str) -> bool:
+    """Say whether a part that was begun to be brought back is ready; ProcessDied when it has ended instead."""
+    components = run.components
+    try:
+        if part == "gateway":
+            child = components.children[components.gateways[0]]
+            if "ready" not in child.latest:
+                child.wait_for("ready", 0.0)
+        elif part == "twin":
+            assert components.twin is not None
+            components.twin.wait_ready(0.0)
+        elif part == "kafka":
+            components.servers[KAFKA].process.check()
+            return answers(components.endpoints.kafka.bootstrap, timeout_s=ANSWERS_S)
+    except NotReady:
+        return False
+    return True
+
+
+def resume(run: StartedRun, part: str) -> None:
+    """Let the processes of a part go on that were stopped; nothing where none was."""
+    process = process_of(run, part)
+    if process is not None and process.running():
+        os.killpg(process.pid, signal.SIGCONT)
+
+
+def _relaunch(*parts: str) -> Callable[[StartedRun], None]:
+    def begin(run: StartedRun) -> None:
+        components = run.components
+        for part in parts:
+            if part == "broker":
+                assert components.broker is not None
+                components.broker.restart()  # waits for its own listener alone
+            elif part == "gateway":
+                components.children.relaunch(components.gateways[0])
+            elif part == "twin":
+                assert components.twin is not None
+                components.twin.relaunch()
+            elif part == "kafka":
+                kafka = components.servers[KAFKA]
+                assert isinstance(kafka, KafkaServer)
+                kafka.process.stop()
+                kafka.relaunch()
+
+    return begin
+
+
+def _pause(part: str) -> Callable[[StartedRun], set[str]]:
+    def stop(run: StartedRun) -> set[str]:
+        process = process_of(run, part)
+        assert process is not None
+        os.killpg(process.pid, signal.SIGSTOP)
+        return {process.name}
+
+    return stop
+
+
+def _continue(part: str) -> Callable[[StartedRun], None]:
+    return lambda run: resume(run, part)
+
+
+def _terminate_gateway(run: StartedRun) -> set[str]:
+    process = process_of(run, "gateway")
+    assert process is not None
+    os.kill(process.pid, signal.SIGTERM)
+    process.wait_end(process.stop_timeout_s)
+    process.kill()
+    return {process.name}
+
+
+def _fill_disk(run: StartedRun) -> set[str]:
+    """No file of Kafka's may grow any more, by its own resource limit: the host's disk has room as before."""
+    process = process_of(run, "kafka")
+    assert process is not None
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, hard))
+    return {process.name}
+
+
+def _nothing(_run: StartedRun) -> None:
+    """The link comes back by itself."""
+
+
+def _of_case(name: str, down_range_s: tuple[float, float]) -> Disturbance:
+    fault = FAULTS[name]
+    return Disturbance(fault, down_range_s, _relaunch(*fault.parts))
+
+
+def _paused(part: str, what: str) -> Disturbance:
+    stop, go_on = _pause(part), _continue(part)
+    fault = Fault(
+        f"{'spark' if part == 'twin' else part}-pause",
+        f"SIGSTOP to {what}, SIGCONT later",
+        stop,
+        go_on,
+        of_broker=part == "broker",
+        parts=(part,),
+    )
+    return Disturbance(fault, PAUSE_S, go_on)
+
+
+def _cut(run: StartedRun, length_s: float) -> None:
+    # The schedule is read once a second: the cut begins with the next one.
+    run.plan.schedule.cut(run.second() + 1, length_s)
+
+
+def inject(run: StartedRun, name: str, down_s: float) -> set[str]:
+    """Do it, and return the names of processes that are down on purpose."""
+    if name == "link-cut":
+        _cut(run, down_s)
+        return set()
+    return DISTURBANCES[name].fault.inject(run)
+
+
+DISTURBANCES: Final = {
+    row.fault.name: row
+    for row in (
+        _of_case("broker-kill", KILL_S),
+        _of_case("broker-stop", KILL_S),
+        _of_case("backlog-kill", KILL_S),
+        _paused("broker", "the broker"),
+        _of_case("gateway-kill", KILL_S),
+        Disturbance(
+            Fault(
+                "gateway-stop",
+                "SIGTERM to the gateway, and a restart",
+                _terminate_gateway,
+                _relaunch("gateway"),
+                parts=("gateway",),
+            ),
+            KILL_S,
+            _relaunch("gateway"),
+        ),
+        _paused("gateway", "the gateway"),
+        _of_case("kafka-kill", KILL_S),
+        _paused("kafka", "Kafka"),
+        Disturbance(
+            Fault(
+                "kafka-disk-full",
+                "no file of Kafka's may grow (RLIMIT_FSIZE), then a restart",
+                _fill_disk,
+                _relaunch("kafka"),
+                parts=("kafka",),
+            ),
+            KILL_S,
+            _relaunch("kafka"),
+        ),
+        _of_case("spark-kill", KILL_S),
+        _paused("twin", "the Spark job"),
+        Disturbance(FAULTS["link-cut"], OUTAGE_S, _nothing),
+    )
+}
