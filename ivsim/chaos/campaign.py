@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -39,6 +40,7 @@ class Row:
         name, protocol, mode: of its schedule.
         injected: the faults that began.
         acknowledged: messages acknowledged to their vehicles.
+        acknowledged_lost: of these, how many are not in Kafka, by the hop where they were last seen.
         judgement: its counts, and what is broken; empty where all is kept.
         smallest: the smallest failing schedule, where one failed and was made smaller.
         tried: how many smaller schedules were run for it.
@@ -49,6 +51,7 @@ class Row:
     mode: str
     injected: list[str] = field(default_factory=list)
     acknowledged: int = 0
+    acknowledged_lost: dict[str, int] = field(default_factory=dict)
     judgement: Judgement = field(default_factory=Judgement)
     smallest: dict[str, Any] | None = None
     tried: int = 0
@@ -115,13 +118,23 @@ def run_schedule(schedule: Schedule, base: Path, testbed: Testbed) -> Row:
         )
     if not injector.done():
         judgement.broken.append("the faults were not injected, and their parts back, in time")
-    acknowledged = sum(row["acknowledged_at_ns"] is not None for row in ledger)
+    acknowledged = [row for row in ledger if row["acknowledged_at_ns"] is not None]
+    gone = [row for row in acknowledged if row["appended_at_ns"] is None and row["fate"] != "unknown"]
+    by_hop = dict(sorted(Counter(str(row["hop"]) for row in gone).items()))
     if judgement.broken:
         directory.mkdir(exist_ok=True)  # a run that broke before its first message has left none
         write_json(directory / "schedule.json", schedule.as_dict())
     else:
         shutil.rmtree(directory, ignore_errors=True)
-    return Row(schedule.name, schedule.protocol, schedule.mode, injector.injected, acknowledged, judgement)
+    return Row(
+        schedule.name,
+        schedule.protocol,
+        schedule.mode,
+        injector.injected,
+        len(acknowledged),
+        by_hop,
+        judgement,
+    )
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -165,6 +178,12 @@ class Campaign:
         smallest, row.tried = shrink(schedule, fails, budget)
         row.smallest = smallest.as_dict()
         write_json(self.file_of(row), row.smallest)
+
+    def sweep(self) -> None:
+        """Remove what Spark has written below runs whose directories were removed; once the testbed is closed."""
+        for row in self.rows:
+            if not row.judgement.broken:
+                shutil.rmtree(self.base / row.name, ignore_errors=True)
 
     def file_of(self, row: Row) -> Path:
         """Return where the smallest failing schedule of a row stands."""

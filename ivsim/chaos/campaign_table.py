@@ -48,14 +48,14 @@ def _tried(rows: Sequence[Row]) -> list[str]:
 
 def _messages(rows: Sequence[Row]) -> list[str]:
     lines = [
-        "| mode | promise | runs | faults | acknowledged | of these lost | lost at | copies in Kafka | verdict |",
+        "| mode | promise | runs | faults | acknowledged | of these lost | last seen at | copies in Kafka | verdict |",
         "|---|---|--:|--:|--:|--:|---|--:|---|",
     ]
     for protocol, mode in _modes(rows):
         own = [row for row in rows if (row.protocol, row.mode) == (protocol, mode)]
         hops: Counter[str] = Counter()
         for row in own:
-            hops.update(row.judgement.lost_by_hop)
+            hops.update(row.acknowledged_lost)
         broken = sum(bool(row.judgement.broken) for row in own)
         cells = (
             f"{protocol} {mode}",
@@ -63,7 +63,7 @@ def _messages(rows: Sequence[Row]) -> list[str]:
             f"{len(own):,}",
             f"{sum(len(row.injected) for row in own):,}",
             f"{sum(row.acknowledged for row in own):,}",
-            f"{sum(row.judgement.acknowledged_and_lost for row in own):,}",
+            f"{hops.total():,}",
             ", ".join(f"{count:,} {hop}" for hop, count in sorted(hops.items())),
             f"{sum(row.judgement.duplicates for row in own):,}",
             f"{broken} BROKEN" if broken else "kept",

@@ -119,7 +119,9 @@ def _campaign(faults: int | None, file: Path | None, seed: int, output: Path | N
     assert faults is not None
     made = Campaign(base, faults, seed)
     with interruptible(), Testbed() as testbed:
-        return run_campaign(made, testbed)
+        code = run_campaign(made, testbed)
+    made.sweep()
+    return code
 
 
 def judge_all(base: Path, cases: list[Case], *, seed: int, testbed: Testbed) -> int:

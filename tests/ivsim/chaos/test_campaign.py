@@ -33,8 +33,8 @@ class Runs:
         judgement = Judgement("keeps", {"due": 9, "delivered": 9})
         if self.fault in faults:
             judgement.broken.append("the sky fell")
-            judgement.acknowledged_and_lost = 2
-        return Row(schedule.name, schedule.protocol, schedule.mode, faults, 9, judgement)
+        lost = {"gateway": 2} if judgement.broken else {}
+        return Row(schedule.name, schedule.protocol, schedule.mode, faults, 9, lost, judgement)
 
 
 def call(monkeypatch: pytest.MonkeyPatch, runs: Runs, base: Path, faults: int = 40) -> int:
@@ -62,6 +62,7 @@ def test_a_breach_is_1_and_names_the_smallest_schedule(
     capsys.readouterr()
     text = (tmp_path / TABLE).read_text()
     assert "the sky fell" in text
+    assert "2 gateway" in text
     files = sorted(tmp_path.glob("*-smallest.json"))
     assert files
     for file in files:

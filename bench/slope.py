@@ -1,0 +1,52 @@
+"""Whether a quantity stays flat: its slope with an interval, and a verdict; it samples nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+FEWEST: Final = 10  # samples
+WARM_UP_RATIO: Final = 0.25  # of a series, at its begin, that is left out: caches fill
+CONFIDENCE: Final = 0.95
+# Growth over an hour that counts, as a ratio of the median.
+GROWTH_RATIO: Final = 0.10
+HOUR_S: Final = 3_600.0
+
+
+class Slope(NamedTuple):
+    """A slope per hour with its 95 % interval, and the median of the series."""
+
+    median: float
+    per_hour: float
+    low: float
+    high: float
+    samples: int
+
+    def verdict(self, least: float) -> str:
+        """Return `flat`, `grows` or `unclear`.
+
+        Args:
+            least: growth in an hour that counts even where the median is small.
+        """
+        limit = max(least, GROWTH_RATIO * self.median)
+        if self.high <= limit:
+            return "flat"
+        return "grows" if self.low > limit else "unclear"
+
+
+def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope | None:
+    """Return the median of all slopes between two samples (Theil and Sen) behind the warm-up; None of too few.
+
+    A single jump moves it little, other than a least-squares line. Its interval takes the samples as independent.
+    """
+    first = int(len(seconds) * WARM_UP_RATIO)
+    x, y = np.asarray(seconds[first:], float), np.asarray(values[first:], float)
+    if len(x) < FEWEST:
+        return None
+    slope, _, low, high = stats.theilslopes(y, x, CONFIDENCE)
+    return Slope(
+        float(np.median(y)), float(slope) * HOUR_S, float(low) * HOUR_S, float(high) * HOUR_S, len(x)
+    )

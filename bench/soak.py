@@ -1,0 +1,243 @@
+"""Half an hour of 500 vehicles with a fault each three minutes: what grows? `make soak`, `make soak ARGS="--minutes 5"`.
+
+A testbed runs one fleet at a time, so the protocols follow each other, each a third of the time, on one Kafka, one Spark
+session and one link that stay up. Memory, descriptors and threads of every process are sampled, the Spark job's checkpoint
+and Kafka's log too. A process that a fault has killed begins a new series. Exit code 1 when something grows or a ledger
+does not close.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+
+import psutil
+import pyarrow.parquet as pq
+
+from bench.slope import Slope, slope_of
+from ivsim.chaos.campaign import promise_after
+from ivsim.chaos.disturbances import DISTURBANCES
+from ivsim.chaos.injector import Injector
+from ivsim.chaos.promises import judge
+from ivsim.chaos.schedule import Planned, Schedule
+from ivsim.option_rules import run_options
+from ivsim.runs.started import StartedRun
+from ivsim.runs.testbed import Testbed
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.process import OwnedProcess
+from ivsim.testbed.servers import KAFKA
+
+LEGS: Final = (("mqtt", "qos1"), ("amqp", "manual-confirms-persistent"), ("coap", "con"))
+SAMPLE_S: Final = 5.0
+FAULT_EACH_S: Final = 180.0
+TAIL_S: Final = 20.0  # of a leg without a new fault
+LOSS_TIMEOUT_S: Final = 60.0
+NEEDED: Final = [
+    "vehicle_id", "sequence", "fate", "hop", "acknowledged_at_ns", "appended_at_ns", "copies", "due_at_ns",
+]  # fmt: skip
+
+
+class Quantity(NamedTuple):
+    """What is sampled.
+
+    Attributes:
+        unit: for the table.
+        scale: how many of what is sampled make one of the unit.
+        least: growth in an hour that counts, in the unit.
+    """
+
+    unit: str
+    scale: float
+    least: float
+
+
+QUANTITIES: Final = {
+    "memory": Quantity("MB", 1e6, 10.0),
+    "descriptors": Quantity("1", 1, 5.0),
+    "threads": Quantity("1", 1, 5.0),
+    "checkpoint": Quantity("MB", 1e6, 10.0),
+    # Records are kept for as long as their run lasts: the log grows with each of them, and is not judged.
+    "log": Quantity("MB", 1e6, float("inf")),
+}
+Key = tuple[str, int, str]  # process, its id, quantity
+Series = dict[Key, list[tuple[float, float]]]
+
+
+class Sampler:
+    """Samples every process of a run each five seconds."""
+
+    def __init__(self) -> None:
+        self.series: Series = defaultdict(list)
+        self._next_s = 0.0
+
+    def __call__(self, run: StartedRun) -> None:
+        at_s = time.monotonic()
+        if at_s < self._next_s:
+            return
+        self._next_s = at_s + SAMPLE_S
+        twin = run.components.twin
+        owned: list[OwnedProcess] = [*run.components.children]
+        owned += [server.process for server in run.components.servers.values()]
+        owned += [] if twin is None else [twin.process]
+        for process in owned:
+            if process.running():
+                self._processes(at_s, process.name, process.pid)
+        self._processes(at_s, "ivsim", psutil.Process().pid, deep=False)
+        if twin is not None:
+            self._add(at_s, "twin", twin.process.pid, "checkpoint", _bytes(run.directory.work))
+        kafka = run.components.servers[KAFKA]
+        assert isinstance(kafka, KafkaServer)
+        self._add(at_s, KAFKA, 0, "log", _bytes(kafka.log))
+
+    def _processes(self, at_s: float, name: str, pid: int, *, deep: bool = True) -> None:
+        memory = descriptors = threads = 0
+        try:
+            first = psutil.Process(pid)
+            for process in (first, *(first.children(recursive=True) if deep else ())):
+                with process.oneshot():
+                    memory += process.memory_info().rss
+                    descriptors += process.num_fds()
+                    threads += process.num_threads()
+        except psutil.NoSuchProcess:  # one of them ended meanwhile: half a sum is none
+            return
+        for quantity, value in (("memory", memory), ("descriptors", descriptors), ("threads", threads)):
+            self._add(at_s, name, pid, quantity, value)
+
+    def _add(self, at_s: float, name: str, pid: int, quantity: str, value: float) -> None:
+        self.series[name, pid, quantity].append((at_s, value / QUANTITIES[quantity].scale))
+
+
+def _bytes(directory: Path) -> int:
+    """Return what the files below a directory occupy; one that goes meanwhile counts nothing."""
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total += path.stat().st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def legs(minutes: float, seed: int) -> list[tuple[Schedule, float]]:
+    """Return the schedule of each protocol's leg, and how long the leg lasts in s."""
+    stream = Random(f"soak/{seed}")
+    length_s = minutes * 60 / len(LEGS)
+    at_s = FAULT_EACH_S / 2
+    found = []
+    for index, (protocol, mode) in enumerate(LEGS):
+        rows = [row for row in DISTURBANCES.values() if row.fault.applies_to(protocol)]
+        planned = []
+        while at_s < (index + 1) * length_s:
+            row = stream.choice(rows)
+            begin_s = min(at_s - index * length_s, length_s - TAIL_S)
+            planned.append(
+                Planned(row.fault.name, round(begin_s, 1), round(stream.uniform(*row.down_range_s), 1))
+            )
+            at_s += FAULT_EACH_S
+        found.append((Schedule(f"{protocol}-{mode}", protocol, mode, seed, tuple(planned)), length_s))
+    return found
+
+
+def run_leg(
+    testbed: Testbed, leg: tuple[Schedule, float], vehicles: int, base: Path, sampler: Sampler
+) -> list[str]:
+    """Run a leg, print its line, and return what is broken; SystemExit with its code when a signal ended it."""
+    schedule, length_s = leg
+    options = run_options(
+        protocol=schedule.protocol, mode=schedule.mode, vehicles=vehicles, duration_s=length_s,
+        loss_timeout_s=LOSS_TIMEOUT_S, seed=schedule.seed,
+    )  # fmt: skip
+    injector = Injector(schedule)
+
+    def disturb(run: StartedRun) -> None:
+        sampler(run)
+        injector(run)
+
+    directory = base / schedule.name
+    try:
+        outcome = testbed.run(options, directory, disturb=disturb)
+    finally:
+        injector.release()
+    if outcome.signal is not None:
+        raise SystemExit(outcome.exit_code)
+    ledger = directory / "ledger.parquet"
+    rows = pq.read_table(ledger, columns=NEEDED).to_pylist() if ledger.is_file() else []
+    judgement = judge(rows, promise_after(schedule), outcome.twin_distinct, injector.back_at_ns)
+    if outcome.error is not None:
+        judgement.broken.append(outcome.error.partition("\n")[0])
+    if not injector.done():
+        judgement.broken.append("the faults were not injected, and their parts back, in time")
+    counts = ", ".join(f"{n:,} {fate}" for fate, n in judgement.counts.items() if n)
+    print(f"{schedule.protocol} {schedule.mode}: {', '.join(injector.injected) or 'no fault'}")
+    print(f"    {counts}; acknowledged and lost: {judgement.acknowledged_and_lost:,}", flush=True)
+    for line in judgement.broken:
+        print(f"    BROKEN: {line}", flush=True)
+    return judgement.broken
+
+
+def table(series: Series) -> tuple[list[str], list[str]]:
+    """Return a line for each series that is long enough, no wider than 80 columns, and the names of those that grow."""
+    lines = [
+        f"{'process':<12}{'quantity':<12}{'median':>9}{'per hour':>10}  {'95 % interval':<20}{'verdict':<9}n"
+    ]
+    growing, short = [], 0
+    for (name, pid, quantity), samples in sorted(series.items()):
+        found = slope_of(*zip(*samples, strict=True))
+        if found is None:
+            short += 1
+            continue
+        verdict = "-" if quantity == "log" else found.verdict(QUANTITIES[quantity].least)
+        lines.append(_line(name, quantity, found, verdict))
+        if verdict == "grows":
+            growing.append(f"{name} ({pid}): {quantity}")
+    lines.append(f"{short} series are too short to be judged (processes that a fault ended soon)")
+    return lines, growing
+
+
+def _line(name: str, quantity: str, found: Slope, verdict: str) -> str:
+    unit = QUANTITIES[quantity].unit
+    of = quantity if unit == "1" else f"{quantity} {unit}"
+    interval = f"{found.low:+.1f} to {found.high:+.1f}"
+    return (
+        f"{name[:11]:<12}{of[:14]:<12}"
+        f"{found.median:>9,.1f}{found.per_hour:>+10,.1f}  {interval:<20}{verdict:<9}{found.samples}"
+    )
+
+
+def main() -> int:
+    """Soak, and print the ledgers and the slopes."""
+    parser = argparse.ArgumentParser(prog="make soak", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="of messages, over all protocols (3 or more)"
+    )
+    parser.add_argument("--vehicles", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", type=Path, help="directory of the results; none is kept without it")
+    arguments = parser.parse_args()
+    if not 3 <= arguments.minutes <= 24 * 60:
+        parser.error(f"--minutes {arguments.minutes:g}: allowed are 3 to 1440")
+    if not 1 <= arguments.vehicles <= 5_000:
+        parser.error(f"--vehicles {arguments.vehicles}: allowed are 1 to 5000")
+    if arguments.output is not None and arguments.output.is_dir() and any(arguments.output.iterdir()):
+        parser.error(f"--output {arguments.output}: not empty; name a new directory")
+    sampler = Sampler()
+    broken: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="ivsim-soak-") as name, Testbed() as testbed:
+        base = arguments.output or Path(name)
+        base.mkdir(parents=True, exist_ok=True)
+        for leg in legs(arguments.minutes, arguments.seed):
+            broken += run_leg(testbed, leg, arguments.vehicles, base, sampler)
+    lines, growing = table(sampler.series)
+    print("\n" + "\n".join(lines))
+    print(f"\ngrows: {'; '.join(growing) or 'nothing'}; ledgers: {'BROKEN' if broken else 'closed'}")
+    return 1 if growing or broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
