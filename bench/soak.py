@@ -203,11 +203,15 @@ def table(series: Series) -> tuple[list[str], list[str]]:
 def _line(name: str, quantity: str, found: Slope, verdict: str) -> str:
     unit = QUANTITIES[quantity].unit
     of = quantity if unit == "1" else f"{quantity} {unit}"
-    interval = f"{found.low:+.1f} to {found.high:+.1f}"
+    interval = f"{_signed(found.low)} to {_signed(found.high)}"
     return (
         f"{name[:11]:<12}{of[:14]:<12}"
-        f"{found.median:>9,.1f}{found.per_hour:>+10,.1f}  {interval:<20}{verdict:<9}{found.samples}"
+        f"{found.median:>9,.1f}{_signed(found.per_hour):>10}  {interval:<20}{verdict:<9}{found.samples}"
     )
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.1f}" if abs(value) < 1_000 else f"{value:+.0f}"
 
 
 def main() -> int:
