@@ -13,6 +13,7 @@ from gateways.protocols.tls import tls_context
 from schemas.config import Strict, read_config
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
+from schemas.kafka_login import read_login
 
 # Alone, all of the fleet's messages wait for this gateway: long enough for a person to start it again.
 ALONE_S: Final = 3_600
@@ -38,6 +39,7 @@ class GatewayConfig(Strict):
 
     Attributes:
         bootstrap: Kafka's address.
+        kafka_login: file by which Kafka's clients log in over TLS; "" goes there in the clear.
         host, port: the broker, or what to listen on (CoAP; port 0 asks).
         namespace: a name under /run/netns, or a path, to stand in towards the vehicles; None stays.
         receive_max: messages held at most, taken and not yet in Kafka.
@@ -50,6 +52,7 @@ class GatewayConfig(Strict):
     """
 
     bootstrap: str
+    kafka_login: str = ""
     host: str
     port: Annotated[int, Field(ge=0, le=65_535)]
     mode: str
@@ -105,6 +108,8 @@ def read_gateway_config(path: Path) -> GatewayConfig:
             tls_context(config.tls)
         if config.keys is not None:
             shared_keys(config.keys.file)
+        if config.kafka_login:
+            read_login(config.kafka_login)
     except Refusal as error:
         raise Refusal(f"{path}: {error}") from error
     return config

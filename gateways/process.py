@@ -47,7 +47,9 @@ class GatewayProcess:
         """Return the exit code; Refusal for what is wrong before anything was taken."""
         # The order matters: librdkafka's threads and the page's socket keep the namespace they were born in.
         with contextlib.ExitStack() as stack:
-            producer = RecordProducer(self._config.bootstrap, self._config.held_bytes_max)
+            producer = RecordProducer(
+                self._config.bootstrap, self._config.held_bytes_max, self._config.kafka_login
+            )
             stack.callback(producer.close)
             producer.require_topics((self._topics.status, self._topics.dead_letter))
             progress = self._progress()
@@ -65,7 +67,7 @@ class GatewayProcess:
         """Where sequences wrap, a gateway must know how far the one before it had come."""
         if FORMATS[self._config.format].sequence_modulus is None:
             return {}
-        return read_progress(self._config.bootstrap, self._topics.status)
+        return read_progress(self._config.bootstrap, self._topics.status, login=self._config.kafka_login)
 
     def _build(self, producer: RecordProducer, progress: Progress) -> Bridge:
         config = self._config

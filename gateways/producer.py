@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from schemas.errors import Refusal
+from schemas.kafka_login import client_settings
 
 # Errors that no repetition cures: the record itself is at fault and goes to the dead letters.
 POISON = frozenset(
@@ -21,10 +22,10 @@ POISON = frozenset(
 )
 
 
-def settings(bootstrap: str, held_bytes_max: int) -> dict[str, Any]:
+def settings(bootstrap: str, held_bytes_max: int, login: str = "") -> dict[str, Any]:
     """Return librdkafka's configuration; records wait without end, since their number is bounded upstream."""
     return {
-        "bootstrap.servers": bootstrap,
+        **client_settings(bootstrap, login),
         "acks": "all",
         "enable.idempotence": True,
         "message.timeout.ms": 0,
@@ -45,11 +46,11 @@ def settings(bootstrap: str, held_bytes_max: int) -> dict[str, Any]:
 class RecordProducer:
     """A thin owner of confluent-kafka's Producer; `produce` is the library's own, for speed."""
 
-    def __init__(self, bootstrap: str, held_bytes_max: int) -> None:
+    def __init__(self, bootstrap: str, held_bytes_max: int, login: str = "") -> None:
         self.fatal: str | None = None
         self._bootstrap = bootstrap
         self._producer = Producer(
-            {**settings(bootstrap, held_bytes_max), "error_cb": self._failed},
+            {**settings(bootstrap, held_bytes_max, login), "error_cb": self._failed},
             logger=logging.getLogger("kafka"),
         )
         self.produce = self._producer.produce

@@ -8,18 +8,23 @@ import uuid
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from schemas.errors import Refusal
+from schemas.kafka_login import client_settings
 
 # Key of a vehicle -> (epoch, highest sequence of that epoch).
 Progress = dict[bytes, tuple[int, int]]
 
 
-def read_progress(bootstrap: str, topic: str, timeout_s: float = 30.0) -> Progress:
+def read_progress(bootstrap: str, topic: str, timeout_s: float = 30.0, login: str = "") -> Progress:
     """Return how far each vehicle's records in `topic` have come; empty for an empty topic.
 
     Raises Refusal when Kafka does not answer in time.
     """
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": f"ivsim-{uuid.uuid4().hex}", "enable.auto.commit": False}
+        {
+            **client_settings(bootstrap, login),
+            "group.id": f"ivsim-{uuid.uuid4().hex}",
+            "enable.auto.commit": False,
+        }
     )
     try:
         return _read(consumer, topic, time.monotonic() + timeout_s)

@@ -78,6 +78,10 @@ def _of_topology(holds: Callable[[Topology], bool]) -> Need:
 GATEWAY = _of_topology(lambda topology: topology.bridged)
 ECHOED = _of_topology(lambda topology: topology.echoed)
 EMULATED = none_with("link", "direct")
+OWN_KAFKA = Need(
+    lambda options: options.kafka is None,
+    lambda options, name: f"needs the run's own Kafka, not {name('kafka')} {options.kafka}",
+)
 
 
 def _of_protocol(setting: str, *, shared: bool = False) -> Need:
@@ -530,6 +534,17 @@ class RunOptions(BaseModel):
         str | None,
         Option("HOST:PORT of a Kafka broker.", CLOUD, absent="the run's own", effective=(GATEWAY,)),
     ] = None
+    kafka_security: Annotated[
+        Literal["plaintext", "sasl-ssl"],
+        Option(
+            "How gateway, Spark and all others reach the run's own Kafka: in the clear, or logged in by SCRAM-SHA-512"
+            " over TLS with keys of the run's own.",
+            CLOUD,
+            effective=(GATEWAY, OWN_KAFKA),
+            off="plaintext",
+            axis="kafka_security",
+        ),
+    ] = "plaintext"
     spark_master: Annotated[
         str | None,
         Option(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.config import read_config
 from schemas.errors import Refusal
+from schemas.kafka_login import client_settings, java_settings
 from schemas.topics import KafkaTopics
 
 Trigger = Literal["realtime", "microbatch"]
@@ -23,6 +24,9 @@ class TwinConfig(BaseModel):
 
     run_dir: str
     bootstrap: str = Field(default="", description="HOST:PORT of Kafka; empty only for the topology `echo`")
+    kafka_login: str = Field(
+        default="", description="file by which clients log in at Kafka over TLS; empty: in the clear"
+    )
     topics_prefix: str = ""
     trigger: Trigger = "realtime"
     topology: Topology = "gateway"
@@ -63,6 +67,16 @@ class TwinConfig(BaseModel):
     @property
     def topics(self) -> KafkaTopics:
         return KafkaTopics(self.topics_prefix)
+
+    def kafka_client(self) -> dict[str, Any]:
+        """Return librdkafka's properties that lead a client to Kafka."""
+        return client_settings(self.bootstrap, self.kafka_login)
+
+    def spark_kafka(self) -> dict[str, str]:
+        """Return the options that lead Spark's sources and sinks to Kafka."""
+        return {
+            f"kafka.{name}": value for name, value in java_settings(self.bootstrap, self.kafka_login).items()
+        }
 
     @property
     def checkpoint(self) -> Path:

@@ -106,7 +106,7 @@ class Endings:
         self._read()
         over = self._living.over(self._now_ms())
         if over:
-            _write_tombstones(self._config.bootstrap, self._config.topics.state, over, self._closing.is_set)
+            _write_tombstones(self._config, over, self._closing.is_set)
         return over
 
     def _read(self) -> None:
@@ -145,7 +145,7 @@ class Endings:
 
 def _settings(config: TwinConfig) -> dict[str, Any]:
     return {
-        "bootstrap.servers": config.bootstrap,
+        **config.kafka_client(),
         # librdkafka wants a name; without subscription and commit the broker never hears of a group.
         "group.id": "ivsim-endings",
         "enable.auto.commit": False,
@@ -155,17 +155,13 @@ def _settings(config: TwinConfig) -> dict[str, Any]:
     }
 
 
-def _write_tombstones(
-    bootstrap: str, topic: str, twins: list[tuple[bytes, int]], stop: Callable[[], bool]
-) -> None:
+def _write_tombstones(config: TwinConfig, twins: list[tuple[bytes, int]], stop: Callable[[], bool]) -> None:
     """Write a record without a value for each twin, behind its updates: in their partition.
 
     Raises KafkaException for one that Kafka did not take.
     """
     failed: list[Any] = []
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 2}
-    )
+    producer = Producer({**config.kafka_client(), "acks": "all", "enable.idempotence": True, "log_level": 2})
 
     def reported(error: KafkaError | None, _: Message) -> None:
         if error is not None:
@@ -174,7 +170,7 @@ def _write_tombstones(
     for key, partition in twins:
         if stop():
             break
-        producer.produce(topic, None, key, partition, on_delivery=reported)
+        producer.produce(config.topics.state, None, key, partition, on_delivery=reported)
         producer.poll(0)
     if producer.flush(_FLUSH_S) or failed:
         producer.purge()

@@ -86,7 +86,7 @@ def writer(states: DataFrame, config: TwinConfig, name: str) -> DataStreamWriter
     return (
         states.writeStream.queryName(name)
         .format("kafka")
-        .option("kafka.bootstrap.servers", config.bootstrap)
+        .options(**config.spark_kafka())
         .option("kafka.acks", "all")
         .option("kafka.linger.ms", "1")
         .option("kafka.max.request.size", str(max(1_048_576, config.max_payload_bytes + 65_536)))

@@ -25,7 +25,7 @@ def wanted(config: TwinConfig) -> list[NewTopic]:
 
 def ends(config: TwinConfig, topic: str, timeout_s: float = 5.0) -> dict[int, int]:
     """Return the offset behind the last record of each partition; Refusal unless Kafka answers and has this topic."""
-    admin = AdminClient({"bootstrap.servers": config.bootstrap, "log_level": 0})
+    admin = AdminClient({**config.kafka_client(), "log_level": 0})
     try:
         present = admin.list_topics(timeout=timeout_s).topics
         if topic not in present:
@@ -43,7 +43,7 @@ def ensure_topics(config: TwinConfig) -> list[str]:
 
     All are there for everyone when it returns.
     """
-    admin = AdminClient({"bootstrap.servers": config.bootstrap, "socket.timeout.ms": 10_000, "log_level": 0})
+    admin = AdminClient({**config.kafka_client(), "socket.timeout.ms": 10_000, "log_level": 0})
     try:
         present = admin.list_topics(timeout=10).topics
     except KafkaException as error:

@@ -53,7 +53,7 @@ def _to_kafka(frame: DataFrame, config: TwinConfig, name: str, topic: str) -> St
     return (
         frame.writeStream.queryName(name)
         .format("kafka")
-        .option("kafka.bootstrap.servers", config.bootstrap)
+        .options(**config.spark_kafka())
         .option("topic", topic)
         .option("checkpointLocation", str(config.checkpoint / name))
         .outputMode("update")

@@ -51,7 +51,7 @@ _OUTAGE_MS: Final = "120000"
 def kafka_options(config: TwinConfig, *topics: str) -> dict[str, str]:
     """Return the reader's options, the same for streams and batches."""
     return {
-        "kafka.bootstrap.servers": config.bootstrap,
+        **config.spark_kafka(),
         "subscribe": ",".join(topics),
         "includeHeaders": "true",
         "startingOffsets": "earliest",

@@ -65,9 +65,7 @@ def warm_up(config: TwinConfig, alive: Callable[[], None], each: int, timeout_s:
 
 
 def _consumer(config: TwinConfig) -> Consumer:
-    consumer = Consumer(
-        {"bootstrap.servers": config.bootstrap, "group.id": "ivsim-warm-up", "enable.auto.commit": False}
-    )
+    consumer = Consumer({**config.kafka_client(), "group.id": "ivsim-warm-up", "enable.auto.commit": False})
     part = TopicPartition(warm_output_topic(config), 0)
     _, part.offset = consumer.get_watermark_offsets(part, timeout=10)
     consumer.assign([part])
@@ -75,7 +73,7 @@ def _consumer(config: TwinConfig) -> Consumer:
 
 
 def _produce(config: TwinConfig, epoch: int, first: int, last: int) -> None:
-    producer = Producer({"bootstrap.servers": config.bootstrap, "linger.ms": 2})
+    producer = Producer({**config.kafka_client(), "linger.ms": 2})
     for sequence in range(first, last + 1):
         for number in range(_KEYS):
             key = f"{WARM_KEY}-{number}"

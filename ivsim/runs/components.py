@@ -111,7 +111,7 @@ def open_components(
         display.phase("waiting for Spark")
         twin.wait_ready()
     if plan.topology.bridged:
-        live_reader = stack.enter_context(LiveReader(kafka.bootstrap, kafka.topics))
+        live_reader = stack.enter_context(LiveReader(kafka))
     if options.page:
         page = children.start(processes.page(plan, endpoints))
         display.note(f"live page: {page.wait_for('ready', READY_S)['url']}")

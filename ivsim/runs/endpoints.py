@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from gateways.protocols.base import Protocol
 from ivsim.testbed.credentials import Credentials
 from ivsim.testbed.server import Broker
+from schemas.kafka_login import client_settings
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics
 from simulator.links import Link
 
 
 @dataclass(frozen=True)
 class KafkaAddress:
-    """A Kafka broker and the run's topics there; `bootstrap` is empty where the topology has none."""
+    """A Kafka broker and the run's topics there; `bootstrap` is empty where the topology has none.
+
+    Attributes:
+        login: path of the file by which clients log in; "" without.
+    """
 
     bootstrap: str = ""
     topics: KafkaTopics = field(default_factory=KafkaTopics)
+    login: str = ""
+
+    def client_settings(self) -> dict[str, Any]:
+        """Return librdkafka's properties that lead a client there."""
+        return client_settings(self.bootstrap, self.login)
 
 
 @dataclass(frozen=True)

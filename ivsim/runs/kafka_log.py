@@ -63,7 +63,7 @@ def _batches(kafka: KafkaAddress, silent_s: float) -> Iterator[list[dict[str, An
     names = {kafka.topics.status: "vehicle.status", kafka.topics.state: "twin.state"}
     consumer = Consumer(
         {
-            "bootstrap.servers": kafka.bootstrap,
+            **kafka.client_settings(),
             "group.id": "ivsim-keep",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -50,8 +50,8 @@ def write_ledger(started: StartedRun, problems: list[str]) -> dict[str, Any]:
 
 def _kafka_answers(started: StartedRun) -> bool:
     """Say whether the run's Kafka answers; true where it has none."""
-    bootstrap = started.components.endpoints.kafka.bootstrap
-    return not bootstrap or answers(bootstrap, KAFKA_ANSWERS_S)
+    kafka = started.components.endpoints.kafka
+    return not kafka.bootstrap or answers(kafka.bootstrap, KAFKA_ANSWERS_S, kafka.login)
 
 
 def _live(started: StartedRun) -> dict[str, Any]:

@@ -68,8 +68,7 @@ class LivePublisher:
         self._wire = Tail(directory.path / "wire.events", WIRE_RECORD, len(MAGIC))
         self._producer: Producer | None = None
         if kafka.bootstrap:
-            settings = {"bootstrap.servers": kafka.bootstrap, "linger.ms": 50, "log_level": 2}
-            self._producer = Producer(settings)
+            self._producer = Producer({**kafka.client_settings(), "linger.ms": 50, "log_level": 2})
         self._totals: Counter[str] = Counter()
         self._shard_totals: list[Counter[str]] = [Counter() for _ in range(shards)]
         self._last_emitted_at_ns = 0

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from schemas.topics import KafkaTopics
+from ivsim.runs.endpoints import KafkaAddress
 
 POLL_S = 0.2
 END_S = 2.0
@@ -20,11 +20,11 @@ FLEET = "*"
 class LiveReader:
     """Follows both topics from their beginning in a thread of its own; commits no offsets to any group."""
 
-    def __init__(self, bootstrap: str, topics: KafkaTopics) -> None:
-        self._topics = topics
+    def __init__(self, kafka: KafkaAddress) -> None:
+        self._topics = kafka.topics
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **kafka.client_settings(),
                 "group.id": "ivsim-watch",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -125,6 +125,7 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress) -> dict[str, Any]:
         **session_config(options),
         "run_dir": str(plan.directory.path),
         "bootstrap": kafka.bootstrap,
+        "kafka_login": kafka.login,
         "topics_prefix": kafka.topics.prefix,
         "trigger": options.trigger,
         # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
@@ -150,6 +151,7 @@ def page_config(plan: RunPlan, endpoints: Endpoints) -> dict[str, Any]:
     """Return what the twin service of the run is told; it listens on loopback alone."""
     return {
         "bootstrap": endpoints.kafka.bootstrap,
+        "kafka_login": endpoints.kafka.login,
         "topics_prefix": endpoints.kafka.topics.prefix,
         "port": plan.options.page_port,
         "title": f"ivsim run {plan.run_id}",
@@ -161,6 +163,7 @@ def gateway_config(plan: RunPlan, endpoints: Endpoints, index: int) -> dict[str,
     options, credentials = plan.options, endpoints.credentials
     return {
         "bootstrap": endpoints.kafka.bootstrap,
+        "kafka_login": endpoints.kafka.login,
         "host": endpoints.host,
         "port": endpoints.port,
         "mode": options.mode,

@@ -30,6 +30,7 @@ from ivsim.runs.plan import RunPlan
 from ivsim.runs.twin_session import TwinSession
 from ivsim.testbed.credentials import PLAIN, Credentials, make_credentials, make_shared_keys
 from ivsim.testbed.kafka import KafkaServer, create_topics, delete_topics, probe
+from ivsim.testbed.kafka_listener import PLAINTEXT
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import Broker, Server
 from ivsim.testbed.servers import KAFKA, SERVERS
@@ -52,7 +53,7 @@ class SharedParts:
     def __init__(self, record: RunRecord, *, keep: bool) -> None:
         self._record, self.keep = record, keep
         self._stack = ExitStack()
-        self._kafka: KafkaServer | None = None
+        self._kafka: dict[str, KafkaServer] = {}
         self._link: _OpenLink | None = None
         self.twin = TwinSession(record, record.directory / "spark" if keep else None)
         self._chosen: dict[str, str] = {}
@@ -73,24 +74,25 @@ class SharedParts:
             probe(named)
             address = KafkaAddress(named, KafkaTopics(f"ivsim.{plan.run_id}."))
         else:
-            server = servers[KAFKA] = self.own_kafka()
+            server = servers[KAFKA] = self.own_kafka(plan.options.kafka_security)
             prefix = f"ivsim.{plan.run_id}." if self.keep else ""
-            address = KafkaAddress(server.bootstrap, KafkaTopics(prefix))
+            address = KafkaAddress(server.bootstrap, KafkaTopics(prefix), server.login)
         if address.topics.prefix:  # topics of this run alone on a broker that outlives it: they go with it
             if named is not None:
                 self._record.topics(address.bootstrap, address.topics.prefix)
             stack.callback(_leave_as_found, address)
-        create_topics(address.bootstrap, address.topics)
+        create_topics(address.bootstrap, address.topics, login=address.login)
         return address
 
-    def own_kafka(self) -> KafkaServer:
-        """Return the testbed's own Kafka, started or started again."""
-        if self._kafka is None:
-            server: KafkaServer = SERVERS[KAFKA].open(self._record)
-            self._kafka = server.__enter__()
-        elif not self._kafka.process.running():
-            self._kafka.restart()
-        return self._kafka
+    def own_kafka(self, security: str = PLAINTEXT) -> KafkaServer:
+        """Return the testbed's own Kafka that meets its clients so, started or started again."""
+        if security not in self._kafka:
+            name = KAFKA if security == PLAINTEXT else f"{KAFKA}-{security}"
+            server: KafkaServer = SERVERS[KAFKA].open(self._record, name=name, security=security)
+            self._kafka[security] = server.__enter__()
+        elif not self._kafka[security].process.running():
+            self._kafka[security].restart()
+        return self._kafka[security]
 
     def open_twin(self, plan: RunPlan, kafka: KafkaAddress, stack: ExitStack) -> None:
         """Let Spark begin to serve the run; `twin.wait_ready` returns once it does."""
@@ -142,14 +144,13 @@ class SharedParts:
             link.close()
 
     def _close_kafka(self) -> None:
-        kafka, self._kafka = self._kafka, None
-        if kafka is not None:
-            kafka.__exit__()
+        while self._kafka:
+            self._kafka.popitem()[1].__exit__()
 
 
 def _leave_as_found(kafka: KafkaAddress) -> None:
     """Take the run's topics off a broker that outlives it, and name those that stay."""
-    for name, reason in delete_topics(kafka.bootstrap, kafka.topics.prefix).items():
+    for name, reason in delete_topics(kafka.bootstrap, kafka.topics.prefix, kafka.login).items():
         print(f"ivsim: Kafka {kafka.bootstrap} keeps topic {name}: {reason}", file=sys.stderr)
 
 

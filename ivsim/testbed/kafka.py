@@ -14,11 +14,14 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ivsim.testbed.kafka_listener import IN_THE_CLEAR, PLAINTEXT, Listener, SaslSsl, format_arguments
 from ivsim.testbed.paths import compose_dir, installed_jars, jars_dir
 from ivsim.testbed.process import OwnedProcess, hold_port
 from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.security import write_secret
 from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
+from schemas.kafka_login import client_settings
 from schemas.topics import KafkaTopics
 from twin import class_archive
 from twin.listed_topics import await_listed
@@ -41,9 +44,11 @@ class KafkaServer:
         java_options: further options of Java; None for those that make it start sooner.
         node: its id, from 1.
         keystore: PEM file of key and certificates; with it, a listener of TLS beside the plain one.
+        security: `plaintext`, or `sasl-ssl`: all clients log in, over TLS, with keys of this server's own.
 
     Attributes:
-        bootstrap: address of the plain listener, once it is reserved.
+        bootstrap: address of the clients' listener, once it is reserved.
+        login: path of the file by which they log in; "" without.
         secure: address of the listener of TLS; "" without.
     """
 
@@ -56,6 +61,7 @@ class KafkaServer:
         java_options: Sequence[str] | None = None,
         node: int = 1,
         keystore: Path | None = None,
+        security: str = PLAINTEXT,
     ) -> None:
         self._record = record
         self._node = node
@@ -64,6 +70,8 @@ class KafkaServer:
         self._heap_mb = heap_mb
         self._name = name
         self._data_dir = record.directory / name
+        self._listener: Listener = IN_THE_CLEAR
+        self._keys = None if security == PLAINTEXT else SaslSsl(record.directory / f"{name}-keys")
         self._process: OwnedProcess | None = None
         self._holders: list[socket.socket] = []
         self._argv: list[str] = []
@@ -107,12 +115,19 @@ class KafkaServer:
         java = java_command()
         class_path = f"{installed_jars('kafka').resolve()}/*"
         self._record.scratch(self._data_dir)
+        if self._keys is not None:
+            self._record.scratch(self._keys.directory)
+            self._listener = self._keys.make()
         properties = self._configure(voters, more or {})
         self._format(java, class_path, properties, cluster)
         # Killed, it would leave its native libraries in the machine's temporary directory.
         own = (f"-Xmx{self._heap_mb}m", f"-Djava.io.tmpdir={self._data_dir}")
         options = [*own, *self._java_options, "-cp", class_path]
         self._argv = [java, *options, "kafka.Kafka", str(properties)]
+
+    @property
+    def login(self) -> str:
+        return self._listener.login
 
     def restart(self) -> None:
         """Start again after a stop or a kill, with the same address and log."""
@@ -129,7 +144,9 @@ class KafkaServer:
 
     def await_answer(self) -> None:
         """Return once it answers; ProcessDied when it ends before, NotReady when it takes too long."""
-        self.process.wait_ready(lambda: answers(self.bootstrap, timeout_s=1.0), START_TIMEOUT_S)
+        self.process.wait_ready(
+            lambda: answers(self.bootstrap, timeout_s=1.0, login=self.login), START_TIMEOUT_S
+        )
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -141,6 +158,8 @@ class KafkaServer:
         for holder in self._holders:
             holder.close()
         shutil.rmtree(self._data_dir, ignore_errors=True)
+        if self._keys is not None:
+            self._keys.remove()
 
     @property
     def process(self) -> OwnedProcess:
@@ -156,7 +175,7 @@ class KafkaServer:
     def _configure(self, voters: Sequence[str], more: Mapping[str, str]) -> Path:
         self._data_dir.mkdir(parents=True)
         properties = self._data_dir / "server.properties"
-        listeners = f"PLAINTEXT://{self.bootstrap}"
+        listeners = f"{self._listener.protocol}://{self.bootstrap}"
         secured: dict[str, str] = {}
         if self._keystore is not None:
             listeners += f",SECURE://{self.secure}"
@@ -172,17 +191,18 @@ class KafkaServer:
             "advertised.listeners": listeners,
             "controller.quorum.voters": ",".join(voters),
             "log.dirs": str(self.log),
+            **self._listener.properties,
             **secured,
             **more,
         }
         shared = (compose_dir() / "kafka" / "server.properties").read_text()
-        properties.write_text(shared + "".join(f"{key}={value}\n" for key, value in own.items()))
+        write_secret(properties, shared + "".join(f"{key}={value}\n" for key, value in own.items()))
         return properties
 
     def _format(self, java: str, class_path: str, properties: Path, cluster: str) -> None:
         done = subprocess.run(
             [java, "-Xmx128m", *SHORT_LIVED_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format",
-             "-t", cluster, "-c", str(properties)],
+             "-t", cluster, "-c", str(properties), *format_arguments(self._listener, self._data_dir)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
@@ -205,10 +225,10 @@ def java_command() -> str:
     return java
 
 
-def answers(bootstrap: str, timeout_s: float) -> bool:
+def answers(bootstrap: str, timeout_s: float, login: str = "") -> bool:
     """Return whether a Kafka broker at `bootstrap` answers a metadata request in time."""
     try:
-        return bool(_admin(bootstrap).list_topics(timeout=timeout_s).brokers)
+        return bool(_admin(bootstrap, login).list_topics(timeout=timeout_s).brokers)
     except KafkaException:
         return False
 
@@ -226,29 +246,30 @@ def probe(bootstrap: str, timeout_s: float = ANSWER_S) -> None:
         raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered within {timeout_s:g} s")
 
 
-def create_topics(bootstrap: str, topics: KafkaTopics, *, partitions: int = 2) -> None:
+def create_topics(bootstrap: str, topics: KafkaTopics, *, partitions: int = 2, login: str = "") -> None:
     """Create the topics of a run, stamped by the broker; `twin.state` keeps the newest record per key.
 
     They are there for everyone when it returns.
     """
-    _create(bootstrap, [new_topic(name, partitions, compact=name == topics.state) for name in topics.all()])
+    wanted = [new_topic(name, partitions, compact=name == topics.state) for name in topics.all()]
+    _create(bootstrap, login, wanted)
 
 
-def topics_of(bootstrap: str, prefix: str, timeout_s: float = ANSWER_S) -> list[str]:
+def topics_of(bootstrap: str, prefix: str, timeout_s: float = ANSWER_S, login: str = "") -> list[str]:
     """Return the names of the topics that begin with `prefix`. Raises KafkaException when nobody answers in time."""
-    known = _admin(bootstrap).list_topics(timeout=timeout_s).topics
+    known = _admin(bootstrap, login).list_topics(timeout=timeout_s).topics
     return sorted(name for name in known if name.startswith(prefix))
 
 
-def delete_topics(bootstrap: str, prefix: str) -> dict[str, str]:
+def delete_topics(bootstrap: str, prefix: str, login: str = "") -> dict[str, str]:
     """Delete every topic whose name begins with `prefix` from a broker that outlives the run.
 
     Returns those that stay, each with the reason; a broker that does not answer keeps them all. Kafka answers before
     they are gone.
     """
-    admin = _admin(bootstrap)  # it must live until the last answer is in
+    admin = _admin(bootstrap, login)  # it must live until the last answer is in
     try:
-        names = topics_of(bootstrap, prefix)
+        names = topics_of(bootstrap, prefix, login=login)
     except KafkaException as error:
         return {f"{prefix}*": error.args[0].str()}
     stay: dict[str, str] = {}
@@ -264,8 +285,8 @@ def delete_topics(bootstrap: str, prefix: str) -> dict[str, str]:
     return stay
 
 
-def _create(bootstrap: str, topics: list[NewTopic]) -> None:
-    admin = _admin(bootstrap)
+def _create(bootstrap: str, login: str, topics: list[NewTopic]) -> None:
+    admin = _admin(bootstrap, login)
     for name, future in admin.create_topics(topics, operation_timeout=TOPIC_TIMEOUT_S).items():
         try:
             future.result(TOPIC_TIMEOUT_S)
@@ -274,9 +295,9 @@ def _create(bootstrap: str, topics: list[NewTopic]) -> None:
     await_listed(admin, bootstrap, {topic.topic for topic in topics})
 
 
-def _admin(bootstrap: str) -> AdminClient:
+def _admin(bootstrap: str, login: str = "") -> AdminClient:
     # Loggers off: librdkafka writes "connection refused" to standard error while a broker starts.
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000})
+    return AdminClient({**client_settings(bootstrap, login), "log_level": 0, "socket.timeout.ms": 10_000})
 
 
 def _found() -> str:

@@ -99,6 +99,16 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("trigger", {"trigger": "microbatch", "topology": "echo"}, "--trigger microbatch: needs --topology gateway"),
     ("future_tolerance_s", {"future_tolerance_s": 9.0, "topology": "echo"}, "--future-tolerance 9: needs --topology gateway"),
     ("kafka", {"kafka": "localhost:9092", "topology": "echo"}, "--kafka localhost:9092: needs --topology gateway"),
+    (
+        "kafka_security",
+        {"kafka_security": "sasl-ssl", "topology": "echo"},
+        "--kafka-security sasl-ssl: needs --topology gateway",
+    ),
+    (
+        "kafka_security",
+        {"kafka_security": "sasl-ssl", "kafka": "localhost:9092"},
+        "--kafka-security sasl-ssl: needs the run's own Kafka, not --kafka localhost:9092",
+    ),
     ("spark_master", {"spark_master": "yarn", "topology": "echo"}, "--spark-master yarn: needs --topology gateway"),
     ("page", {"page": True, "topology": "echo"}, "--page: needs --topology gateway"),
     ("page_port", {"page_port": 8080}, "--page-port 8080: needs --page"),

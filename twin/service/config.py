@@ -22,6 +22,9 @@ class ServiceConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     bootstrap: str = Field(pattern=r"^[^\s:/]+:\d{1,5}$", description="HOST:PORT of a Kafka broker")
+    kafka_login: str = Field(
+        default="", description="file by which the service logs in at Kafka over TLS; empty: in the clear"
+    )
     topics_prefix: str = ""
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65_535, description="0: any free one")

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from schemas.kafka_login import client_settings
 from schemas.topics import KafkaTopics
 from twin.service.config import ServiceConfig
 from twin.service.fleet import Fleet, Record
@@ -187,7 +188,7 @@ def _unknown_prefix(bootstrap: str, wanted: str, known: list[str]) -> str:
 
 def _settings(config: ServiceConfig) -> dict[str, Any]:
     return {
-        "bootstrap.servers": config.bootstrap,
+        **client_settings(config.bootstrap, config.kafka_login),
         # librdkafka wants a name; without subscription and commit the broker never hears of a group.
         "group.id": "ivsim-twin-service",
         "enable.auto.commit": False,

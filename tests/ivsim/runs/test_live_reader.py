@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ivsim.runs import live_reader
+from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.live_reader import LiveReader
-from schemas.topics import KafkaTopics
 
 
 class Record:
@@ -22,7 +22,7 @@ class Record:
 
 def test_what_a_twin_has_given_up_is_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_reader, "Consumer", lambda _: None)
-    reader = LiveReader("127.0.0.1:1", KafkaTopics())
+    reader = LiveReader(KafkaAddress("127.0.0.1:1"))
     take: Any = reader._take
     take(Record("a", messages=10, duplicates=2, given_up=0))
     take(Record("b", messages=9, duplicates=1, given_up=4))

@@ -3,16 +3,28 @@ from __future__ import annotations
 import socket
 import time
 import uuid
+from pathlib import Path
 
 import pytest
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Producer, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
-from ivsim.testbed.kafka import KafkaServer, cluster_id, create_topics, delete_topics, probe
+from ivsim.testbed.kafka import (
+    KafkaServer,
+    answers,
+    cluster_id,
+    create_topics,
+    delete_topics,
+    probe,
+    topics_of,
+)
 from ivsim.testbed.process import ProcessDied, hold_port
 from ivsim.testbed.registry import RunRecord, started_at_ticks
 from schemas.errors import Refusal
+from schemas.kafka_login import client_settings, read_login
 from schemas.topics import KafkaTopics
+from twin.service.client import open_source
+from twin.service.config import ServiceConfig
 
 
 @pytest.mark.kafka
@@ -95,6 +107,38 @@ def test_a_broker_leaves_nothing_and_tells_when_it_dies(run_record: RunRecord) -
             server.process.check()
     assert started_at_ticks(pid) is None
     assert [path.name for path in run_record.directory.iterdir()] == ["logs"]
+
+
+@pytest.mark.kafka
+def test_a_secured_broker_takes_who_logs_in_alone(run_record: RunRecord) -> None:
+    """Everyone of the run by its file; nobody with another password, without one, or in the clear."""
+    with KafkaServer(run_record, security="sasl-ssl") as server:
+        password = read_login(server.login).password
+        secrets = [path for path in run_record.directory.rglob("*") if password in _text(path)]
+        assert {path.stat().st_mode & 0o077 for path in secrets} == {0}
+        assert password not in Path("/proc", str(server.process.pid), "cmdline").read_text()
+        topics = KafkaTopics("secured.")
+        create_topics(server.bootstrap, topics, login=server.login)
+        assert topics_of(server.bootstrap, "secured.", login=server.login) == sorted(topics.all())
+        config = ServiceConfig(bootstrap=server.bootstrap, kafka_login=server.login, topics_prefix="other.")
+        # Only a Kafka that has answered has prefixes to name.
+        with pytest.raises(Refusal, match=r"there are 'secured\.'"), open_source(config, "", ""):
+            pass
+        assert delete_topics(server.bootstrap, "secured.", server.login) == {}
+
+        other = Path(server.login).with_name("other.properties")
+        other.write_text(Path(server.login).read_text().replace(password, "another"))
+        assert not answers(server.bootstrap, 2.0, str(other))
+        assert not answers(server.bootstrap, 1.0)
+        known = client_settings(server.bootstrap, server.login)
+        encrypted = {name: known[name] for name in ("bootstrap.servers", "ssl.ca.location")}
+        with pytest.raises(KafkaException):
+            AdminClient({**encrypted, "security.protocol": "ssl", "log_level": 0}).list_topics(timeout=1.0)
+    assert [path.name for path in run_record.directory.iterdir()] == ["logs"]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 @pytest.mark.parametrize("address", ["nowhere", "host:", "host:99999", ":9092"])

@@ -1,0 +1,93 @@
+"""How a client logs in at Kafka: by SCRAM-SHA-512 (RFC 5802) over TLS, with what one file says; without, in the clear.
+
+The file has three lines, `username=`, `password=` and `authority=` (a PEM file against which the client checks the
+broker), and only its owner reads it. What a process is told, and what Spark keeps of its options, is the file's path:
+Kafka's own clients read name and password out of it themselves (KIP-297).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import Field, ValidationError
+
+from schemas.config import Strict
+from schemas.errors import Refusal
+
+MECHANISM: Final = "SCRAM-SHA-512"
+PROTOCOL: Final = "SASL_SSL"
+LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+class KafkaLogin(Strict):
+    """What the file says.
+
+    Attributes:
+        authority: path of a PEM file.
+    """
+
+    username: str = Field(min_length=1)
+    password: str = Field(min_length=1, repr=False)
+    authority: str = Field(min_length=1)
+
+
+def read_login(file: str) -> KafkaLogin:
+    """Return what the file says; Refusal names the file, and no value in it."""
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(f"kafka_login {file}: {getattr(error, 'strerror', None) or 'no UTF-8'}") from None
+    words = dict(line.split("=", 1) for line in lines if "=" in line)
+    try:
+        return KafkaLogin.model_validate(words)
+    except ValidationError as error:
+        key = ".".join(str(part) for part in error.errors()[0]["loc"])
+        keys = ", ".join(KafkaLogin.model_fields)
+        raise Refusal(f"kafka_login {file}: {key}: one line each of {keys}") from None
+
+
+def client_settings(bootstrap: str, login: str) -> dict[str, Any]:
+    """Return librdkafka's properties that lead a client to Kafka.
+
+    Args:
+        bootstrap: HOST:PORT.
+        login: path of the file; "" without.
+    """
+    if not login:
+        return {"bootstrap.servers": bootstrap}
+    words = read_login(login)
+    return {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": PROTOCOL,
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": words.username,
+        "sasl.password": words.password,
+        "ssl.ca.location": words.authority,
+    }
+
+
+def java_settings(bootstrap: str, login: str) -> dict[str, str]:
+    """Return the properties of Kafka's own clients that lead to Kafka; no secret is among them.
+
+    Args:
+        bootstrap: HOST:PORT.
+        login: path of the file; "" without.
+    """
+    if not login:
+        return {"bootstrap.servers": bootstrap}
+    return {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": PROTOCOL,
+        "sasl.mechanism": MECHANISM,
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "sasl.jaas.config": jaas(f"${{file:{login}:username}}", f"${{file:{login}:password}}"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": read_login(login).authority,
+    }
+
+
+def jaas(username: str, password: str) -> str:
+    """Return how Java writes an account."""
+    return f'{LOGIN_MODULE} required username="{username}" password="{password}";'
