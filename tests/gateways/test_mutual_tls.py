@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import queue
+import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -25,8 +27,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.amqp.address import amqp_routing_key
 from gateways.protocols.base import Endpoint, IntakeSettings, Protocol, Tls, VehicleSettings
-from gateways.protocols.ends import AccessRefusedError
+from gateways.protocols.ends import AccessRefusedError, VehicleClient
 from gateways.protocols.mqtt.address import mqtt_topic
+from gateways.protocols.tls import tls_context
 from ivsim.testbed.credentials import GATEWAY, Credentials, make_credentials, write_client_certificate
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
@@ -171,6 +174,50 @@ async def test_who_is_refused_is_named_and_nobody_else_notices(
             assert gateway.taken == [(VICTIM, b"genuine")]
         finally:
             await gateway.intake.close()
+
+
+@pytest.mark.parametrize(("protocol", "resumes"), [("mqtt", True), ("amqp", False)])
+async def test_a_vehicle_that_comes_back_resumes_its_session_where_the_broker_gives_tickets(
+    protocol: str, resumes: bool, run_record: RunRecord, tmp_path: Path
+) -> None:
+    """mosquitto gives them, and forgets their keys when it starts again; RabbitMQ on Erlang 25 gives none."""
+    with bench(run_record, tmp_path, protocol) as broker:
+        context = tls_context(broker.tls(VICTIM))  # the one that its clients share, with OpenSSL's own counts
+        mode = broker.protocol.modes[broker.protocol.default_mode]
+        seen = Seen()
+        client = broker.protocol.vehicle_client(broker.endpoint(VICTIM), 1, mode, seen, SETTINGS)  # type: ignore[arg-type]
+        try:
+            found = [await _come(client, context)]
+            for restarted in (False, True):
+                seen.happened.clear()
+                if restarted:
+                    broker.server.process.kill()
+                    broker.server.restart()
+                else:
+                    cut(broker.server.port)
+                await asyncio.wait_for(seen.happened.wait(), 10)
+                found.append(await _come(client, context))
+        finally:
+            await client.close()
+    assert found == [False, resumes, False]
+
+
+async def _come(client: VehicleClient, context: ssl.SSLContext) -> bool:
+    """Connect, and say whether that resumed a session."""
+    before = context.session_stats()
+    await client.connect()
+    after = context.session_stats()
+    assert after["connect_good"] == before["connect_good"] + 1
+    return after["hits"] > before["hits"]
+
+
+def cut(port: int) -> None:
+    """End this process's connections to a port under their owners, as a link does that has gone."""
+    for path in Path("/proc/self/fd").iterdir():
+        if path.is_socket():
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as one:
+                if one.getpeername() == (HOST, port):
+                    one.shutdown(socket.SHUT_RDWR)
 
 
 class Paho:
