@@ -208,10 +208,10 @@ class RunOptions(BaseModel):
         _USUAL.default_mode
     )
     security: Annotated[
-        Literal["plain", "tls", "mtls", "oscore"],
+        Literal["plain", "tls", "mtls", "oscore", "dtls-psk"],
         Option(
             "Plain, or with keys of the run's own: TLS 1.3 where each vehicle has a password (tls) or a"
-            " certificate (mtls), or OSCORE around each CoAP message.",
+            " certificate (mtls); around CoAP, OSCORE for each message or DTLS 1.2 with a key of each vehicle's (dtls-psk).",
             PROTOCOL,
             effective=(GATEWAY, SECURED),
             off="plain",

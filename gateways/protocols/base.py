@@ -92,9 +92,10 @@ class Tls:
 
 @pydantic_dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class SharedKeys:
-    """Keys that each vehicle shares with the gateway: a JSON file, vehicle id to 32 hexadecimal digits."""
+    """Keys that each vehicle shares with the gateway: a JSON file, vehicle id to 32 hexadecimal digits, and their use."""
 
     file: str
+    use: Literal["oscore", "dtls-psk"] = "oscore"
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Endpoint:
     Attributes:
         port: 0 asks the system for one (servers only).
         username: None means no credentials.
-        keys: what messages are protected by, where each is (OSCORE).
+        keys: what messages (OSCORE) or datagrams (DTLS) are protected by.
     """
 
     host: str

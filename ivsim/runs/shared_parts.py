@@ -115,8 +115,10 @@ class SharedParts:
         kind = PROTOCOLS[plan.options.protocol].broker
         keys = plan.directory.work / "keys"
         if kind is None:
-            secured = plan.options.security != "plain"
-            return None, make_shared_keys(keys, plan.options.vehicles) if secured else PLAIN
+            security = plan.options.security
+            if security in ("oscore", "dtls-psk"):
+                return None, make_shared_keys(keys, plan.options.vehicles, security)
+            return None, PLAIN
         if self.keep and SERVERS[kind].forget is not None and plan.options.security == "plain":
             return self._link.broker(kind, self._record), PLAIN
         credentials = PLAIN

@@ -7,6 +7,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import trustme
 from cryptography.hazmat.primitives.serialization import (
@@ -123,18 +124,21 @@ def make_keystore(directory: Path, address: str) -> tuple[Path, Path]:
     return store, authority_file
 
 
-def make_shared_keys(directory: Path, vehicles: int) -> Credentials:
+def make_shared_keys(
+    directory: Path, vehicles: int, use: Literal["oscore", "dtls-psk"] = "oscore"
+) -> Credentials:
     """Make a key for each vehicle, which it shares with the gateway alone; there is no broker.
 
     Args:
         directory: made here; only its owner can read it.
         vehicles: how many, from number 1 on.
+        use: what the keys are for.
     """
     directory.mkdir(mode=0o700)
     keys = {vehicle_id(number): secrets.token_hex(KEY_BYTES) for number in range(1, vehicles + 1)}
     file = directory / "keys.json"
     write_secret(file, json.dumps(keys))
-    return Credentials(OPEN, None, {}, keys=SharedKeys(str(file)))
+    return Credentials(OPEN, None, {}, keys=SharedKeys(str(file), use))
 
 
 def write_client_certificate(

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from simulator.capture.byte_totals import (
     ACKNOWLEDGEMENT,
     CONNECTION,
+    HANDSHAKE,
     KEEP_ALIVE,
     MESSAGE,
     NOBODY,
@@ -31,6 +32,11 @@ _AGAIN = frozenset({4 << 5 | 8, 5 << 5 | 3})
 _OBSERVE, _OSCORE, _BLOCK2, _BLOCK1, _REQUEST_TAG = 6, 9, 23, 27, 292
 # The code of the message inside and the tag of AES-CCM-16-64-128, OSCORE's own choice (RFC 8613, 5.3 and 3.2.1).
 _OSCORE_BYTES = 1 + 8
+# DTLS' records (RFC 6347, 4.1); a CoAP message begins otherwise, with its version. Of an AES-CCM-8 record the header, the
+# explicit nonce and the tag are its own (RFC 6655, 3 and 4).
+_DTLS_TYPES = (b"\x14", b"\x15", b"\x16", b"\x17")
+_DTLS_VERSION = b"\xfe"
+_DTLS_RECORD_BYTES = 13 + 8 + 8
 _UPLOADS_REMEMBERED = 64
 # RFC 7252, 4.8.2: how long a message id names the same message.
 _LIFETIME_NS = {_CON: 247_000_000_000, _NON: 145_000_000_000}
@@ -123,6 +129,8 @@ class CoapFlow:
 
     def take(self, direction: int, data: bytes, at_ns: int) -> Verdict:
         """Return to whom a datagram belongs; datagrams come in the order of capture."""
+        if data[:1] in _DTLS_TYPES and data[1:2] == _DTLS_VERSION:
+            return _protected(data)
         try:
             datagram = read_datagram(data)
         except ValueError:
@@ -217,6 +225,13 @@ class CoapFlow:
         elif code in _AGAIN:
             for upload in self._uploads.values():
                 upload.again |= upload.target == exchange.target
+
+
+def _protected(data: bytes) -> Verdict:
+    """Return the verdict on a datagram of DTLS: its first record says whether a handshake goes on."""
+    if data[:1] in (b"\x14", b"\x16") or not any(data[3:5]):  # epoch 0: nothing is encrypted yet
+        return Verdict(HANDSHAKE, NOBODY, len(data))
+    return Verdict(SECURED, NOBODY, min(_DTLS_RECORD_BYTES, len(data)))
 
 
 def _answers(purpose: int) -> int:

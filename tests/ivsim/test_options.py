@@ -41,6 +41,11 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "--security oscore: has no effect with --protocol mqtt, only with coap",
     ),
     (
+        "security",
+        {"security": "dtls-psk"},
+        "--security dtls-psk: has no effect with --protocol mqtt, only with coap",
+    ),
+    (
         "keepalive_s",
         {"keepalive_s": 5, "protocol": "coap", "mode": "con"},
         "--keepalive 5: has no effect with --protocol coap, only with mqtt, amqp",

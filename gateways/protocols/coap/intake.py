@@ -23,11 +23,12 @@ from aiocoap.numbers.codes import (
 )
 from aiocoap.numbers.optionnumbers import OptionNumber
 
-from gateways.protocols.base import Endpoint, IntakeSettings
+from gateways.protocols.base import Endpoint, IntakeSettings, SharedKeys
 from gateways.protocols.coap import discovery
 from gateways.protocols.coap.address import coap_path, vehicle_of_coap_path
 from gateways.protocols.coap.blocks import Assemblies, BlockError
 from gateways.protocols.coap.datagram import Remote, resolve
+from gateways.protocols.coap.dtls import DtlsServer
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.oscore import ServerGuard, UnprotectedError
 from gateways.protocols.coap.udp import UdpEndpoint
@@ -57,7 +58,7 @@ class CoapServer(Upper, ABC):
         shared: bool,
         types: tuple[int, ...] = (discovery.OCTET_STREAM,),
         observable: bool = False,
-        guard: ServerGuard | None = None,
+        guard: ServerGuard | DtlsServer | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._shared = shared
@@ -81,12 +82,13 @@ class CoapServer(Upper, ABC):
             0,
         )
         self._guard = guard
+        self._dtls = guard if isinstance(guard, DtlsServer) else None
         if guard is not None:
             self._counts.update(dict.fromkeys(guard.COUNTS, 0))
 
     async def open(self) -> None:
         """Bind the socket; with several processes on one port each vehicle stays with one (SO_REUSEPORT)."""
-        udp = UdpEndpoint(self, server=True)
+        udp = UdpEndpoint(self, server=True, dtls=self._dtls)
         address = resolve(self._endpoint.host, self._endpoint.port)
         self._bound = udp.open(address[0], address[1], reuse_port=self._shared)
         self._udp = udp
@@ -104,6 +106,7 @@ class CoapServer(Upper, ABC):
         layer = self._udp.layer
         return {
             **self._counts,
+            **({} if self._dtls is None else self._dtls.counts),
             "coap_same_message_id": layer.duplicates,
             "malformed": layer.malformed,
             "datagrams_unsent": self._udp.unsent,
@@ -245,16 +248,20 @@ class CoapServer(Upper, ABC):
         self._reject(request, METHOD_NOT_ALLOWED)
 
 
+def _guard(keys: SharedKeys) -> ServerGuard | DtlsServer:
+    known = shared_keys(keys.file)
+    return ServerGuard(known) if keys.use == "oscore" else DtlsServer(known)
+
+
 class CoapIntake(CoapServer):
     """Requests in, one receipt each; never more of them unanswered than `receive_max`."""
 
     def __init__(self, endpoint: Endpoint, sink: Sink, settings: IntakeSettings) -> None:
-        keys = None if endpoint.keys is None else shared_keys(endpoint.keys.file)
         super().__init__(
             endpoint,
             shared=settings.shared,
             types=discovery.media_types(settings.format),
-            guard=None if keys is None else ServerGuard(keys),
+            guard=None if endpoint.keys is None else _guard(endpoint.keys),
         )
         self._sink = sink
         self._settings = settings

@@ -30,11 +30,11 @@ class Coap(Protocol):
     default_mode = "con"
     words = MappingProxyType({"con": Word((True, False), "Confirmable messages, or not.", "non")})
     settings = frozenset({"coap_block_bytes"})
-    securities = ("plain", "oscore")
+    securities = ("plain", "oscore", "dtls-psk")
     ladder = ("non", "con")
     line = ":"
     repeats = "protocol"
-    packages = ("aiocoap",)
+    packages = ("aiocoap", "python-mbedtls")
     broker = None
     gauges = frozenset({"message_ids_remembered"})
     port = 5683
@@ -88,11 +88,11 @@ class Coap(Protocol):
 
 def _usable(endpoint: Endpoint) -> Endpoint:
     if endpoint.tls is not None or endpoint.username is not None:
-        raise Refusal("--security tls: allowed with mqtt and amqp; coap has plain and oscore")
+        raise Refusal("--security tls: allowed with mqtt and amqp; coap has plain, oscore and dtls-psk")
     return endpoint
 
 
 def _plain(endpoint: Endpoint) -> Endpoint:
     if endpoint.keys is not None:
-        raise Refusal("--security oscore: needs --topology gateway")
+        raise Refusal(f"--security {endpoint.keys.use}: needs --topology gateway")
     return _usable(endpoint)

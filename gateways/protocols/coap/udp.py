@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from aiocoap import Message
 
@@ -23,6 +23,21 @@ _SO_RCVBUFFORCE: Final = 33
 _IP_MTU: Final = 14
 
 
+class Dtls(Protocol):
+    """What protects the datagrams of a socket."""
+
+    transmit: Callable[[bytes, tuple[str, int]], None]
+
+    def outgoing(self, datagram: bytes, remote: tuple[str, int]) -> None:
+        """Send a datagram by `transmit`, now or later."""
+
+    def incoming(self, datagram: bytes, remote: Remote) -> list[bytes]:
+        """Return what is inside one that came."""
+
+    def close(self) -> None:
+        """Forget every association; idempotent."""
+
+
 class UdpEndpoint:
     """One socket bound to a given address, and the message layer over it; the running loop serves both.
 
@@ -31,13 +46,16 @@ class UdpEndpoint:
         unsent: datagrams that the system did not take (no route, full buffer): lost, as on any link.
     """
 
-    def __init__(self, upper: Upper, *, server: bool = False) -> None:
+    def __init__(self, upper: Upper, *, server: bool = False, dtls: Dtls | None = None) -> None:
         self.unsent = 0
         self._server = server
         self._loop = asyncio.get_running_loop()
         self.layer = MessageLayer(
             upper, self._transmit, parameters=PARAMETERS, server=server, clock=self._loop.time
         )
+        self._dtls = dtls
+        if dtls is not None:
+            dtls.transmit = self._send_datagram
         self._socket: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -62,7 +80,9 @@ class UdpEndpoint:
         return bound
 
     def close(self) -> None:
-        """Cancel the timer and close the socket; idempotent."""
+        """Cancel the timer and close the socket, the associations before it; idempotent."""
+        if self._dtls is not None:
+            self._dtls.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -109,10 +129,21 @@ class UdpEndpoint:
             except OSError:
                 # Errors of an unconnected socket belong to no message; retransmission repairs the loss.
                 continue
-            receive(datagram, Remote(address), now())
+            remote = Remote(address)
+            if self._dtls is None:
+                receive(datagram, remote, now())
+                continue
+            for inner in self._dtls.incoming(datagram, remote):
+                receive(inner, remote, now())
         self._arm()
 
     def _transmit(self, datagram: bytes, remote: tuple[str, int]) -> None:
+        if self._dtls is None:
+            self._send_datagram(datagram, remote)
+        elif self._socket is not None:
+            self._dtls.outgoing(datagram, remote)
+
+    def _send_datagram(self, datagram: bytes, remote: tuple[str, int]) -> None:
         if self._socket is None:
             return
         try:

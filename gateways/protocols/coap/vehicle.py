@@ -30,8 +30,10 @@ from aiocoap.numbers.codes import (
 from aiocoap.numbers.types import ACK, CON
 
 from gateways.protocols.base import Endpoint, VehicleSettings
+from gateways.protocols.coap import dtls
 from gateways.protocols.coap.address import coap_path
 from gateways.protocols.coap.datagram import Remote, resolve
+from gateways.protocols.coap.dtls import DtlsClient
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.oscore import OVERHEAD_BYTES, ClientGuard
 from gateways.protocols.coap.parameters import PARAMETERS
@@ -80,18 +82,30 @@ class CoapVehicle(Upper):
         self._request_token = random.randrange(1 << 8 * _TOKEN_BYTES)
         self._lingering: dict[bytes, Transfer] = {}
         self._guard: ClientGuard | None = None
+        self._dtls: DtlsClient | None = None
+        self._connect_timeout_s = settings.connect_timeout_s
         if endpoint.keys is not None:
-            self._guard = ClientGuard(vehicle, shared_key(endpoint.keys.file, vehicle_id(vehicle)))
+            key = shared_key(endpoint.keys.file, vehicle_id(vehicle))
+            if endpoint.keys.use == "oscore":
+                self._guard = ClientGuard(vehicle, key)
+            else:
+                self._dtls = DtlsClient(vehicle_id(vehicle), key)
 
     async def connect(self) -> None:
-        """Open the socket; CoAP over UDP has no handshake, so this says nothing about the gateway."""
+        """Open the socket; CoAP over UDP has no handshake, so without DTLS this says nothing about the gateway."""
         self._loop = asyncio.get_running_loop()
         self._remote = resolve(self._endpoint.host, self._endpoint.port)
         if self._whole_bytes is None:
             self._whole_bytes = self._one_datagram_bytes()
         if self._udp is None:
-            udp = UdpEndpoint(self)
+            udp = UdpEndpoint(self, dtls=self._dtls)
             udp.open(self._source, 0)
+            if self._dtls is not None:
+                try:
+                    await self._dtls.connect(self._remote, self._connect_timeout_s)
+                except BaseException:
+                    udp.close()
+                    raise
             self._udp = udp
         self._events.connected(time.time_ns(), session_present=False)
 
@@ -128,6 +142,9 @@ class CoapVehicle(Upper):
             path_mtu_bytes(self._source, self._remote), _UDP_PAYLOAD_MAX_BYTES + _IP_AND_UDP_HEADER_BYTES
         )
         protection_bytes = 0 if self._guard is None else OVERHEAD_BYTES
+        if self._dtls is not None:
+            packet_bytes = min(packet_bytes, dtls.RECORD_MAX_BYTES)
+            protection_bytes = dtls.OVERHEAD_BYTES
         return (
             packet_bytes - _IP_AND_UDP_HEADER_BYTES - len(head.encode()) - 1 - protection_bytes
         )  # 1: the marker
