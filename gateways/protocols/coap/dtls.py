@@ -26,7 +26,7 @@ from gateways.protocols.ends import AccessRefusedError, ConnectError
 SUITE: Final = "TLS-PSK-WITH-AES-128-CCM-8"
 # A record's header, explicit nonce and tag (RFC 6347, 4.1; RFC 6655, 3 and 4).
 OVERHEAD_BYTES: Final = 13 + 8 + 8
-RECORD_MAX_BYTES: Final = 16_384
+RECORD_MAX_BYTES: Final = 16_000
 SILENT_S: Final = 10.0
 TICK_S: Final = 0.25
 # A flight is sent again after 1, 2 and 4 s (RFC 6347, 4.2.4.1); 8 s later the handshake has failed.
@@ -39,7 +39,7 @@ _CLIENT_HELLO: Final = 1
 # Several records of a flight share a datagram up to this, which every path takes.
 _DATAGRAM_BYTES: Final = 1_200
 _WAITING_MAX: Final = 16
-_PENDING_MAX: Final = 4_096
+_PENDING_MAX: Final = 2_048
 _STEPS_MAX: Final = 64
 _NAMED_MAX: Final = 1_000
 _LOG = logging.getLogger(__name__)
@@ -82,14 +82,18 @@ class Session:
         return list(datagrams(out + self._flushed()))
 
     def feed(self, datagram: bytes) -> None:
-        self._buffer.receive_from_network(datagram)
+        """Take a datagram; one that is longer than ours are is lost: Mbed TLS would end the association for it."""
+        if len(datagram) <= RECORD_MAX_BYTES + OVERHEAD_BYTES:
+            self._buffer.receive_from_network(datagram)
 
     def read(self) -> tuple[list[bytes], list[bytes]]:
         """Return what the peer has said, one datagram each, and the datagrams that answer it (flights sent again)."""
         said: list[bytes] = []
+        room = bytearray(RECORD_MAX_BYTES)
         try:
-            while content := self._buffer.read(RECORD_MAX_BYTES):
-                said.append(content)
+            # `read` would stop at the end of what was fed, and leave what Mbed TLS has of it already.
+            while length := self._buffer.readinto(room, RECORD_MAX_BYTES):
+                said.append(bytes(room[:length]))
         except (tls.WantReadError, tls.WantWriteError):
             pass
         except (TLSError, tls.RaggedEOF):
@@ -382,8 +386,9 @@ class DtlsServer:
         said, answers = peer.session.read()
         for answer in answers:
             self.transmit(answer, remote)
-        if peer.session.failed:
+        if peer.session.failed:  # or has said goodbye: nobody is left to be answered
             del self._peers[remote]
+            return []
         return said
 
     def _tick(self) -> None:

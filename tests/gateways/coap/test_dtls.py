@@ -172,11 +172,37 @@ async def test_noise_and_forged_goodbyes_end_no_association(coap, keys):
         intake._dtls.incoming(noise, remote)
         intake._dtls.incoming(bytes((dice.randrange(20, 24),)) + b"\xfe\xfd" + noise, remote)
         client._dtls.incoming(bytes((dice.randrange(20, 24),)) + b"\xfe\xfd" + noise, client._remote)
+    for size in (1_500, 16_028, 16_029, 16_400, 40_000, 65_507):
+        for kind in range(20, 24):
+            long = (
+                b"%c\xfe\xfd" % kind
+                + bytes(8)
+                + min(size - 13, 16_384).to_bytes(2, "big")
+                + b"\x01"
+                + bytes(size)
+            )[:size]
+            intake._dtls.incoming(long, remote)
+            intake._dtls.incoming(long, dtls.Remote(("10.0.0.1", size)))
+            client._dtls.incoming(long, client._remote)
     goodbye = b"\x15\xfe\xfd" + bytes(8) + b"\x00\x02\x02\x00"
     intake._dtls.incoming(goodbye, remote)
     client.send(1, b"still there")
     await events.until(lambda: events.acked)
     assert sink.taken == [(ONE, b"still there")]
+    assert intake.counters()["dtls_handshakes"] == 1
+
+
+async def test_who_says_goodbye_behind_a_message_is_forgotten(coap, keys):
+    intake, _ = await coap.gateway(keys=keys)
+    client, _ = await coap.vehicle(intake.endpoint()[1], keys=keys)
+    (remote,) = intake._dtls._peers
+    sent = []
+    client._dtls.transmit = lambda datagram, to: sent.append(datagram)
+    client.send(1, b"last words")
+    client._dtls.close()
+    assert intake._dtls.incoming(b"".join(sent), remote) == []
+    assert intake._dtls._peers == {}
+    intake._dtls.outgoing(b"an answer", remote)
     assert intake.counters()["dtls_handshakes"] == 1
 
 
