@@ -92,7 +92,7 @@ class Session:
         room = bytearray(RECORD_MAX_BYTES)
         try:
             # `read` would stop at the end of what was fed, and leave what Mbed TLS has of it already.
-            while length := self._buffer.readinto(room, RECORD_MAX_BYTES):
+            while length := self._buffer.readinto(room, RECORD_MAX_BYTES):  # type: ignore[arg-type]
                 said.append(bytes(room[:length]))
         except (tls.WantReadError, tls.WantWriteError):
             pass
