@@ -50,7 +50,7 @@ class Schedule:
     @property
     def duration_s(self) -> float:
         """How long messages are due."""
-        return max((planned.end_s for planned in self.faults), default=FIRST_S) + AFTER_S
+        return round(max((planned.end_s for planned in self.faults), default=FIRST_S) + AFTER_S, 1)
 
     def with_faults(self, faults: tuple[Planned, ...]) -> Schedule:
         return replace(self, faults=faults)
