@@ -10,6 +10,7 @@ from scipy import stats
 
 FEWEST: Final = 10  # samples
 WARM_UP_RATIO: Final = 0.25  # of a series, at its begin, that is left out: caches fill
+SHORTEST_S: Final = 300.0  # of a series behind that, for a verdict: a process fills its caches for minutes
 CONFIDENCE: Final = 0.95
 # Growth over an hour that counts, as a ratio of the median.
 GROWTH_RATIO: Final = 0.10
@@ -17,20 +18,23 @@ HOUR_S: Final = 3_600.0
 
 
 class Slope(NamedTuple):
-    """A slope per hour with its 95 % interval, and the median of the series."""
+    """A slope per hour with its 95 % interval, the median of the series, its samples and its length."""
 
     median: float
     per_hour: float
     low: float
     high: float
     samples: int
+    span_s: float
 
     def verdict(self, least: float) -> str:
-        """Return `flat`, `grows` or `unclear`.
+        """Return `flat`, `grows`, `unclear`, or `short` of less than five minutes.
 
         Args:
             least: growth in an hour that counts even where the median is small.
         """
+        if self.span_s < SHORTEST_S:
+            return "short"
         limit = max(least, GROWTH_RATIO * self.median)
         if self.high <= limit:
             return "flat"
@@ -48,5 +52,10 @@ def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope | None:
         return None
     slope, _, low, high = stats.theilslopes(y, x, CONFIDENCE)
     return Slope(
-        float(np.median(y)), float(slope) * HOUR_S, float(low) * HOUR_S, float(high) * HOUR_S, len(x)
+        float(np.median(y)),
+        float(slope) * HOUR_S,
+        float(low) * HOUR_S,
+        float(high) * HOUR_S,
+        len(x),
+        float(x[-1] - x[0]),
     )
