@@ -81,7 +81,9 @@ def resume(run: StartedRun, part: str) -> None:
         os.killpg(process.pid, signal.SIGCONT)
 
 
-def _relaunch(*parts: str) -> Callable[[StartedRun], None]:
+def relaunch(*parts: str) -> Callable[[StartedRun], None]:
+    """Return what begins to start these parts again."""
+
     def begin(run: StartedRun) -> None:
         components = run.components
         for part in parts:
@@ -140,7 +142,7 @@ def _nothing(_run: StartedRun) -> None:
 
 def _of_case(name: str, down_range_s: tuple[float, float]) -> Disturbance:
     fault = FAULTS[name]
-    return Disturbance(fault, down_range_s, _relaunch(*fault.parts))
+    return Disturbance(fault, down_range_s, relaunch(*fault.parts))
 
 
 def _paused(part: str, what: str) -> Disturbance:
@@ -182,11 +184,11 @@ DISTURBANCES: Final = {
                 "gateway-stop",
                 "SIGTERM to the gateway, and a restart",
                 _terminate_gateway,
-                _relaunch("gateway"),
+                relaunch("gateway"),
                 parts=("gateway",),
             ),
             KILL_S,
-            _relaunch("gateway"),
+            relaunch("gateway"),
         ),
         _paused("gateway", "the gateway"),
         _of_case("kafka-kill", KILL_S),
@@ -196,11 +198,11 @@ DISTURBANCES: Final = {
                 "kafka-disk-full",
                 "no file of Kafka's may grow (RLIMIT_FSIZE), then a restart",
                 _fill_disk,
-                _relaunch("kafka"),
+                relaunch("kafka"),
                 parts=("kafka",),
             ),
             KILL_S,
-            _relaunch("kafka"),
+            relaunch("kafka"),
         ),
         _of_case("spark-kill", KILL_S),
         _paused("twin", "the Spark job"),

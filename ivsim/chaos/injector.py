@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from ivsim.chaos.disturbances import DISTURBANCES, inject, process_of, resume, settled
+from ivsim.chaos.disturbances import DISTURBANCES, inject, process_of, relaunch, resume, settled
 from ivsim.chaos.schedule import AFTER_S, Planned, Schedule
 from ivsim.runs.started import StartedRun
+from ivsim.testbed.process import ProcessDied
 
 POLL_S: Final = 0.1
 # What all parts may take together to be back behind the last fault; Spark on two busy cores has taken 100 s.
@@ -41,6 +42,13 @@ class Injector:
 
     def __call__(self, run: StartedRun) -> None:
         self._run = run
+        try:
+            self._play(run)
+        except BaseException:
+            self.release()  # what accounts for the run now cannot read a Kafka that stands still
+            raise
+
+    def _play(self, run: StartedRun) -> None:
         self._step(run)
         if self._elapsed_s(run) < self._due_s:
             return
@@ -80,9 +88,21 @@ class Injector:
 
     def _look(self, run: StartedRun) -> None:
         for part in sorted(self._coming):
-            if settled(run, part):
+            if self._settled(run, part):
                 self._coming.discard(part)
                 run.components.children.down.discard(self._down.pop(part, ""))
+
+    @staticmethod
+    def _settled(run: StartedRun, part: str) -> bool:
+        """Ask whether a part is ready; one that has ended instead is started again, as a supervisor does.
+
+        A Spark job that begins while its Kafka does not answer says so and ends.
+        """
+        try:
+            return settled(run, part)
+        except ProcessDied:
+            relaunch(part)(run)
+            return False
 
     def _begin_faults(self, run: StartedRun) -> None:
         busy = self._coming | {
