@@ -28,7 +28,7 @@ from gateways.protocols.coap import discovery
 from gateways.protocols.coap.address import coap_path, vehicle_of_coap_path
 from gateways.protocols.coap.blocks import Assemblies, BlockError
 from gateways.protocols.coap.datagram import Remote, resolve
-from gateways.protocols.coap.dtls import DtlsServer
+from gateways.protocols.coap.dtls_server import DtlsServer
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.oscore import ServerGuard, UnprotectedError
 from gateways.protocols.coap.udp import UdpEndpoint

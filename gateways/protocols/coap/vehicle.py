@@ -33,7 +33,7 @@ from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.coap import dtls
 from gateways.protocols.coap.address import coap_path
 from gateways.protocols.coap.datagram import Remote, resolve
-from gateways.protocols.coap.dtls import DtlsClient
+from gateways.protocols.coap.dtls_client import DtlsClient
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.oscore import OVERHEAD_BYTES, ClientGuard
 from gateways.protocols.coap.parameters import PARAMETERS

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gateways.protocols.coap import dtls
+from gateways.protocols.coap import dtls, dtls_client
 from gateways.protocols.coap.address import coap_path
+from gateways.protocols.coap.datagram import Remote
+from gateways.protocols.coap.dtls_client import DtlsClient
 from gateways.protocols.ends import AccessRefusedError, ConnectError
 from ivsim.testbed.credentials import make_shared_keys
 from schemas.topics import vehicle_id
@@ -82,18 +84,19 @@ async def test_nothing_of_a_message_is_readable(coap, keys):
 async def test_handshakes_and_messages_survive_loss(coap, keys, seed, monkeypatch, faster):
     """Flights and CON messages are sent again, and each message is taken once."""
     monkeypatch.setattr(dtls, "FIRST_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(dtls, "TICK_S", 0.01)
+    monkeypatch.setattr(dtls_client, "TICK_S", 0.01)
+    monkeypatch.setattr(dtls_server, "TICK_S", 0.01)
     faster(ack_timeout_s=0.05)
     intake, sink = await coap.gateway(keys=keys)
     lossy(intake._udp, 0.1, seed)
-    opened = dtls.DtlsClient.connect
+    opened = DtlsClient.connect
 
     async def through_loss(client, remote, timeout_s):
         dice, send = random.Random(seed + 100), client.transmit
         client.transmit = lambda datagram, to: send(datagram, to) if dice.random() >= 0.1 else None
         await opened(client, remote, timeout_s)
 
-    monkeypatch.setattr(dtls.DtlsClient, "connect", through_loss)
+    monkeypatch.setattr(DtlsClient, "connect", through_loss)
     client, events = await coap.vehicle(intake.endpoint()[1], keys=keys)
     for token in range(10):
         client.send(token, b"%d" % token)
@@ -142,7 +145,7 @@ async def test_a_vehicle_speaks_for_itself_alone(coap, keys):
 
 @pytest.mark.parametrize("mode", ["con", "non"])
 async def test_a_gateway_that_starts_again_is_found_and_asked_anew(coap, keys, mode, monkeypatch, faster):
-    monkeypatch.setattr(dtls, "SILENT_S", 0.1)
+    monkeypatch.setattr(dtls_client, "SILENT_S", 0.1)
     faster(ack_timeout_s=0.1)
     first, _ = await coap.gateway(keys=keys)
     port = first.endpoint()[1]
@@ -182,7 +185,7 @@ async def test_noise_and_forged_goodbyes_end_no_association(coap, keys):
                 + bytes(size)
             )[:size]
             intake._dtls.incoming(long, remote)
-            intake._dtls.incoming(long, dtls.Remote(("10.0.0.1", size)))
+            intake._dtls.incoming(long, Remote(("10.0.0.1", size)))
             client._dtls.incoming(long, client._remote)
     goodbye = b"\x15\xfe\xfd" + bytes(8) + b"\x00\x02\x02\x00"
     intake._dtls.incoming(goodbye, remote)
@@ -211,13 +214,13 @@ async def test_a_hello_without_its_cookie_leaves_nothing(coap, keys):
     server = intake._dtls
     sent = []
     server.transmit = lambda datagram, remote: sent.append(datagram)
-    client = dtls.DtlsClient(ONE, bytes(16))
+    client = DtlsClient(ONE, bytes(16))
     hellos = []
     client.transmit = lambda datagram, remote: hellos.append(datagram)
-    task = asyncio.ensure_future(client.connect(dtls.Remote(("10.0.0.1", 1)), 5.0))
+    task = asyncio.ensure_future(client.connect(Remote(("10.0.0.1", 1)), 5.0))
     await asyncio.sleep(0)
     for number in range(100):
-        server.incoming(hellos[0], dtls.Remote(("10.0.0.1", 1 + number)))
+        server.incoming(hellos[0], Remote(("10.0.0.1", 1 + number)))
     assert (len(sent), server._pending, server._peers) == (100, {}, {})
     assert sum(map(len, sent)) <= 100 * len(hellos[0]), "no more goes out than came in"
     task.cancel()

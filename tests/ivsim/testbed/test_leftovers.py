@@ -183,7 +183,7 @@ class Refusing:
 def test_topics_that_a_kafka_keeps_are_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ivsim.testbed.kafka._admin", lambda _: Refusing())
+    monkeypatch.setattr("ivsim.testbed.kafka._admin", lambda *_: Refusing())
     shared_parts._leave_as_found(KafkaAddress("far:9092", KafkaTopics("r.")))
     assert capsys.readouterr().err == (
         "ivsim: Kafka far:9092 keeps topic r.a: Broker: Topic authorization failed\n"
