@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateways.protocols.coap import dtls, dtls_client
+from gateways.protocols.coap import dtls, dtls_client, dtls_server
 from gateways.protocols.coap.address import coap_path
 from gateways.protocols.coap.datagram import Remote
 from gateways.protocols.coap.dtls_client import DtlsClient
