@@ -53,9 +53,6 @@ def security_figures(
     rows = pq.read_table(handshakes)
     resumed = int(pc.sum(rows.column("resumed")).as_py() or 0)
     figures["handshakes_full"], figures["handshakes_resumed"] = rows.num_rows - resumed, resumed
-    if security == "dtls-psk":  # those of datagrams have no rows: the gateways count them, and none resumes
-        full = _sum(gateways, "dtls_handshakes")
-        figures["handshakes_full"], figures["handshakes_resumed"] = full, None if full is None else 0
     if rows.num_rows:
         lengths_ns = rows.column("ended_at_ns").to_numpy() - rows.column("begun_at_ns").to_numpy()
         for name, share in (("p50", 0.5), ("p99", 0.99)):

@@ -116,6 +116,8 @@ class Attributor:
         """Book all that waits; return counts: connections, unreadable ones, bytes the capture missed."""
         while self._connections:
             self._end(self._connections.popitem()[1])
+        while self._flows:
+            self.totals.handshakes += self._flows.popitem()[1].handshakes
         return dict(self._notes)
 
     def _frame(self, data: bytes, offset: int, length: int, at_ns: int) -> None:

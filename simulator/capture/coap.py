@@ -13,14 +13,15 @@ from typing import NamedTuple, TypeVar
 from simulator.capture.byte_totals import (
     ACKNOWLEDGEMENT,
     CONNECTION,
-    HANDSHAKE,
     KEEP_ALIVE,
     MESSAGE,
     NOBODY,
     OTHER,
     RETRANSMISSION,
     SECURED,
+    Handshake,
 )
+from simulator.capture.dtls import DtlsFlow, is_dtls
 from simulator.capture.fields import UPLINK
 from simulator.capture.units import Publications, Verdict
 
@@ -32,11 +33,6 @@ _AGAIN = frozenset({4 << 5 | 8, 5 << 5 | 3})
 _OBSERVE, _OSCORE, _BLOCK2, _BLOCK1, _REQUEST_TAG = 6, 9, 23, 27, 292
 # The code of the message inside and the tag of AES-CCM-16-64-128, OSCORE's own choice (RFC 8613, 5.3 and 3.2.1).
 _OSCORE_BYTES = 1 + 8
-# DTLS' records (RFC 6347, 4.1); a CoAP message begins otherwise, with its version. Of an AES-CCM-8 record the header, the
-# explicit nonce and the tag are its own (RFC 6655, 3 and 4).
-_DTLS_TYPES = (b"\x14", b"\x15", b"\x16", b"\x17")
-_DTLS_VERSION = b"\xfe"
-_DTLS_RECORD_BYTES = 13 + 8 + 8
 _UPLOADS_REMEMBERED = 64
 # RFC 7252, 4.8.2: how long a message id names the same message.
 _LIFETIME_NS = {_CON: 247_000_000_000, _NON: 145_000_000_000}
@@ -126,11 +122,17 @@ class CoapFlow:
         # By Request-Tag; None is for those without blocks.
         self._uploads: dict[tuple[bytes, ...] | None, _Upload] = {}
         self._notified = NOBODY
+        self._dtls = DtlsFlow(publications.session.vehicle)
+
+    @property
+    def handshakes(self) -> list[Handshake]:
+        """Those of DTLS that came to their end."""
+        return self._dtls.handshakes
 
     def take(self, direction: int, data: bytes, at_ns: int) -> Verdict:
         """Return to whom a datagram belongs; datagrams come in the order of capture."""
-        if data[:1] in _DTLS_TYPES and data[1:2] == _DTLS_VERSION:
-            return _protected(data)
+        if is_dtls(data):
+            return self._dtls.take(direction, data, at_ns)
         try:
             datagram = read_datagram(data)
         except ValueError:
@@ -225,13 +227,6 @@ class CoapFlow:
         elif code in _AGAIN:
             for upload in self._uploads.values():
                 upload.again |= upload.target == exchange.target
-
-
-def _protected(data: bytes) -> Verdict:
-    """Return the verdict on a datagram of DTLS: its first record says whether a handshake goes on."""
-    if data[:1] in (b"\x14", b"\x16") or not any(data[3:5]):  # epoch 0: nothing is encrypted yet
-        return Verdict(HANDSHAKE, NOBODY, len(data))
-    return Verdict(SECURED, NOBODY, min(_DTLS_RECORD_BYTES, len(data)))
 
 
 def _answers(purpose: int) -> int:

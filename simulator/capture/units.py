@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from simulator.capture.byte_totals import Messages, Target
+from simulator.capture.byte_totals import Handshake, Messages, Target
 
 _REMEMBERED_PAYLOADS = 200_000
 
@@ -44,7 +44,14 @@ class Verdict(NamedTuple):
 
 
 class DatagramFlow(Protocol):
-    """Both directions between one vehicle's socket and one server's."""
+    """Both directions between one vehicle's socket and one server's.
+
+    Attributes:
+        handshakes: those that came to their end, where datagrams are protected.
+    """
+
+    @property
+    def handshakes(self) -> list[Handshake]: ...
 
     def take(self, direction: int, data: bytes, at_ns: int) -> Verdict:
         """Return to whom a datagram belongs; datagrams come in the order of capture."""

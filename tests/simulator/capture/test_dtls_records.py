@@ -56,3 +56,38 @@ def test_every_byte_is_booked_once_and_under_its_purpose(datagram, purpose, insi
 
         assert (booked("protocol"), booked("opaque")) == (len(datagram) - inside, inside)
         assert (booked("payload"), booked("link")) == (0, 14)
+
+
+def hello(random):
+    """A ClientHello: type, length, number, fragment, version, random; the rest does not matter here."""
+    return record(HANDSHAKE, 0, b"\x01" + bytes(11) + b"\xfe\xfd" + bytes([random]) * 32 + bytes(8))
+
+
+FINISHED = record(CHANGE_CIPHER_SPEC, 0, b"\x01") + protected(HANDSHAKE, 24)
+
+
+def handshakes_of(*steps):
+    """Return what the capture tells of handshakes in (milliseconds, uplink, datagram) steps."""
+    attributor = Attributor(AttributionOptions(datagram_ports={"coap": (5683,)}), start_at_ns=0)
+    for at_ms, up, datagram in steps:
+        attributor.add(make.batch([make.udp_frame(5, up, datagram)], [at_ms * 1_000_000]))
+    attributor.finish()
+    return [
+        (row.vehicle, row.begun_at_ns // 1_000_000, row.ended_at_ns // 1_000_000, row.resumed)
+        for row in attributor.totals.handshakes
+    ]
+
+
+def test_a_handshake_lasts_from_the_first_hello_to_the_servers_finished():
+    verify = record(HANDSHAKE, 0, b"\x03" + bytes(30))
+    whole = (
+        (10, True, hello(1)), (40, False, verify), (50, True, hello(1)), (90, True, FINISHED), (130, False, FINISHED),
+    )  # fmt: skip
+    assert handshakes_of(*whole) == [(5, 10, 130, False)]
+    # What is sent again changes nothing, nor do records behind it.
+    again = (*whole, (1_130, False, FINISHED), (1_200, True, protected(APPLICATION_DATA, 40)))
+    assert handshakes_of((9, True, protected(APPLICATION_DATA, 4)), *again) == [(5, 10, 130, False)]
+    # A vehicle that begins anew on its port; one that never came to its end; a hello cut short.
+    second = ((5_000, True, hello(2)), (6_000, True, hello(3)), (6_200, False, FINISHED))
+    assert handshakes_of(*whole, *second) == [(5, 10, 130, False), (5, 6_000, 6_200, False)]
+    assert handshakes_of((1, True, hello(1)), (2, True, hello(1)[:20])) == []

@@ -29,7 +29,12 @@ from ivsim.study.engines import run_axes
 from ivsim.study.engines.base import Axis, Charts, Checked, Engine, Outcome, Results, Tick
 from ivsim.study.engines.whole_run.age_of_information import AGE_METRICS, OF_OUTAGES, age_figures, mean_age
 from ivsim.study.engines.whole_run.observations import LedgerObservations
-from ivsim.study.engines.whole_run.security_metrics import OF_TLS, SECURITY_METRICS, TLS, security_metrics
+from ivsim.study.engines.whole_run.security_metrics import (
+    HANDSHAKING,
+    OF_HANDSHAKES,
+    SECURITY_METRICS,
+    security_metrics,
+)
 from ivsim.study.markdown import table
 from ivsim.study.results import CellResult, done_of
 from schemas.errors import Refusal
@@ -63,8 +68,8 @@ class WholeRun(Engine):
         options = run_axes.options_of(cell)
         if metric in OF_OUTAGES and not options.outage:
             return "needs an outage"
-        if metric in OF_TLS and options.security not in TLS:
-            return f"needs security {' or '.join(TLS)}"
+        if metric in OF_HANDSHAKES and options.security not in HANDSHAKING:
+            return f"needs security {' or '.join(HANDSHAKING)}"
         mode = PROTOCOLS[options.protocol].modes[options.mode]
         if metric.startswith("acknowledgement_time_") and not mode.acknowledged:
             return "needs a mode that is acknowledged"

@@ -11,12 +11,20 @@ _RUN: Final = "the run"
 SECURITY_METRICS: Final[dict[str, Metric]] = {
     metric.name: metric
     for metric in (
-        Metric("handshakes_full", "1", _RUN, "handshakes of TLS with all their certificates, on the wire"),
+        Metric(
+            "handshakes_full",
+            "1",
+            _RUN,
+            "handshakes of TLS with all their certificates, and of DTLS, on the wire",
+        ),
         Metric("handshakes_resumed", "1", _RUN, "handshakes of TLS that took up an earlier session"),
         Metric(
-            "tls_handshake_p50_ms", "ms", _RUN, "ClientHello to the client's Finished, at the vehicles' end"
+            "tls_handshake_p50_ms",
+            "ms",
+            _RUN,
+            "ClientHello to the client's Finished (DTLS: the server's), at the vehicles' end",
         ),
-        Metric("handshake_bytes_mean", "B", _RUN, "frames of a handshake of TLS, both ways, mean"),
+        Metric("handshake_bytes_mean", "B", _RUN, "frames of a handshake of TLS or DTLS, both ways, mean"),
         Metric(
             "record_bytes_per_message",
             "B",
@@ -28,8 +36,8 @@ SECURITY_METRICS: Final[dict[str, Metric]] = {
     )
 }
 
-TLS: Final = ("tls", "mtls")
-OF_TLS: Final = frozenset(
+HANDSHAKING: Final = ("tls", "mtls", "dtls-psk")
+OF_HANDSHAKES: Final = frozenset(
     {"handshakes_full", "handshakes_resumed", "tls_handshake_p50_ms", "handshake_bytes_mean"}
 )
 
