@@ -15,9 +15,9 @@ from ivsim.chaos.disturbances import DISTURBANCES
 from schemas.errors import Refusal
 
 MODES: Final = tuple((protocol.name, mode) for protocol in PROTOCOLS.values() for mode in protocol.modes)
-FEWEST, MOST = 3, 8  # faults of one run
+FEWEST, MOST = 5, 15  # faults of one run
 FIRST_S: Final = 4.0
-GAP_S: Final = 7.0  # at most, between the begins of two faults
+GAP_S: Final = 5.0  # at most, between the begins of two faults
 REST_S: Final = 3.0  # of a part behind its fault, at least
 AFTER_S: Final = 10.0
 # What a run of a campaign takes beside its schedule: opening, drain, ledger. An estimate for the progress alone.
@@ -62,7 +62,7 @@ class Schedule:
 def draw(faults: int, seed: int) -> list[Schedule]:
     """Return schedules with so many faults in all; the same for the same arguments.
 
-    Each sixteen runs have every mode once. A schedule has 3 to 8 faults, the last what is left; those of different
+    Each sixteen runs have every mode once. A schedule has 5 to 15 faults, the last what is left; those of different
     parts may overlap, and a part has a rest behind each of its own.
     """
     schedules: list[Schedule] = []
