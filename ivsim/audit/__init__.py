@@ -111,7 +111,9 @@ def _audit_tables(made: Audit, sources: _Sources) -> list[Row]:
     )
     sheet = made.sheet("run.json", f"manifest and {said}")
     sheet.hold_values(
-        result.json("run.json"), tables.run_facts(result, sources.events), ["stop_at_ns", "dead_senders"]
+        result.json("run.json"),
+        tables.run_facts(result, sources.events),
+        ["stop_at_ns", "dead_senders", "gateway_drops"],
     )
     if result.receive_logs or result.has("received.parquet"):
         sheet = made.sheet("received.parquet", "received-*.events")
@@ -197,6 +199,7 @@ def _audit_metrics(made: Audit, rows: list[Row], found: figures.Figures) -> None
         certificate.sender_lag_p99_ms(rows),
         _capture_drops(result),
         len(result.json("run.json").get("dead_senders", [])),
+        result.json("run.json").get("gateway_drops"),
     )
     validity = said.get("validity", {})
     sheet = made.sheet("metrics.json validity", "the figures")

@@ -135,7 +135,11 @@ def sender_lag_p99_ms(rows: Sequence[Row]) -> float | None:
 
 
 def validity(
-    metrics: Mapping[str, Any], lag_ms: float | None, capture_drops: int | None, dead_senders: int = 0
+    metrics: Mapping[str, Any],
+    lag_ms: float | None,
+    capture_drops: int | None,
+    dead_senders: int = 0,
+    gateway_drops: int | None = None,
 ) -> tuple[str, list[str]]:
     """Return the verdict and the causes' names, in the order in which they are judged."""
     causes: list[tuple[str, str]] = []
@@ -161,6 +165,8 @@ def validity(
         causes.append(("clock_moved", "degraded"))
     if capture_drops:
         causes.append(("capture_dropped", "invalid"))
+    if gateway_drops:
+        causes.append(("gateway_dropped", "degraded"))
     causes += [("sender_died", "degraded")] * dead_senders
     severities = {severity for _, severity in causes}
     verdict = "invalid" if "invalid" in severities else "degraded" if severities else "valid"

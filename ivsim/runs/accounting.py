@@ -144,6 +144,7 @@ def _write_tables(started: StartedRun, ending: Ending) -> None:
             "end_at_ns": started.start_at_ns + scenario.duration_ns,
             "stop_at_ns": ending.stop_at_ns,
             "dead_senders": [name for name in started.components.senders if name in children.dead],
+            "gateway_drops": _gateway_drops(started),
             "backlog_max": emission_table.largest_backlog(directory.emission_logs()),
         },
     )
@@ -205,9 +206,21 @@ def _finish_metrics(
         metrics,
         sender_lag_p99_ms=sender_lag_p99_ms(started.directory.ledger),
         capture_drops=captured.get("kernel_drops"),
+        gateway_drops=_gateway_drops(started),
         dead_senders=_dead_senders(started),
     ).as_dict()
     write_json(started.directory.metrics, metrics)
+
+
+def _gateway_drops(started: StartedRun) -> int | None:
+    """Return how many datagrams found a gateway's socket full; None where one has not come to say it, and of streams."""
+    said: list[int] = []
+    for name in started.components.gateways:
+        drops = started.components.children[name].latest.get("done", {}).get("datagrams_dropped")
+        if drops is None:
+            return None
+        said.append(drops)
+    return sum(said) if said else None
 
 
 def _dead_senders(started: StartedRun) -> list[str]:

@@ -37,7 +37,7 @@ class Cause(NamedTuple):
 
     Attributes:
         name: of the kind: partial_ledger, fate_unknown, certificate_off, link_changes_late, live_figures_differ,
-            generator_limited, sender_died, clock_moved, capture_dropped.
+            generator_limited, sender_died, clock_moved, capture_dropped, gateway_dropped.
         severity: degraded or invalid.
         words: what was found, for a person.
     """
@@ -68,6 +68,7 @@ def judge(
     *,
     sender_lag_p99_ms: float | None,
     capture_drops: int | None,
+    gateway_drops: int | None = None,
     dead_senders: Sequence[str] = (),
 ) -> Validity:
     """Return the validity of a run.
@@ -76,11 +77,22 @@ def judge(
         metrics: metrics.json, with certificate and the comparison of live figures.
         sender_lag_p99_ms: emission lag of messages that were not held back; None when none was emitted.
         capture_drops: frames that the kernel dropped before the capture read them; None when nobody knows.
+        gateway_drops: datagrams that found a gateway's socket full; None where nobody knows, and with a broker.
         dead_senders: a line for each of several senders that died on the way, while the others went on.
     """
-    causes = (*_causes(metrics, sender_lag_p99_ms, capture_drops), *map(_died, dead_senders))
+    causes = (
+        *_causes(metrics, sender_lag_p99_ms, capture_drops),
+        *_dropped(gateway_drops),
+        *map(_died, dead_senders),
+    )
     severities: list[Verdict] = ["valid", *(cause.severity for cause in causes)]
     return Validity(max(severities, key=lambda one: _RANK[one]), causes)
+
+
+def _dropped(datagrams: int | None) -> Iterator[Cause]:
+    if datagrams:
+        words = f"{datagrams} datagrams found the gateway's socket full: what came no other time counts as lost at the link"
+        yield Cause("gateway_dropped", "degraded", words)
 
 
 def _died(line: str) -> Cause:

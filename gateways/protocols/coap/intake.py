@@ -110,6 +110,7 @@ class CoapServer(Upper, ABC):
             "coap_same_message_id": layer.duplicates,
             "malformed": layer.malformed,
             "datagrams_unsent": self._udp.unsent,
+            "datagrams_dropped": self._udp.dropped(),
             "message_ids_remembered": layer.remembered(),
         }
 

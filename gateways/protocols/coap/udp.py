@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -21,6 +22,8 @@ _SERVER_BUFFER_BYTES: Final = 8 << 20
 # Python's socket module does not name these two; a test's ordinary user falls back to SO_RCVBUF.
 _SO_RCVBUFFORCE: Final = 33
 _IP_MTU: Final = 14
+_SO_MEMINFO: Final = 55
+_MEMINFO: Final = struct.Struct("=9I")  # linux/sock_diag.h
 
 
 class Dtls(Protocol):
@@ -45,6 +48,8 @@ class UdpEndpoint:
         layer: the rules; `layer.transmit` may be replaced by a test that loses datagrams.
         unsent: datagrams that the system did not take (no route, full buffer): lost, as on any link.
     """
+
+    _dropped = 0
 
     def __init__(self, upper: Upper, *, server: bool = False, dtls: Dtls | None = None) -> None:
         self.unsent = 0
@@ -79,8 +84,13 @@ class UdpEndpoint:
         bound: tuple[str, int] = sock.getsockname()
         return bound
 
+    def dropped(self) -> int:
+        """Return how many datagrams found the socket's buffer full: the kernel dropped them, and nobody here saw them."""
+        return self._dropped if self._socket is None else _kernel_drops(self._socket)
+
     def close(self) -> None:
         """Cancel the timer and close the socket, the associations before it; idempotent."""
+        self._dropped = self.dropped()
         if self._dtls is not None:
             self._dtls.close()
         if self._timer is not None:
@@ -189,3 +199,9 @@ def _grow_receive_buffer(sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SERVER_BUFFER_BYTES)
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _SERVER_BUFFER_BYTES)
+
+
+def _kernel_drops(sock: socket.socket) -> int:
+    """Return how many datagrams the kernel has dropped in front of the socket (SO_MEMINFO, SK_MEMINFO_DROPS)."""
+    drops: int = _MEMINFO.unpack(sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[-1]
+    return drops

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import hypothesis.strategies as st
 import pytest
 from aiocoap import Message
@@ -13,8 +15,10 @@ from hypothesis import given
 from gateways.protocols.coap.blocks import MAX_PAYLOAD_BYTES, Assemblies, BlockError
 from gateways.protocols.coap.datagram import Remote, decoded
 from gateways.protocols.coap.message_ids import SeenMessageIds
+from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.parameters import PARAMETERS
 from gateways.protocols.coap.transfer import RoundTrip, Transfer
+from gateways.protocols.coap.udp import UdpEndpoint
 
 EXCHANGE_LIFETIME_S = PARAMETERS.exchange_lifetime_s
 HERE = Remote(("127.0.0.1", 5683))
@@ -175,3 +179,20 @@ def test_the_round_trip_estimate_follows_the_link():
     assert 0.9 < estimate.timeout_s() < RoundTrip.most_s
     estimate.sample(60.0)
     assert estimate.timeout_s() == RoundTrip.most_s
+
+
+async def test_datagrams_that_find_the_socket_full_are_counted():
+    endpoint = UdpEndpoint(Upper(), server=True)
+    bound = endpoint.open("127.0.0.1", 0)
+    assert endpoint.dropped() == 0
+    sent = 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        while not endpoint.dropped():  # nobody reads: the loop does not get to it
+            for _ in range(1_000):
+                sender.sendto(bytes(1_000), bound)
+            sent += 1_000
+            assert sent < 100_000
+    dropped = endpoint.dropped()
+    assert 0 < dropped < sent
+    endpoint.close()
+    assert endpoint.dropped() == dropped

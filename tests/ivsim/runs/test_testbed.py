@@ -37,7 +37,8 @@ def complete(results: Results, due: int = 9) -> None:
         (2, {"protocol": "amqp", "mode": "manual-confirms-persistent"}),
         (3, {"protocol": "coap", "mode": "con", "trigger": "microbatch"}),
         (4, {"protocol": "mqtt", "mode": "qos1", "security": "tls"}),
-        (5, {"topology": "echo"}),
+        (5, {"protocol": "coap", "mode": "con", "security": "dtls-psk"}),
+        (6, {"topology": "echo"}),
     ],
 )
 def test_runs_of_every_kind_follow_each_other(

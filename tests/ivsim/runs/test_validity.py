@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ivsim.audit import certificate as audited
 from ivsim.runs.validity import judge, sender_lag_p99_ms
 
 LATE = {
@@ -76,6 +77,17 @@ def test_the_wait_for_the_protocol_is_not_the_senders(tmp_path: Path):
 
 
 def test_a_sender_that_died_beside_others_degrades_the_run_and_is_named():
-    found = judge({}, sender_lag_p99_ms=None, capture_drops=0, dead_senders=["sender-1 was killed"])
+    found = judge(
+        {}, sender_lag_p99_ms=None, capture_drops=0, gateway_drops=0, dead_senders=["sender-1 was killed"]
+    )
     assert (found.verdict, [cause.name for cause in found.causes]) == ("degraded", ["sender_died"])
     assert found.words.startswith("sender-1 was killed: ")
+
+
+@pytest.mark.parametrize(("drops", "verdict"), [(None, "valid"), (0, "valid"), (3, "degraded")])
+def test_a_socket_that_overflowed_is_said(drops: int | None, verdict: str) -> None:
+    """They counted as lost at the link, and nothing said that the gateway had lost them."""
+    found = judge({}, sender_lag_p99_ms=None, capture_drops=0, gateway_drops=drops)
+    assert found.verdict == verdict
+    assert [cause.name for cause in found.causes] == ["gateway_dropped"] * (verdict == "degraded")
+    assert audited.validity({}, None, 0, gateway_drops=drops) == (verdict, [one.name for one in found.causes])
