@@ -55,6 +55,10 @@ def test_runs_of_every_kind_follow_each_other(
             assert results.manifest["twin"]["session_s"] < 1.0
     if "topology" not in fields:
         assert results.metrics["live"]["verdict"] == "agree"
+    if fields.get("security") == "dtls-psk":
+        shaken = results.metrics["security"]
+        assert (shaken["handshakes_full"], shaken["handshakes_resumed"]) == (3, 0)
+        assert shaken["handshake_p50_ms"] > 0
     # What the run had in Kafka goes with it; the broker takes its time over it.
     assert load_results(tmp_path / "run") == results
 
