@@ -15,7 +15,8 @@ from typing import Any
 from bench.amqp_load import delete_queue, fill_queue
 from bench.coap_load import WARM_UP
 from gateways.protocols.amqp.address import amqp_routing_key
-from ivsim.testbed.kafka import KafkaServer, create_topics
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import KafkaTopics, vehicle_id

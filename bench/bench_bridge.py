@@ -18,7 +18,8 @@ from bench.mqtt_load import connect_frame, publish_all, publish_frame, publish_p
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.receive_log import to_table
 from ivsim.testbed.child import Child
-from ivsim.testbed.kafka import KafkaServer, create_topics
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.generated.current_status_pb2 import CurrentStatus

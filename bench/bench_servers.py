@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ivsim.testbed.kafka import KafkaServer, create_topics
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord

@@ -18,7 +18,8 @@ from playwright.sync_api import Page, sync_playwright
 from bench.bench_bridge import cpu_s, resident_mb
 from bench.twin_load import Fleet, Load, state_headers
 from ivsim.testbed.child import Child
-from ivsim.testbed.kafka import KafkaServer, create_topics
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.registry import RunRecord
 from schemas.formats import FORMATS
 from schemas.topics import KafkaTopics, vehicle_id

@@ -15,7 +15,8 @@ from typing import Final
 
 from ivsim.chaos.faults import FAULTS, Fault
 from ivsim.runs.started import StartedRun
-from ivsim.testbed.kafka import KafkaServer, answers
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.process import NotReady, OwnedProcess
 from ivsim.testbed.servers import KAFKA
 

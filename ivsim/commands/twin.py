@@ -63,7 +63,7 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the twins over HTTP with a page at /, until Ctrl-C; a token is needed off loopback."""
-    from ivsim.testbed.kafka import probe  # noqa: PLC0415 - as below: --help need not wait
+    from ivsim.testbed.kafka_admin import probe  # noqa: PLC0415 - as below: --help need not wait
 
     config = _config(
         bootstrap=kafka,
@@ -155,7 +155,7 @@ def _config(**words: Any) -> ServiceConfig:
 
 
 def _source(kafka: str | None, prefix: str, token_file: Path | None) -> ServiceConfig | None:
-    from ivsim.testbed.kafka import probe  # noqa: PLC0415
+    from ivsim.testbed.kafka_admin import probe  # noqa: PLC0415
 
     if kafka is None:
         if prefix:

@@ -14,7 +14,7 @@ from ivsim.runs.directory import RunDirectory
 from ivsim.runs.reconciliation import agreement
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
-from ivsim.testbed.kafka import answers
+from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.process import NotReady, ProcessDied, last_lines
 from twin.metrics import METRICS
 

@@ -9,7 +9,8 @@ import socket
 from gateways.protocols import PROTOCOLS
 from ivsim.options import RunOptions, option_name
 from ivsim.runs.shards import SPARE_FILES, open_files, shard_count, sockets_a_vehicle
-from ivsim.testbed.kafka import java_command, probe
+from ivsim.testbed.kafka import java_command
+from ivsim.testbed.kafka_admin import probe
 from ivsim.testbed.paths import installed_jars
 from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.topologies import TOPOLOGIES

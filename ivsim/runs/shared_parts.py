@@ -29,7 +29,8 @@ from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.twin_session import TwinSession
 from ivsim.testbed.credentials import PLAIN, Credentials, make_credentials, make_shared_keys
-from ivsim.testbed.kafka import KafkaServer, create_topics, delete_topics, probe
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import create_topics, delete_topics, probe
 from ivsim.testbed.kafka_listener import PLAINTEXT
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import Broker, Server

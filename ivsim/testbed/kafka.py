@@ -1,4 +1,4 @@
-"""A Kafka broker of the run's own, and the probe of one that was named; makes topics, writes no record."""
+"""A Kafka broker of the run's own; makes no topic, writes no record."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
-
+from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.kafka_listener import IN_THE_CLEAR, PLAINTEXT, Listener, SaslSsl, format_arguments
 from ivsim.testbed.paths import compose_dir, installed_jars, jars_dir
 from ivsim.testbed.process import OwnedProcess, hold_port
@@ -21,16 +19,9 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import write_secret
 from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
-from schemas.kafka_login import client_settings
-from schemas.topics import KafkaTopics
 from twin import class_archive
-from twin.listed_topics import await_listed
-from twin.new_topics import new_topic
 
 START_TIMEOUT_S = 60.0
-TOPIC_TIMEOUT_S = 30.0
-# A broker on a busy machine takes seconds; where nobody listens is known at once.
-ANSWER_S = 20.0
 # The formatting tool lives for a second: most of that is the start of Java itself.
 SHORT_LIVED_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -223,81 +214,6 @@ def java_command() -> str:
     if java is None:
         raise Refusal("no Java found: run `make setup`, or install a JRE of version 17 or newer")
     return java
-
-
-def answers(bootstrap: str, timeout_s: float, login: str = "") -> bool:
-    """Return whether a Kafka broker at `bootstrap` answers a metadata request in time."""
-    try:
-        return bool(_admin(bootstrap, login).list_topics(timeout=timeout_s).brokers)
-    except KafkaException:
-        return False
-
-
-def probe(bootstrap: str, timeout_s: float = ANSWER_S) -> None:
-    """Return when the Kafka broker named by the user answers; else Refusal, at once where nobody listens."""
-    host, _, port = bootstrap.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise Refusal(f"--kafka {bootstrap}: expected HOST:PORT")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
-    except OSError as error:
-        raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered: {error.strerror or error}") from None
-    if not answers(bootstrap, timeout_s):
-        raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered within {timeout_s:g} s")
-
-
-def create_topics(bootstrap: str, topics: KafkaTopics, *, partitions: int = 2, login: str = "") -> None:
-    """Create the topics of a run, stamped by the broker; `twin.state` keeps the newest record per key.
-
-    They are there for everyone when it returns.
-    """
-    wanted = [new_topic(name, partitions, compact=name == topics.state) for name in topics.all()]
-    _create(bootstrap, login, wanted)
-
-
-def topics_of(bootstrap: str, prefix: str, timeout_s: float = ANSWER_S, login: str = "") -> list[str]:
-    """Return the names of the topics that begin with `prefix`. Raises KafkaException when nobody answers in time."""
-    known = _admin(bootstrap, login).list_topics(timeout=timeout_s).topics
-    return sorted(name for name in known if name.startswith(prefix))
-
-
-def delete_topics(bootstrap: str, prefix: str, login: str = "") -> dict[str, str]:
-    """Delete every topic whose name begins with `prefix` from a broker that outlives the run.
-
-    Returns those that stay, each with the reason; a broker that does not answer keeps them all. Kafka answers before
-    they are gone.
-    """
-    admin = _admin(bootstrap, login)  # it must live until the last answer is in
-    try:
-        names = topics_of(bootstrap, prefix, login=login)
-    except KafkaException as error:
-        return {f"{prefix}*": error.args[0].str()}
-    stay: dict[str, str] = {}
-    futures = admin.delete_topics(names, request_timeout=TOPIC_TIMEOUT_S) if names else {}
-    for name, future in futures.items():
-        try:
-            future.result(TOPIC_TIMEOUT_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # gone already
-                stay[name] = error.args[0].str()
-        except TimeoutError:
-            stay[name] = f"no answer within {TOPIC_TIMEOUT_S:g} s"
-    return stay
-
-
-def _create(bootstrap: str, login: str, topics: list[NewTopic]) -> None:
-    admin = _admin(bootstrap, login)
-    for name, future in admin.create_topics(topics, operation_timeout=TOPIC_TIMEOUT_S).items():
-        try:
-            future.result(TOPIC_TIMEOUT_S)
-        except KafkaException as error:
-            raise Refusal(f"Kafka topic {name} on {bootstrap}: {error.args[0].str()}") from error
-    await_listed(admin, bootstrap, {topic.topic for topic in topics})
-
-
-def _admin(bootstrap: str, login: str = "") -> AdminClient:
-    # Loggers off: librdkafka writes "connection refused" to standard error while a broker starts.
-    return AdminClient({**client_settings(bootstrap, login), "log_level": 0, "socket.timeout.ms": 10_000})
 
 
 def _found() -> str:

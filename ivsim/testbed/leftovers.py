@@ -15,7 +15,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from ivsim.testbed.kafka import delete_topics, topics_of
+from ivsim.testbed.kafka_admin import delete_topics, topics_of
 from ivsim.testbed.paths import state_dir
 from ivsim.testbed.registry import OWNER_VARIABLE, RUN_VARIABLE, STATE_VARIABLE, ProcessMark
 

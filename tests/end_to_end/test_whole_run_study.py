@@ -24,7 +24,7 @@ from ivsim.study.engines.whole_run import engine
 from ivsim.study.model import Study, cells_of
 from ivsim.study.store import Store
 from ivsim.testbed import leftovers
-from ivsim.testbed.kafka import topics_of
+from ivsim.testbed.kafka_admin import topics_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 

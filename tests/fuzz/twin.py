@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ivsim.study.engines.codec.fuzz import hostile
 from ivsim.testbed.child import Child
-from ivsim.testbed.kafka import KafkaServer, create_topics
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.paths import installed_jars
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import HEADERS, KafkaTopics, vehicle_id

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from gateways.protocols.mqtt.address import mqtt_topic
 from ivsim.testbed.child import Child
-from ivsim.testbed.kafka import create_topics
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.registry import RunRecord
 from schemas.formats import FORMATS
 from schemas.topics import KafkaTopics, vehicle_id

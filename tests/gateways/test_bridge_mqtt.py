@@ -20,7 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.receive_log import to_table
-from ivsim.testbed.kafka import KafkaServer, create_topics
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import HEADERS, KafkaTopics, vehicle_id

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from gateways.protocols.mqtt.address import mqtt_topic
-from ivsim.testbed.kafka import KafkaServer, answers, create_topics
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import answers, create_topics
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import KafkaTopics, vehicle_id

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bench.twin_load import Load
-from ivsim.testbed.kafka import create_topics
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import KafkaTopics, vehicle_id
 from tests import oracle

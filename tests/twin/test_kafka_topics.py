@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ivsim.testbed.kafka import delete_topics, topics_of
+from ivsim.testbed.kafka_admin import delete_topics, topics_of
 from schemas.errors import Refusal
 from twin.config import TwinConfig
 from twin.kafka_topics import ensure_topics, wanted

@@ -18,7 +18,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from ivsim.testbed.child import Child
-from ivsim.testbed.kafka import KafkaServer, create_topics
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import KafkaTopics, vehicle_id
 from simulator.emission_table import to_table

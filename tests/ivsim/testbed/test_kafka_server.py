@@ -9,15 +9,8 @@ import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
-from ivsim.testbed.kafka import (
-    KafkaServer,
-    answers,
-    cluster_id,
-    create_topics,
-    delete_topics,
-    probe,
-    topics_of,
-)
+from ivsim.testbed.kafka import KafkaServer, cluster_id
+from ivsim.testbed.kafka_admin import answers, create_topics, delete_topics, probe, topics_of
 from ivsim.testbed.process import ProcessDied, hold_port
 from ivsim.testbed.registry import RunRecord, started_at_ticks
 from schemas.errors import Refusal

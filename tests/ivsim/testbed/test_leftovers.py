@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from ivsim.runs import shared_parts
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.testbed import leftovers
-from ivsim.testbed.kafka import create_topics, delete_topics, topics_of
+from ivsim.testbed.kafka_admin import create_topics, delete_topics, topics_of
 from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.registry import ProcessMark, RunRecord, started_at_ticks
 from schemas.topics import KafkaTopics
@@ -183,7 +183,7 @@ class Refusing:
 def test_topics_that_a_kafka_keeps_are_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ivsim.testbed.kafka._admin", lambda *_: Refusing())
+    monkeypatch.setattr("ivsim.testbed.kafka_admin._admin", lambda *_: Refusing())
     shared_parts._leave_as_found(KafkaAddress("far:9092", KafkaTopics("r.")))
     assert capsys.readouterr().err == (
         "ivsim: Kafka far:9092 keeps topic r.a: Broker: Topic authorization failed\n"

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from bench.twin_load import Load, state_headers
 from ivsim.testbed.child import Child
-from ivsim.testbed.kafka import create_topics
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import KafkaTopics, vehicle_id

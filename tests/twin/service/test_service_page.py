@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from bench.twin_load import Load, state_headers
-from ivsim.testbed.kafka import create_topics
+from ivsim.testbed.kafka_admin import create_topics
 from ivsim.testbed.registry import RunRecord
 from schemas.formats import FORMATS
 from schemas.generated import current_status_pb2 as pb

@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place, Platform
 from ivsim.study.engines.pipe.platforms.kafka_clients import receiver, sender
 from ivsim.testbed.credentials import make_keystore
-from ivsim.testbed.kafka import TOPIC_TIMEOUT_S, KafkaServer, answers, java_command
+from ivsim.testbed.kafka import KafkaServer, java_command
+from ivsim.testbed.kafka_admin import TOPIC_TIMEOUT_S, answers
 from ivsim.testbed.kafka_cluster import kafka_cluster
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
