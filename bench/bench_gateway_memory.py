@@ -1,4 +1,4 @@
-"""One gateway at 1,000 messages/s for minutes: is its memory flat? Ten of them: `python -m bench.bench_soak 600`."""
+"""One gateway at 1,000 messages/s for minutes: is its memory flat? Ten of them: `python -m bench.bench_gateway_memory 600`."""
 
 from __future__ import annotations
 
