@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import base64
 import shutil
-import socket
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.kafka_listener import IN_THE_CLEAR, PLAINTEXT, Listener, SaslSsl, format_arguments
+from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.paths import compose_dir, installed_jars, jars_dir
-from ivsim.testbed.process import OwnedProcess, hold_port
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import write_secret
 from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
 from twin import class_archive
 
-START_TIMEOUT_S = 60.0
 # The formatting tool lives for a second: most of that is the start of Java itself.
 SHORT_LIVED_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
-class KafkaServer:
+class KafkaServer(OwnedServer):
     """One KRaft node on loopback, with its log in the run's directory; alone, or one of a cluster (`kafka_cluster`).
-
-    A context manager: it answers when `__enter__` returns and is gone when `__exit__` does.
 
     Args:
         java_options: further options of Java; None for those that make it start sooner.
@@ -43,6 +38,8 @@ class KafkaServer:
         secure: address of the listener of TLS; "" without.
     """
 
+    START_TIMEOUT_S = 60.0
+
     def __init__(
         self,
         record: RunRecord,
@@ -54,46 +51,34 @@ class KafkaServer:
         keystore: Path | None = None,
         security: str = PLAINTEXT,
     ) -> None:
-        self._record = record
+        super().__init__(record, name)
         self._node = node
         self._keystore = keystore
         self._java_options = class_archive.java_options("kafka") if java_options is None else java_options
         self._heap_mb = heap_mb
-        self._name = name
-        self._data_dir = record.directory / name
         self._listener: Listener = IN_THE_CLEAR
         self._keys = None if security == PLAINTEXT else SaslSsl(record.directory / f"{name}-keys")
-        self._process: OwnedProcess | None = None
-        self._holders: list[socket.socket] = []
         self._argv: list[str] = []
-        self.bootstrap = ""
+        self.bootstrap = self._controller = ""
         self.secure = ""
 
-    def __enter__(self) -> Self:
-        try:
-            self.reserve()
-            self.prepare([self.voter], cluster_id())
-            self._start()
-        except BaseException:
-            self.close()
-            raise
-        return self
+    def _prepare(self) -> None:
+        self.reserve()
+        self.prepare([self.voter], cluster_id())
 
     def reserve(self) -> None:
         """Hold the ports of its listeners."""
-        self._holders = [hold_port(), hold_port()]
-        self.bootstrap = self._address(0)
+        self.bootstrap, self._controller = self._address(), self._address()
         if self._keystore is not None:
-            self._holders.append(hold_port())
-            self.secure = self._address(2)
+            self.secure = self._address()
 
-    def _address(self, place: int) -> str:
-        return f"127.0.0.1:{self._holders[place].getsockname()[1]}"
+    def _address(self) -> str:
+        return f"127.0.0.1:{self._held_port()}"
 
     @property
     def voter(self) -> str:
         """How the others of its cluster find it."""
-        return f"{self._node}@{self._address(1)}"
+        return f"{self._node}@{self._controller}"
 
     def prepare(self, voters: Sequence[str], cluster: str, more: Mapping[str, str] | None = None) -> None:
         """Write its configuration and format its storage.
@@ -105,14 +90,14 @@ class KafkaServer:
         """
         java = java_command()
         class_path = f"{installed_jars('kafka').resolve()}/*"
-        self._record.scratch(self._data_dir)
+        self._make_directory()
         if self._keys is not None:
             self._record.scratch(self._keys.directory)
             self._listener = self._keys.make()
         properties = self._configure(voters, more or {})
         self._format(java, class_path, properties, cluster)
         # Killed, it would leave its native libraries in the machine's temporary directory.
-        own = (f"-Xmx{self._heap_mb}m", f"-Djava.io.tmpdir={self._data_dir}")
+        own = (f"-Xmx{self._heap_mb}m", f"-Djava.io.tmpdir={self._dir}")
         options = [*own, *self._java_options, "-cp", class_path]
         self._argv = [java, *options, "kafka.Kafka", str(properties)]
 
@@ -120,52 +105,26 @@ class KafkaServer:
     def login(self) -> str:
         return self._listener.login
 
-    def restart(self) -> None:
-        """Start again after a stop or a kill, with the same address and log."""
-        self.process.stop()
-        self._start()
-
     def relaunch(self) -> None:
-        """Begin to start again after a kill, with the same address and log; it answers some seconds later."""
-        self._process = OwnedProcess(self._name, self._argv, self._record)
+        """Begin to start again after a kill, with the same address and log."""
+        self._launch(self._argv)
 
-    def _start(self) -> None:
-        self.relaunch()
-        self.await_answer()
-
-    def await_answer(self) -> None:
-        """Return once it answers; ProcessDied when it ends before, NotReady when it takes too long."""
-        self.process.wait_ready(
-            lambda: answers(self.bootstrap, timeout_s=1.0, login=self.login), START_TIMEOUT_S
-        )
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def ready(self) -> bool:
+        return answers(self.bootstrap, timeout_s=1.0, login=self.login)
 
     def close(self) -> None:
-        """End it, and remove its log."""
-        if self._process is not None:
-            self._process.stop()
-        for holder in self._holders:
-            holder.close()
-        shutil.rmtree(self._data_dir, ignore_errors=True)
+        """End it, and remove its log and keys; idempotent."""
+        super().close()
         if self._keys is not None:
             self._keys.remove()
 
     @property
-    def process(self) -> OwnedProcess:
-        """The running broker; for liveness checks and for faults on purpose."""
-        assert self._process is not None, "the broker is not started"
-        return self._process
-
-    @property
     def log(self) -> Path:
         """Where its records lie."""
-        return self._data_dir / "log"
+        return self._dir / "log"
 
     def _configure(self, voters: Sequence[str], more: Mapping[str, str]) -> Path:
-        self._data_dir.mkdir(parents=True)
-        properties = self._data_dir / "server.properties"
+        properties = self._dir / "server.properties"
         listeners = f"{self._listener.protocol}://{self.bootstrap}"
         secured: dict[str, str] = {}
         if self._keystore is not None:
@@ -178,7 +137,7 @@ class KafkaServer:
         # A later line of a file of properties takes the place of an earlier one.
         own = {
             "node.id": str(self._node),
-            "listeners": f"{listeners},CONTROLLER://{self._address(1)}",
+            "listeners": f"{listeners},CONTROLLER://{self._controller}",
             "advertised.listeners": listeners,
             "controller.quorum.voters": ",".join(voters),
             "log.dirs": str(self.log),
@@ -193,7 +152,7 @@ class KafkaServer:
     def _format(self, java: str, class_path: str, properties: Path, cluster: str) -> None:
         done = subprocess.run(
             [java, "-Xmx128m", *SHORT_LIVED_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format",
-             "-t", cluster, "-c", str(properties), *format_arguments(self._listener, self._data_dir)],
+             "-t", cluster, "-c", str(properties), *format_arguments(self._listener, self._dir)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
 import subprocess
-from typing import Self
 
 from gateways.protocols.mqtt.address import TOPIC_FILTER, mqtt_topic
+from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.paths import compose_dir
-from ivsim.testbed.process import OwnedProcess, has_listener, hold_port
+from ivsim.testbed.process import has_listener
 from ivsim.testbed.programs import first_line, program, where
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import OPEN, Security, write_secret
 from ivsim.testbed.server import ServerKind
 
-START_TIMEOUT_S = 15.0
 DEFAULT_PORT = 1883
 DEFAULT_TLS_PORT = 8883
 
@@ -24,13 +21,15 @@ VEHICLE_ACL = f"user {{name}}\ntopic write {mqtt_topic('{name}')}\n"
 GATEWAY_ACL = f"user {{name}}\ntopic read {TOPIC_FILTER}\ntopic read $SYS/#\n"
 
 
-class MosquittoServer:
-    """One broker process; a context manager that has a listener when `__enter__` returns.
+class MosquittoServer(OwnedServer):
+    """One broker process; it has a listener when `__enter__` returns.
 
     Attributes:
         host: the address it listens on, the one of the cloud side inside a namespace.
         port: a free one on loopback, else the protocol's registered one (the namespace has no other server).
     """
+
+    START_TIMEOUT_S = 15.0
 
     def __init__(
         self,
@@ -42,39 +41,11 @@ class MosquittoServer:
         security: Security = OPEN,
         name: str = "mosquitto",
     ) -> None:
-        self._record = record
+        super().__init__(record, name)
         self._namespace = namespace
         self._security = security
-        self._name = name
-        self._dir = record.directory / name
-        self._process: OwnedProcess | None = None
-        self._holder: socket.socket | None = None
         self.host = host
         self.port = port or self._own_port()
-
-    def __enter__(self) -> Self:
-        try:
-            self._record.scratch(self._dir)
-            self._dir.mkdir(parents=True)
-            self._configure()
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.stop()
-        if self._holder is not None:
-            self._holder.close()
-        shutil.rmtree(self._dir, ignore_errors=True)
-
-    @property
-    def process(self) -> OwnedProcess:
-        """The running broker; for liveness checks and for faults on purpose."""
-        assert self._process is not None, "the broker is not started"
-        return self._process
 
     def last_save_s(self) -> float:
         """Return when it last wrote its queues to disk, in s since 1970; 0.0 when it has not yet."""
@@ -83,25 +54,20 @@ class MosquittoServer:
         except FileNotFoundError:
             return 0.0
 
-    def restart(self) -> None:
-        """Start again after a stop or a kill, with the same address and what the last save had kept."""
-        self.process.stop()
-        self._start()
+    def relaunch(self) -> None:
+        """Begin to start again after a kill, with the same address and what the last save had kept."""
+        self._launch([_found(), "-c", str(self._dir / "mosquitto.conf")], namespace=self._namespace)
 
-    def _start(self) -> None:
-        argv = [_found(), "-c", str(self._dir / "mosquitto.conf")]
-        process = OwnedProcess(self._name, argv, self._record, namespace=self._namespace)
-        self._process = process
-        try:
-            process.wait_ready(lambda: has_listener(process.pid, self.host, self.port), START_TIMEOUT_S)
-        except BaseException:
-            process.stop()
-            raise
+    def ready(self) -> bool:
+        return has_listener(self.process.pid, self.host, self.port)
+
+    def _prepare(self) -> None:
+        self._make_directory()
+        self._configure()
 
     def _own_port(self) -> int:
         if self._namespace is None:
-            self._holder = hold_port(self.host)
-            return int(self._holder.getsockname()[1])
+            return self._held_port(self.host)
         return DEFAULT_PORT if self._security.tls is None else DEFAULT_TLS_PORT
 
     def _configure(self) -> None:

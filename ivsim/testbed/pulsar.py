@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ivsim.testbed.kafka import java_command
+from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.paths import compose_dir, jars_dir
-from ivsim.testbed.process import NotReady, OwnedProcess, hold_port
+from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
@@ -23,7 +23,6 @@ NAME: Final = "pulsar"
 CLIENT, CLIENT_VERSION = "pulsar-client", "3.13.0"
 REMEDY: Final = "ivsim platform install pulsar"
 LOCAL: Final = "127.0.0.1"
-START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 20.0
 ANSWER_S: Final = 30.0
 # maxMessageSize in compose/pulsar/standalone.conf
@@ -44,65 +43,28 @@ _PROPERTIES: Final = (
 )
 
 
-class PulsarServer:
-    """One standalone Pulsar with its data in the run's directory; a context manager like KafkaServer.
+class PulsarServer(OwnedServer):
+    """One standalone Pulsar with its data in the run's directory.
 
     Args:
         heap_mb: largest heap; as much again is direct memory.
         synced: whether the journal is flushed before a message is acknowledged.
     """
 
+    START_TIMEOUT_S = 120.0
+
     def __init__(
         self, record: RunRecord, *, heap_mb: int = 512, synced: bool = False, name: str = NAME
     ) -> None:
-        self._record = record
+        super().__init__(record, name)
         self._heap_mb = heap_mb
-        self._name = name
-        self._dir = record.directory / name
-        self._process: OwnedProcess | None = None
-        self._holders: list[socket.socket] = []
         self._argv: list[str] = []
         self.synced = synced
         self.port = self._web_port = self._bookie_port = 0
 
-    def __enter__(self) -> Self:
-        java = java_command()
-        jars = _jars()
-        self._record.scratch(self._dir)
-        try:
-            self._dir.mkdir(parents=True)
-            self._holders = [hold_port() for _ in range(3)]
-            ports = (int(holder.getsockname()[1]) for holder in self._holders)
-            self.port, self._web_port, self._bookie_port = ports
-            self._argv = self._command(java, jars)
-            self._configure()
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.stop()
-        for holder in self._holders:
-            holder.close()
-        shutil.rmtree(self._dir, ignore_errors=True)
-
-    @property
-    def process(self) -> OwnedProcess:
-        """The running server; for liveness checks and for faults on purpose."""
-        assert self._process is not None, "the server is not started"
-        return self._process
-
     @property
     def url(self) -> str:
         return f"pulsar://{LOCAL}:{self.port}"
-
-    def restart(self) -> None:
-        """Start again after a stop or a kill, with the same address and what its bookie had kept."""
-        self.process.stop()
-        self._start()
 
     def sync(self, synced: bool) -> None:
         """Restart with the journal flushed before a message is acknowledged, or not; nothing where it is so already."""
@@ -130,11 +92,7 @@ class PulsarServer:
 
     def relaunch(self) -> None:
         """Begin to start again after a kill, with the same address and data; `ready` says when it answers."""
-        self._process = OwnedProcess(self._name, self._argv, self._record, stop_timeout_s=STOP_TIMEOUT_S)
-
-    def _start(self) -> None:
-        self.relaunch()
-        self.process.wait_ready(self.ready, START_TIMEOUT_S)
+        self._launch(self._argv, stop_timeout_s=STOP_TIMEOUT_S)
 
     def ready(self) -> bool:
         """Return whether it answers, and has the namespace of topics."""
@@ -143,6 +101,13 @@ class PulsarServer:
         except (OSError, HTTPException):
             return False
         return status == 200 and "public/default" in text
+
+    def _prepare(self) -> None:
+        java, jars = java_command(), _jars()
+        self._make_directory()
+        self.port, self._web_port, self._bookie_port = (self._held_port() for _ in range(3))
+        self._argv = self._command(java, jars)
+        self._configure()
 
     def _configure(self) -> None:
         shared = (compose_dir() / NAME / "standalone.conf").read_text()

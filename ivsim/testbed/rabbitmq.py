@@ -9,13 +9,13 @@ import shutil
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Self
 
 import pika
 
 from gateways.protocols.amqp.address import amqp_routing_key
+from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.paths import compose_dir
-from ivsim.testbed.process import OwnedProcess, has_listener, hold_port
+from ivsim.testbed.process import OwnedProcess, has_listener
 from ivsim.testbed.programs import program
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import OPEN, Account, Security, write_secret
@@ -23,7 +23,6 @@ from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
 from simulator.links.namespaces import inside
 
-START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 20.0
 DEFAULT_PORT = 5672
 DEFAULT_TLS_PORT = 5671
@@ -35,11 +34,13 @@ NODE_NAME = f"ivsim@{LOCAL}"
 EXCHANGE = "amq.topic"
 
 
-class RabbitmqServer:
-    """One node with its own name, ports, data and `epmd`; a context manager like MosquittoServer.
+class RabbitmqServer(OwnedServer):
+    """One node with its own name, ports, data and `epmd`.
 
     Without accounts everyone is `guest`. `exchange` is the topic exchange the permissions speak of.
     """
+
+    START_TIMEOUT_S = 90.0
 
     def __init__(
         self,
@@ -52,45 +53,23 @@ class RabbitmqServer:
         exchange: str = EXCHANGE,
         name: str = "rabbitmq",
     ) -> None:
-        self._record = record
+        super().__init__(record, name)
         self._namespace = namespace
         self._security = security
         self._exchange = exchange
-        self._name = name
-        self._dir = record.directory / name
         # Erlang takes seconds until it listens: others must not be given the ports meanwhile.
-        self._holders = [hold_port(), hold_port()]
-        self._epmd_port, self._nodes_port = (int(holder.getsockname()[1]) for holder in self._holders)
+        self._epmd_port, self._nodes_port = self._held_port(), self._held_port()
         self._epmd: OwnedProcess | None = None
-        self._process: OwnedProcess | None = None
         self.host = host
         self.port = port or self._own_port()
 
-    def __enter__(self) -> Self:
+    def close(self) -> None:
+        """End node and `epmd`, and remove what they kept; idempotent."""
         try:
-            self._record.scratch(self._dir)
-            self._dir.mkdir(parents=True)
-            self._configure()
-            self._start_epmd()
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in (self._process, self._epmd):
-            if process is not None:
-                process.stop()
-        for holder in self._holders:
-            holder.close()
-        shutil.rmtree(self._dir, ignore_errors=True)
-
-    @property
-    def process(self) -> OwnedProcess:
-        """The running node; for liveness checks and for faults on purpose."""
-        assert self._process is not None, "the broker is not started"
-        return self._process
+            super().close()
+        finally:
+            if self._epmd is not None:
+                self._epmd.stop()
 
     def last_save_s(self) -> None:
         """Return None: it confirms a persistent message once that is saved."""
@@ -105,29 +84,29 @@ class RabbitmqServer:
             for queue in queues:
                 channel.queue_delete(queue)
 
-    def restart(self) -> None:
-        """Start again after a stop or a kill, with the same address and data."""
-        self.process.stop()
-        self._start()
+    def _prepare(self) -> None:
+        self._make_directory()
+        self._configure()
+        self._start_epmd()
 
     def _start_epmd(self) -> None:
         # A node would start one that stays behind for good: this one is ours, and ends with us.
         argv = [program("epmd", "rabbitmq-server"), "-port", str(self._epmd_port), "-address", LOCAL]
         epmd = OwnedProcess(f"{self._name}-epmd", argv, self._record, namespace=self._namespace)
         self._epmd = epmd
-        epmd.wait_ready(lambda: has_listener(epmd.pid, LOCAL, self._epmd_port), START_TIMEOUT_S)
+        epmd.wait_ready(lambda: has_listener(epmd.pid, LOCAL, self._epmd_port), self.START_TIMEOUT_S)
 
-    def _start(self) -> None:
-        process = OwnedProcess(
-            self._name,
+    def relaunch(self) -> None:
+        """Begin to start again after a kill, with the same address and data."""
+        self._launch(
             [server_program()],
-            self._record,
             namespace=self._namespace,
             environment=self._environment(),
             stop_timeout_s=STOP_TIMEOUT_S,
         )
-        self._process = process
-        process.wait_ready(lambda: has_listener(process.pid, self.host, self.port), START_TIMEOUT_S)
+
+    def ready(self) -> bool:
+        return has_listener(self.process.pid, self.host, self.port)
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -153,8 +132,7 @@ class RabbitmqServer:
 
     def _own_port(self) -> int:
         if self._namespace is None:
-            self._holders.append(hold_port(self.host))
-            return int(self._holders[-1].getsockname()[1])
+            return self._held_port(self.host)
         return DEFAULT_PORT if self._security.tls is None else DEFAULT_TLS_PORT
 
     def _configure(self) -> None:

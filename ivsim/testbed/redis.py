@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
-from typing import Final, Self
+from typing import Final
 
+from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.paths import compose_dir
-from ivsim.testbed.process import OwnedProcess, has_listener, hold_port
+from ivsim.testbed.process import has_listener
 from ivsim.testbed.programs import first_line, program, where
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import ServerKind
 
-# Reading an append-only file of the largest size takes most of it.
-START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
 DEFAULT_PORT: Final = 6379
 NAME: Final = "redis-server"
 ANSWER_S: Final = 5.0
 
 
-class RedisServer:
-    """One server with its append-only file in the run's directory; a context manager like MosquittoServer.
+class RedisServer(OwnedServer):
+    """One server with its append-only file in the run's directory.
 
     Args:
         memory_mib: what its data may take; more is refused, nothing is evicted.
     """
+
+    # Reading an append-only file of the largest size takes most of it.
+    START_TIMEOUT_S = 60.0
 
     def __init__(
         self,
@@ -38,56 +39,16 @@ class RedisServer:
         memory_mib: int = 1_024,
         name: str = NAME,
     ) -> None:
-        self._record = record
+        super().__init__(record, name)
         self._namespace = namespace
         self._memory_mib = memory_mib
-        self._name = name
-        self._dir = record.directory / name
-        self._process: OwnedProcess | None = None
-        self._holder: socket.socket | None = None
         self.host = host
         self.port = port or self._own_port()
-
-    def __enter__(self) -> Self:
-        try:
-            _found()
-            self._record.scratch(self._dir)
-            self._dir.mkdir(parents=True)
-            self._configure()
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.stop()
-        if self._holder is not None:
-            self._holder.close()
-        shutil.rmtree(self._dir, ignore_errors=True)
-
-    @property
-    def process(self) -> OwnedProcess:
-        """The running server; for liveness checks and for faults on purpose."""
-        assert self._process is not None, "the server is not started"
-        return self._process
-
-    def restart(self) -> None:
-        """Start again after a stop or a kill, with the same address and what the append-only file holds."""
-        self.process.stop()
-        self._start()
 
     def relaunch(self) -> None:
         """Begin to start again after a kill, with the same address and file; `ready` says when it answers."""
         argv = [_found(), str(self._dir / "redis.conf")]
-        self._process = OwnedProcess(
-            self._name, argv, self._record, namespace=self._namespace, stop_timeout_s=STOP_TIMEOUT_S
-        )
-
-    def _start(self) -> None:
-        self.relaunch()
-        self.process.wait_ready(self.ready, START_TIMEOUT_S)
+        self._launch(argv, namespace=self._namespace, stop_timeout_s=STOP_TIMEOUT_S)
 
     def ready(self) -> bool:
         """Return whether it answers; it listens before it has read its file."""
@@ -96,10 +57,14 @@ class RedisServer:
         # From outside a namespace there is no way in: its clients wait for the file to be read.
         return self._namespace is not None or answers(self.host, self.port)
 
+    def _prepare(self) -> None:
+        _found()
+        self._make_directory()
+        self._configure()
+
     def _own_port(self) -> int:
         if self._namespace is None:
-            self._holder = hold_port(self.host)
-            return int(self._holder.getsockname()[1])
+            return self._held_port(self.host)
         return DEFAULT_PORT
 
     def _configure(self) -> None:

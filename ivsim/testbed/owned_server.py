@@ -1,0 +1,113 @@
+"""What every server that a run starts has alike: its directory, its held ports, its one process, and their end."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
+
+from ivsim.testbed.process import OwnedProcess, hold_port
+from ivsim.testbed.registry import RunRecord
+
+
+class OwnedServer(ABC):
+    """One server process; a context manager that answers when `__enter__` returns and is gone when `__exit__` does.
+
+    A kind says what lies in its directory (`_prepare`), how its process begins (`relaunch`), and when it answers (`ready`).
+
+    Args:
+        record: of the run; the server's directory and log lie in its own.
+        name: of process, directory and log.
+    """
+
+    START_TIMEOUT_S: ClassVar[float]
+
+    def __init__(self, record: RunRecord, name: str) -> None:
+        self._record = record
+        self._name = name
+        self._dir = record.directory / name
+        self._process: OwnedProcess | None = None
+        self._holders: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._prepare()
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it, let go of its ports, and remove what it kept; idempotent."""
+        if self._process is not None:
+            self._process.stop()
+        for holder in self._holders:
+            holder.close()
+        shutil.rmtree(self._dir, ignore_errors=True)
+
+    @property
+    def process(self) -> OwnedProcess:
+        """The running server; for liveness checks and for faults on purpose."""
+        assert self._process is not None, f"{self._name} is not started"
+        return self._process
+
+    def restart(self) -> None:
+        """Start again after a stop or a kill, with the same address and what it had kept; return once it answers."""
+        self.process.stop()
+        self._start()
+
+    @abstractmethod
+    def relaunch(self) -> None:
+        """Begin to start again after a kill, with the same address and data; `ready` says when it answers."""
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Return whether it answers."""
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make the directory and what must lie in it before the first start."""
+
+    def await_answer(self) -> None:
+        """Return once it answers; ProcessDied when it ends before, NotReady when it takes too long."""
+        try:
+            self.process.wait_ready(self.ready, self.START_TIMEOUT_S)
+        except BaseException:
+            self.process.stop()
+            raise
+
+    def _start(self) -> None:
+        self.relaunch()
+        self.await_answer()
+
+    def _make_directory(self) -> None:
+        self._record.scratch(self._dir)
+        self._dir.mkdir(parents=True)
+
+    def _held_port(self, host: str = "127.0.0.1") -> int:
+        """Return a free port that nobody else is given until the server is closed."""
+        self._holders.append(hold_port(host))
+        return int(self._holders[-1].getsockname()[1])
+
+    def _launch(
+        self,
+        argv: Sequence[str],
+        *,
+        namespace: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        stop_timeout_s: float = 10.0,
+    ) -> None:
+        self._process = OwnedProcess(
+            self._name,
+            argv,
+            self._record,
+            namespace=namespace,
+            environment=environment,
+            stop_timeout_s=stop_timeout_s,
+        )
