@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -77,9 +78,11 @@ def test_messages_left_in_a_kept_broker_do_not_reach_the_next_run(testbed: Testb
 
 
 def java_of(pid: int) -> list[str]:
-    """Return the command lines of Java in a process and those below it."""
-    process = psutil.Process(pid)
-    lines = [" ".join(one.cmdline()) for one in (process, *process.children(recursive=True))]
+    """Return the command lines of Java in a process and those below it; one that has ended has none."""
+    lines = []
+    for one in (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))):
+        with contextlib.suppress(OSError):
+            lines.append(Path(f"/proc/{one}/cmdline").read_text().replace("\0", " "))
     return [line for line in lines if "java" in line.partition(" ")[0]]
 
 
