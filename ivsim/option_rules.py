@@ -52,6 +52,19 @@ def _mode(options: RunOptions, name: Naming) -> Iterator[str]:
         yield f"{name('mode')} {shown(options.mode)}: {options.protocol} has {', '.join(modes)}"
 
 
+def _mix(options: RunOptions, name: Naming) -> Iterator[str]:
+    if options.mix is None:
+        return
+    for part in options.parts:
+        if not part.vehicles:
+            yield f"{name('mix')} {options.mix!r}: {name('vehicles')} {options.vehicles} leave none for {part.words}"
+        elif options.shards != AUTO_SHARDS and int(options.shards) > len(part.vehicles):
+            yield (
+                f"{name('shards')} {options.shards}: each needs a vehicle at least, and {part.words} has"
+                f" {len(part.vehicles)} of {name('vehicles')} {options.vehicles}"
+            )
+
+
 def _window(options: RunOptions, name: Naming) -> Iterator[str]:
     if options.warmup_s >= options.duration_s:
         yield (
@@ -146,6 +159,7 @@ def _netem(options: RunOptions, name: Naming) -> Iterator[str]:
 
 _RULES: Final = (
     _mode,
+    _mix,
     _window,
     _messages,
     _columns,

@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from gateways.protocols import PROTOCOLS, protocol_named
+from ivsim.mix import EXAMPLE, FleetPart, checked_mix, fleet_parts
 from ivsim.option import (
     Declared,
     Naming,
@@ -38,6 +39,7 @@ from ivsim.option import (
     word_of,
 )
 from ivsim.topologies import TOPOLOGIES, Topology
+from schemas.errors import Refusal
 from schemas.formats import FORMATS
 from schemas.formats.padded import MAX_BYTES, MIN_BYTES
 from schemas.topics import MAX_VEHICLES
@@ -84,22 +86,42 @@ OWN_KAFKA = Need(
 )
 
 
+ONE_PROTOCOL = Need(
+    lambda options: options.mix is None,
+    lambda options, name: (
+        f"has no effect with {name('mix')} {options.mix!r}, which says what each vehicle speaks"
+    ),
+)
+
+
 def _of_protocol(setting: str, *, shared: bool = False) -> Need:
     """Return the need of a protocol that obeys the setting."""
 
     def says(options: Any, name: Naming) -> str:
         having = ", ".join(protocol.name for protocol in PROTOCOLS.values() if setting in protocol.settings)
-        return f"has no effect with {name('protocol')} {options.protocol}, only with {having}"
+        return f"has no effect with {_spoken(options, name)}, only with {having}"
 
-    return Need(lambda options: setting in PROTOCOLS[options.protocol].settings, says, shared)
+    return Need(
+        lambda options: any(setting in part.protocol.settings for part in options.parts), says, shared
+    )
+
+
+def _spoken(options: Any, name: Naming) -> str:
+    """Return what the vehicles speak, as it was typed."""
+    if options.mix is not None:
+        return f"{name('mix')} {options.mix!r}"
+    return f"{name('protocol')} {options.protocol}"
 
 
 def _secured(options: Any, name: Naming) -> str:
     having = ", ".join(p.name for p in PROTOCOLS.values() if options.security in p.securities)
-    return f"has no effect with {name('protocol')} {options.protocol}, only with {having}"
+    return f"has no effect with {_spoken(options, name)}, only with {having}"
 
 
-SECURED = Need(lambda options: options.security in PROTOCOLS[options.protocol].securities, _secured)
+# Of a mix, every part: a fleet that is secured in part is not what is asked for.
+SECURED = Need(
+    lambda options: all(options.security in part.protocol.securities for part in options.parts), _secured
+)
 
 
 def _of_traces(holds: Callable[[Trace], bool], what: str) -> Need:
@@ -126,10 +148,8 @@ DELAYED = Need(
 
 
 ACKNOWLEDGING = Need(
-    lambda options: PROTOCOLS[options.protocol].modes[options.mode].gateway_acknowledges,
-    lambda options, _name: (
-        f"has no effect with {options.protocol} {options.mode}, which the gateway does not acknowledge"
-    ),
+    lambda options: any(part.mode.gateway_acknowledges for part in options.parts),
+    lambda options, _name: f"has no effect with {options.spoken}, which the gateway does not acknowledge",
 )
 
 
@@ -201,12 +221,23 @@ class RunOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    protocol: Annotated[str, Option("Protocol of the vehicles.", PROTOCOL, choices=lambda: PROTOCOLS)] = (
-        _USUAL.name
-    )
-    mode: Annotated[str, Option("Delivery mode of the protocol.", PROTOCOL, cli=False, axis="mode")] = (
-        _USUAL.default_mode
-    )
+    protocol: Annotated[
+        str,
+        Option("Protocol of the vehicles.", PROTOCOL, choices=lambda: PROTOCOLS, effective=(ONE_PROTOCOL,)),
+    ] = _USUAL.name
+    mode: Annotated[
+        str,
+        Option("Delivery mode of the protocol.", PROTOCOL, cli=False, axis="mode", effective=(ONE_PROTOCOL,)),
+    ] = _USUAL.default_mode
+    mix: Annotated[
+        str | None,
+        Option(
+            f"A fleet of several protocols instead, PROTOCOL MODE=PERCENT with commas between: {EXAMPLE!r}.",
+            PROTOCOL,
+            absent="one protocol",
+            effective=(GATEWAY,),
+        ),
+    ] = None
     security: Annotated[
         Literal["plain", "tls", "mtls", "oscore", "dtls-psk"],
         Option(
@@ -504,7 +535,11 @@ class RunOptions(BaseModel):
     gateways: Annotated[
         int,
         Field(ge=1, le=64),
-        Option("Gateway processes that share the vehicles.", CLOUD, effective=(GATEWAY,)),
+        Option(
+            "Gateway processes that share the vehicles; of a mix, those of each protocol.",
+            CLOUD,
+            effective=(GATEWAY,),
+        ),
     ] = 1
     early_ack: Annotated[
         bool,
@@ -577,7 +612,8 @@ class RunOptions(BaseModel):
         str,
         BeforeValidator(lambda value: str(value) if type(value) is int else value),
         Option(
-            f"Sender processes that share the vehicles, 1 to {MAX_SHARDS}; auto: by rate, cores and open files.",
+            f"Sender processes that share the vehicles, 1 to {MAX_SHARDS}, of a mix those of each protocol; auto: by"
+            " rate, cores and open files.",
             RUN,
         ),
     ] = AUTO_SHARDS
@@ -604,6 +640,11 @@ class RunOptions(BaseModel):
         if choices is not None and value not in (names := list(choices())):
             raise ValueError(f"{shown(value)}: allowed are {', '.join(names)}")
         return value
+
+    @field_validator("mix")
+    @classmethod
+    def _mix(cls, value: str | None) -> str | None:
+        return None if value is None else checked_mix(value)
 
     @field_validator("kafka")
     @classmethod
@@ -676,6 +717,16 @@ class RunOptions(BaseModel):
         """Return the traces of the run, bundled ones by name, others as files; Refusal names file and line."""
         return [_load(name) for name in self.trace.split(",")]
 
+    @property
+    def parts(self) -> tuple[FleetPart, ...]:
+        """Return the fleet by what its vehicles speak: one part, or those of the mix."""
+        return fleet_parts(self.protocol, self.mode, self.mix, self.vehicles)
+
+    @property
+    def spoken(self) -> str:
+        """Return what the vehicles speak, for people: `mqtt qos1`, or the mix."""
+        return f"{self.protocol} {self.mode}" if self.mix is None else self.mix.replace(",", ", ")
+
 
 OPTIONS: Final[Mapping[str, Declared]] = declared(RunOptions)
 
@@ -703,6 +754,18 @@ def mode_of(protocol: str, words: Mapping[str, Any]) -> str:
     """
     given = {word: value for word, value in words.items() if value is not None}
     return protocol_named(protocol, option_name("protocol")).mode(given).name
+
+
+def fields_with_mode(fields: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's fields with the mode that the words choose; a mix says it itself, and no word goes with it."""
+    given = [word for word, value in words.items() if value is not None]
+    if fields.get("mix") is None:
+        protocol = fields.get("protocol", OPTIONS["protocol"].default)
+        return {**fields, "mode": mode_of(protocol, words)}
+    if given:
+        typed = "--" + given[0].replace("_", "-")
+        raise Refusal(f"{typed}: {OPTIONS['mix'].word} says the mode of every vehicle, such as {EXAMPLE!r}")
+    return dict(fields)
 
 
 def load_traces(options: RunOptions) -> list[Trace]:

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from ivsim.audit import capture_proof, certificate, figures, frames, logs, tables
 from ivsim.audit.compare import Difference, Sheet
-from ivsim.audit.due import Key, due_of
+from ivsim.audit.due import Key, due_of, vehicle_name
 from ivsim.audit.kafka_records import Kafka, held
 from ivsim.audit.ledger import Ledger, first_taken
 from ivsim.audit.logs import Event, WireCounts
 from ivsim.audit.page import Page, as_read, unit_of
+from ivsim.audit.parts import spoken_by
 from ivsim.audit.result import BadResult, Result, read_result
 
 __all__ = ["Audit", "BadResult", "Difference", "Sheet", "audit"]
@@ -30,6 +31,10 @@ _UNACKNOWLEDGED: Final = {
     ("amqp", "auto"), ("amqp", "auto-persistent"), ("amqp", "manual"), ("amqp", "manual-persistent"),
 }  # fmt: skip
 _WITHOUT_BROKER: Final = {"coap"}
+_OF_PART: Final = (
+    "due", *figures.FATES, "delivery_ratio", "emission_lag_p99_ms", "end_to_end_latency_p50_ms",
+    "end_to_end_latency_p99_ms", "wire_bytes_uplink", "wire_bytes_downlink", "overhead_bytes_per_message",
+)  # fmt: skip
 
 
 @dataclass
@@ -96,11 +101,16 @@ def _audit_tables(made: Audit, sources: _Sources) -> list[Row]:
     result = made.result
     words = logs.read_words(*result.emission_logs)
     said = "emissions.events" if len(result.emission_logs) < 2 else "emissions-*.events"
-    peer = "gateway" if result.options["protocol"] in _WITHOUT_BROKER else "broker"
-    emissions = tables.emission_rows(due_of(result.terms), sources.events, words, peer)
-    mode = result.options["protocol"], result.options["mode"]
-    if mode in _UNACKNOWLEDGED and _complete(result):
-        emissions = capture_proof.proven(emissions, sources.events, result.rows("wire_messages.parquet"))
+    speaks = spoken_by(result.options)
+    peers = {
+        name: "gateway" if spoken.protocol in _WITHOUT_BROKER else "broker" for name, spoken in speaks.items()
+    }
+    emissions = tables.emission_rows(due_of(result.terms), sources.events, words, peers)
+    silent = {name for name, spoken in speaks.items() if spoken in _UNACKNOWLEDGED}
+    if silent and _complete(result):
+        events = [event for event in sources.events if vehicle_name(event.vehicle) in silent]
+        wire = [row for row in result.rows("wire_messages.parquet") if row["vehicle_id"] in silent]
+        emissions = capture_proof.proven(emissions, events, wire)
     sheet = made.sheet("emissions.parquet", f"{said} and the seed")
     sheet.hold_rows(result.rows("emissions.parquet"), emissions, KEY)
     sheet = made.sheet("connections.parquet", said)
@@ -156,6 +166,23 @@ def _audit_ledger(made: Audit, sources: _Sources, emissions: list[Row]) -> tuple
     return rows, found
 
 
+def _parts(result: Result, rows: list[Row]) -> list[Row]:
+    """Return the figures of each part of a mix, from its vehicles' rows alone."""
+    terms, speaks = result.terms, spoken_by(result.options)
+    window = tables.window_of(result.json("run.json"), terms)
+    link = _link_rows(result, _wire(result))
+    parts = []
+    for spoken in dict.fromkeys(speaks.values()):
+        names = {name for name, one in speaks.items() if one == spoken}
+        own = [row for row in rows if row["vehicle_id"] in names]
+        of_link = [row for row in link if row["vehicle_id"] in names]
+        found = figures.message_figures(own, window, echo=terms.echo)
+        found |= figures.link_figures(of_link, terms.warmup_s, figures.paid(own, window[0]))
+        head = {"protocol": spoken.protocol, "mode": spoken.mode, "vehicles": len(names)}
+        parts.append(head | {name: found[name] for name in _OF_PART})
+    return parts
+
+
 def _link_rows(result: Result, wire: WireCounts | None) -> list[Row]:
     """Return the link's log with wire columns from the capture's log instead of its own."""
     logged = {
@@ -170,13 +197,16 @@ def _link_rows(result: Result, wire: WireCounts | None) -> list[Row]:
 def _audit_metrics(made: Audit, rows: list[Row], found: figures.Figures) -> None:
     result = made.result
     said = result.json("metrics.json")
-    parts = ("replay", "certificate", "live", "validity")
+    parts = ("replay", "certificate", "live", "validity", "parts")
     sheet = made.sheet("metrics.json", "all logs")
     sheet.hold_values(
         {name: value for name, value in said.items() if name not in parts},
         found | {"run": result.manifest["run"]},
         ["partial", "partial_reason", "security"],
     )
+    if result.options.get("mix"):
+        sheet = made.sheet("metrics.json parts", "all logs")
+        sheet.hold_rows(said.get("parts", []), _parts(result, rows), ("protocol", "mode"))
     link = result.rows("link.parquet")
     played = [row for row in link if row["update_ms"] is not None and row["second"] >= 0]
     replay = certificate.replay(played, result.terms.start_at_ns)
@@ -270,17 +300,22 @@ def _audit_frames(made: Audit, wire: WireCounts | None) -> None:
     for way, count in frames.probe_bytes(pcap, start_at_ns).items():
         sheet.hold(f"probe bytes {way}", probes[way], count)
     _audit_layers(sheet, result, seen)
-    protocol = result.options["protocol"]
-    if not frames.readable(protocol, result.options):
-        made.notes.append(f"frames.pcap: messages are not counted: tshark cannot read {protocol} here")
+    protocols = sorted({spoken.protocol for spoken in spoken_by(result.options).values()})
+    unreadable = [name for name in protocols if not frames.readable(name, result.options)]
+    if unreadable:
+        made.notes.append(
+            f"frames.pcap: messages are not counted: tshark cannot read {', '.join(unreadable)} here"
+        )
         return
     said: dict[str, int] = {}
     for row in result.rows("wire_messages.parquet"):
         said[row["vehicle_id"]] = said.get(row["vehicle_id"], 0) + 1
     counted = {
-        _vehicle_of(address): count for address, count in frames.message_counts(pcap, protocol).items()
+        _vehicle_of(address): count
+        for protocol in protocols
+        for address, count in frames.message_counts(pcap, protocol).items()
     }
-    sheet = made.sheet("wire_messages.parquet", f"frames.pcap, by tshark ({protocol})")
+    sheet = made.sheet("wire_messages.parquet", f"frames.pcap, by tshark ({', '.join(protocols)})")
     for vehicle in sorted({*said, *counted}):
         sheet.hold(f"{vehicle} messages", said.get(vehicle, 0), counted.get(vehicle, 0))
 

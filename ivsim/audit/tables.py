@@ -30,7 +30,7 @@ WIRE_COLUMNS: Final = {
 
 
 def emission_rows(
-    due: Mapping[Key, int], events: Sequence[Event], words: Mapping[int, str], peer: str
+    due: Mapping[Key, int], events: Sequence[Event], words: Mapping[int, str], peers: Mapping[str, str]
 ) -> list[Row]:
     """Return a row per message due; what the log does not name was never taken by the sender.
 
@@ -38,10 +38,13 @@ def emission_rows(
         due: due_at_ns of every message.
         events: the emission log.
         words: what its numbers of words stand for.
-        peer: who answers a vehicle and so may refuse its message: broker or gateway.
+        peers: by vehicle who answers it and so may refuse its message: broker or gateway.
     """
     steps = logs.steps_of(events)
-    return [_emission(key, due_at_ns, steps.get(key, Steps()), words, peer) for key, due_at_ns in due.items()]
+    return [
+        _emission(key, due_at_ns, steps.get(key, Steps()), words, peers[key.vehicle_id])
+        for key, due_at_ns in due.items()
+    ]
 
 
 def _emission(key: Key, due_at_ns: int, steps: Steps, words: Mapping[int, str], peer: str) -> Row:

@@ -32,7 +32,7 @@ from ivsim.load.capacity_asked import asked as capacity_asked
 from ivsim.load.service_level import service_level
 from ivsim.load.verdict import first_word
 from ivsim.option_signature import given_of, taking
-from ivsim.options import OPTIONS, RUN, VEHICLES, RunOptions, mode_of
+from ivsim.options import RUN, VEHICLES, RunOptions, fields_with_mode
 from ivsim.runs.runner import Outcome, execute
 from ivsim.thresholds import Judged, Threshold, judge
 
@@ -116,8 +116,7 @@ def command(
     """Send a fleet's messages in stages of growing load, and say whether what they met was good enough."""
     thresholds = checked_thresholds(threshold, junit)
     fields, words = given_of(RunOptions, given)
-    protocol = fields.get("protocol", OPTIONS["protocol"].default)
-    fields["mode"] = mode_of(protocol, words)
+    fields = fields_with_mode(fields, words)
     without = {FROM: first, TO: most, RESOLUTION: resolution}
     for_stages = {"--stage": stage, ABORT_ON: abort_on, "--junit": junit}
     refuse_given(for_stages if find_capacity else without, find_capacity=find_capacity)
@@ -207,5 +206,5 @@ def _print(outcome: Outcome, options: RunOptions, stages: list[StageFigures], ju
     for verdict in judged:
         console.print(f"threshold {verdict.words}", highlight=False, markup=False)
     if outcome.metrics:
-        title = f"{options.protocol} {options.mode}, {options.vehicles} vehicles"
+        title = f"{options.spoken}, {options.vehicles} vehicles"
         print_summary(console, outcome.metrics, title, outcome.report)

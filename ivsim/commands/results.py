@@ -51,10 +51,11 @@ def show(results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A run'
         return
     from ivsim.library.runs import load_results  # noqa: PLC0415
     from ivsim.report import print_summary  # noqa: PLC0415
+    from ivsim.report.style import spoken_in  # noqa: PLC0415
 
     found = load_results(results)
     options = found.manifest["options"]
-    title = f"{options['protocol']} {options['mode']}, {options['vehicles']} vehicles"
+    title = f"{spoken_in(options)}, {options['vehicles']} vehicles"
     print_summary(Console(), found.metrics, title, found.report)
 
 

@@ -24,7 +24,7 @@ from ivsim.commands.common_options import (
 )
 from ivsim.option_rules import checked_options
 from ivsim.option_signature import given_of, taking
-from ivsim.options import OPTIONS, RUN, RunOptions, mode_of, option_name
+from ivsim.options import OPTIONS, RUN, RunOptions, fields_with_mode, option_name
 from ivsim.thresholds import Threshold, judge
 from schemas.errors import Refusal
 
@@ -90,9 +90,8 @@ def _options(given: dict[str, Any], config: Path | None) -> RunOptions:
         return f"{config}: {field}" if field in said and field not in typed else option_name(field)
 
     fields = said | typed
-    protocol = fields.get("protocol", OPTIONS["protocol"].default)
     if words or "mode" not in said:
-        fields["mode"] = mode_of(protocol, words)
+        fields = fields_with_mode(fields, words)
     return checked_options(fields, naming)
 
 
@@ -140,7 +139,7 @@ def _told(
     if as_json:
         print(json.dumps(outcome.metrics, indent=2, sort_keys=True))
     elif outcome.metrics:
-        title = f"{options.protocol} {options.mode}, {options.vehicles} vehicles"
+        title = f"{options.spoken}, {options.vehicles} vehicles"
         print_summary(Console(), outcome.metrics, title, outcome.report)
     judged = judge(thresholds, outcome.metrics)
     for one in judged:

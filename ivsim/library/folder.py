@@ -60,7 +60,8 @@ def found_in(path: Path) -> Found:
         return Found(path, "study", "", f"{head.get('name', 'unknown')}{quick}", _size(path))
     directory = RunDirectory(path)
     options = _read(directory.manifest).get("options") or {}
-    words = (options.get("protocol"), options.get("mode"), options.get("topology"))
+    spoken = [options.get("mix")] if options.get("mix") else [options.get("protocol"), options.get("mode")]
+    words = (*spoken, options.get("topology"))
     what = " ".join(str(word) for word in words if word)
     what += f", {options.get('vehicles', 'unknown')} vehicles, {options.get('duration_s', 'unknown')} s"
     state = "unfinished"

@@ -21,7 +21,10 @@ message's way are called stands in the [glossary](glossary.md).
 """
 FILES: Final[Mapping[str, str]] = {
     "report.html": "the report, one file that opens offline",
-    "metrics.json": "every figure below, null where it is undefined; `certificate`, `validity`, `partial`, `partial_reason`",
+    "metrics.json": (
+        "every figure below, null where it is undefined; `certificate`, `validity`, `partial`, `partial_reason`; with"
+        " `--mix` `parts`, some of them for each protocol's vehicles"
+    ),
     "manifest.json": "options, seed, versions, machine, what the link is, the times of the run's phases",
     "run.json": "start, end of the schedule and of a run that was stopped, warm-up, the largest backlog",
     "clock.json": "how far the wall clock moved against the monotonic clock",

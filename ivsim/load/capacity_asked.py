@@ -106,6 +106,8 @@ def asked(
     bounds = _bounds(raised, first, most, resolution_ratio)
     if raised == "vehicles":
         given["vehicles"] = bounds.first
+    if given.get("mix") is not None:
+        raise Refusal(f"{OPTIONS['mix'].given(given['mix'])}: {OPTION} finds what one protocol carries")
     options = run_options(**given)
     if not TOPOLOGIES[options.topology].bridged:
         raise Refusal(f"{OPTION}: needs {OPTIONS['topology'].word} gateway: it follows messages to the twin")

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ivsim.report import charts
 from ivsim.report.html import rendered
-from ivsim.report.style import number, window_words
+from ivsim.report.style import PART_COLUMNS, number, spoken_in, window_words
 from twin.metrics import METRICS
 
 KEY_FIGURES = (
@@ -65,6 +65,7 @@ def write_page(directory: Path) -> Path:
         figures=_figures(manifest, ledger, link),
         refusals=_refusals(ledger),
         wire=_wire(_columns(directory / "wire_categories.parquet")),
+        parts=_parts(metrics),
         security=_security(metrics),
         live=_live(metrics),
         metrics=[
@@ -94,7 +95,7 @@ def _array(column: Any) -> Any:
 def _head(manifest: dict[str, Any]) -> str:
     options = manifest["options"]
     return (
-        f"{options['protocol']} {options['mode']}, {options['vehicles']} vehicles, one message each"
+        f"{spoken_in(options)}, {options['vehicles']} vehicles, one message each"
         f" {options['interval_s']:g} s for {options['duration_s']:g} s, {options['format']},"
         f" link {manifest['link'].get('name', options['link'])}; trace {options['trace']},"
         f" loss ratio {options['loss_ratio']:g}, seed {options['seed']}"
@@ -185,6 +186,22 @@ def _wire(categories: charts.Columns) -> list[list[str]]:
         [purpose, *(number(sums[purpose, way]) for way in ("uplink", "downlink"))]
         for purpose, _ in of_purpose.most_common()
     ]
+
+
+def _parts(metrics: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what each protocol of a mixed fleet came to; None of a fleet that speaks one."""
+    if not metrics.get("parts"):
+        return None
+    return {
+        "heads": ["protocol and mode", *(head.replace("_", " ") for head, _, _ in PART_COLUMNS)],
+        "rows": [
+            [
+                f"{part['protocol']} {part['mode']}",
+                *(number(part[name], unit) for _, name, unit in PART_COLUMNS),
+            ]
+            for part in metrics["parts"]
+        ],
+    }
 
 
 def _security(metrics: dict[str, Any]) -> dict[str, Any] | None:

@@ -92,3 +92,22 @@ def mode_style(mode: str) -> dict[str, Any]:
     if known.look is None:
         return {"color": GREY, "marker": ".", "linestyle": row.line, "label": label}
     return {"color": known.look.colour, "marker": known.look.marker, "linestyle": row.line, "label": label}
+
+
+# Of each part of a mixed fleet: the column's head, the figure, its unit.
+PART_COLUMNS: Final = (
+    ("vehicles", "vehicles", ""),
+    ("due", "due", ""),
+    ("delivered", "delivered", ""),
+    ("delivery_ratio", "delivery_ratio", "ratio"),
+    ("end to_end p50_ms", "end_to_end_latency_p50_ms", ""),
+    ("end to_end p99_ms", "end_to_end_latency_p99_ms", ""),
+    ("overhead_B a_message", "overhead_bytes_per_message", ""),
+)
+
+
+def spoken_in(options: Mapping[str, Any]) -> str:
+    """Return what the vehicles of a run speak, from its manifest's options: a protocol and mode, or a mix."""
+    if options.get("mix"):
+        return str(options["mix"]).replace(",", ", ")
+    return f"{options['protocol']} {options['mode']}"

@@ -9,13 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ivsim.report.style import number, window_words
+from ivsim.report.style import PART_COLUMNS, number, window_words
 from twin.metrics import FATES, HOPS, LATENCIES, METRICS, QUANTILES, REFUSING_HOPS
 
 
 def print_summary(console: Console, metrics: dict[str, Any], title: str, report: Path | None) -> None:
     """Print fates, latencies, bytes and the path of the report."""
     console.print(_fates(metrics, title))
+    if metrics.get("parts"):
+        console.print(_parts(metrics["parts"]))
     console.print(_latencies(metrics))
     console.print(_bytes_and_link(metrics))
     console.print(_certificate(metrics))
@@ -73,6 +75,17 @@ def _fates(metrics: dict[str, Any], title: str) -> Table:
     ]
     table.caption = "\n".join(line for line in lines if line)
     table.caption_justify = "left"
+    return table
+
+
+def _parts(parts: list[dict[str, Any]]) -> Table:
+    """Return what each protocol of a mix came to."""
+    heads = ("protocol\nand mode", *(head.replace("_", "\n") for head, _, _ in PART_COLUMNS))
+    table = _table("by protocol", *heads)
+    table.padding = 0
+    for part in parts:
+        values = (number(part[name], unit) for _, name, unit in PART_COLUMNS)
+        table.add_row(f"{part['protocol']} {part['mode']}", *values)
     return table
 
 

@@ -9,24 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateways import receive_log
-from gateways.protocols import PROTOCOLS
 from ivsim.runs import capture_join, kafka_log, processes
 from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.ledger_job import ledger_step, why, without_ledger, write_ledger
 from ivsim.runs.link_log import link_table
+from ivsim.runs.part_figures import part_figures
 from ivsim.runs.security_figures import security_figures
 from ivsim.runs.started import Ending, StartedRun
 from ivsim.runs.validity import judge, sender_lag_p99_ms
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from schemas.json_files import write_json
+from schemas.topics import vehicle_id
 from simulator import emission_table
 from simulator.links import LinkError
 from simulator.links.proof.after_run import TRAFFIC_S, probe_checks, prove_after_run
@@ -154,19 +156,24 @@ def _emissions(started: StartedRun, scenario: Scenario) -> pa.Table:
     """Return the emission log as a table, with what the capture proves where no acknowledgement can."""
     directory = started.directory
     emissions = emission_table.to_table(directory.emission_logs(), scenario, started.start_at_ns)
-    protocol = PROTOCOLS[started.options.protocol]
+    parts = started.options.parts
+    asked = [vehicle_id(vehicle) for part in parts if part.peer == "gateway" for vehicle in part.vehicles]
+    peer = pc.if_else(pc.is_in(emissions["vehicle_id"], pa.array(asked, pa.string())), "gateway", "broker")
     refused = pc.is_valid(emissions["refused_at_ns"])
-    # Who answers a vehicle is its broker; without one, the gateway itself.
-    peer = "gateway" if protocol.broker is None else "broker"
     emissions = emissions.append_column("refused_by", pc.if_else(refused, peer, pa.scalar(None, pa.string())))
     capture = directory.path / "wire_messages.parquet"
-    proves = protocol.broker is not None and not protocol.modes[started.options.mode].acknowledged
-    if not (proves and capture.is_file() and directory.emission_logs()):
+    # What no broker acknowledges, the capture may prove to have come there.
+    proven = [part for part in parts if part.protocol.broker is not None and not part.mode.acknowledged]
+    if not (proven and capture.is_file() and directory.emission_logs()):
         return capture_join.without_proof(emissions)
     wire = pq.read_table(capture)
     if (wire.schema.metadata or {}).get(b"complete") != b"true":
         return capture_join.without_proof(emissions)  # frames are missing: the nth row may be another message
-    return capture_join.with_proof(emissions, emission_table.read_events(directory.emission_logs()), wire)
+    events = emission_table.read_events(directory.emission_logs())
+    numbers = [vehicle for part in proven for vehicle in part.vehicles]
+    names = pa.array([vehicle_id(vehicle) for vehicle in numbers])
+    wire = wire.filter(pc.is_in(wire["vehicle_id"], names))
+    return capture_join.with_proof(emissions, events[np.isin(events["vehicle"], numbers)], wire)
 
 
 def _keep_kafka_records(started: StartedRun, problems: list[str]) -> None:
@@ -201,6 +208,14 @@ def _finish_metrics(
         senders=[children[name].latest.get("done", {}) for name in started.components.senders],
         gateways=[children[name].latest.get("done", {}) for name in started.components.gateways],
     )
+    if started.options.mix is not None:
+        metrics["parts"] = part_figures(
+            started.directory.ledger,
+            started.directory.link,
+            started.options.parts,
+            start_at_ns=started.start_at_ns,
+            warmup_s=started.options.warmup_s,
+        )
     captured = started.components.capture.latest.get("done", {})
     metrics["validity"] = judge(
         metrics,
@@ -216,20 +231,21 @@ def _gateway_drops(started: StartedRun) -> int | None:
     """Return how many datagrams found a gateway's socket full; None where one has not come to say it, and of streams."""
     said: list[int] = []
     for name in started.components.gateways:
-        drops = started.components.children[name].latest.get("done", {}).get("datagrams_dropped")
-        if drops is None:
+        done = started.components.children[name].latest.get("done")
+        if done is None:
             return None
-        said.append(drops)
+        if (drops := done.get("datagrams_dropped")) is not None:
+            said.append(drops)
     return sum(said) if said else None
 
 
 def _dead_senders(started: StartedRun) -> list[str]:
     """Return of each sender that died which it was, how it ended, and how many vehicles it had."""
     components = started.components
-    both = zip(components.senders, started.plan.shard_vehicles, strict=True)
+    both = zip(components.senders, started.plan.senders, strict=True)
     return [
-        f"{why(components.children.dead[name])} ({len(vehicles)} of {started.options.vehicles} vehicles)"
-        for name, vehicles in both
+        f"{why(components.children.dead[name])} ({len(share.vehicles)} of {started.options.vehicles} vehicles)"
+        for name, share in both
         if name in components.children.dead
     ]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from gateways.protocols import PROTOCOLS
 from ivsim.runs import processes
 from ivsim.runs.children import READY_S, Children
 from ivsim.runs.display import Display
@@ -31,7 +30,7 @@ class Components:
 
     Attributes:
         servers: those that the testbed has started, by name: its broker, and its Kafka where it has one.
-        broker: None where vehicles send to the gateway itself.
+        brokers: by kind; none where all vehicles send to the gateway itself.
         senders: names of the processes that share the vehicles.
         gateways: names of the processes that take the messages in, or echo them.
         twin: the Spark session; None where nothing streams and nothing is kept for the next run.
@@ -41,12 +40,18 @@ class Components:
     endpoints: Endpoints
     link: Link
     servers: dict[str, Server]
-    broker: Broker | None
+    brokers: dict[str, Broker]
     children: Children
     senders: tuple[str, ...]
     gateways: tuple[str, ...]
     twin: TwinSession | None
     live_reader: LiveReader | None
+
+    @property
+    def broker(self) -> Broker | None:
+        """Return the broker of a fleet that speaks one protocol; None where it has none."""
+        (broker,) = self.brokers.values() or (None,)
+        return broker
 
     @property
     def capture(self) -> Child:
@@ -94,10 +99,9 @@ def open_components(
     link = shared.link(options)
     stack.callback(shared.clear, plan)
     display.phase("starting broker and gateway")
-    broker, credentials = shared.broker(plan, record, stack)
-    if broker is not None:
-        servers[broker.process.name] = broker
-    endpoints = Endpoints.of(PROTOCOLS[options.protocol], link, broker, kafka, credentials)
+    brokers, credentials = shared.brokers(plan, record, stack)
+    servers |= {broker.process.name: broker for broker in brokers.values()}
+    endpoints = Endpoints.of(options.parts, link, brokers, kafka, credentials)
     specs = [*processes.gateways(plan, endpoints), processes.capture(plan, endpoints)]
     for spec in specs:
         children.start(spec)
@@ -123,7 +127,7 @@ def open_components(
         endpoints,
         link,
         servers,
-        broker,
+        brokers,
         children,
         tuple(sender.name for sender in senders),
         tuple(spec.name for spec in specs[:-1]),

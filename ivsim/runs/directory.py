@@ -78,7 +78,8 @@ class RunDirectory:
 def new_run_id(options: RunOptions) -> str:
     """Return a name no other run has: when, what, and three random bytes in hexadecimal, its tag."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    return f"{stamp}-{options.protocol}-{options.mode}-{secrets.token_hex(3)}"
+    what = f"{options.protocol}-{options.mode}" if options.mix is None else "mix"
+    return f"{stamp}-{what}-{secrets.token_hex(3)}"
 
 
 def tag_of(run: str) -> str:

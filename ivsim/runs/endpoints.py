@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateways.protocols.base import Protocol
+from ivsim.mix import FleetPart
 from ivsim.testbed.credentials import Credentials
 from ivsim.testbed.server import Broker
 from schemas.kafka_login import client_settings
@@ -35,12 +36,12 @@ class Endpoints:
     """The addresses of one run.
 
     Attributes:
-        host, port: where vehicles send to: the broker, or the gateway itself.
+        host, ports: where vehicles send to, by protocol: its broker, or the gateway itself.
         cloud_namespace, vehicles_namespace, vehicles_device: of the link.
         credentials: what the broker checks and its clients show.
     """
 
-    port: int
+    ports: Mapping[str, int]
     cloud_namespace: str
     vehicles_namespace: str
     vehicles_device: str
@@ -51,17 +52,20 @@ class Endpoints:
     @classmethod
     def of(
         cls,
-        protocol: Protocol,
+        parts: Sequence[FleetPart],
         link: Link,
-        broker: Broker | None,
+        brokers: Mapping[str, Broker],
         kafka: KafkaAddress,
         credentials: Credentials,
     ) -> Endpoints:
-        """Return the addresses of a run with this link, and with this broker if the protocol has one."""
-        port = protocol.port if broker is None else broker.port
-        assert port is not None, "without a broker the gateway listens"
+        """Return the addresses of a run with this link, and with the brokers, by kind, of the protocols that have one."""
+        ports = {}
+        for protocol in (part.protocol for part in parts):
+            port = protocol.port if protocol.broker is None else brokers[protocol.broker].port
+            assert port is not None, "without a broker the gateway listens"
+            ports[protocol.name] = port
         return cls(
-            port=port,
+            ports=ports,
             cloud_namespace=link.cloud_namespace,
             vehicles_namespace=link.vehicles_namespace,
             vehicles_device=link.vehicles_device,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ivsim.options import RunOptions
 from ivsim.runs.clock import ClockWatch
 from ivsim.runs.directory import RunDirectory
-from ivsim.runs.shards import shard_vehicles
+from ivsim.runs.shards import SenderShare
 from ivsim.topologies import TOPOLOGIES, Topology
 from simulator.link_schedule import LinkSchedule
 
@@ -20,7 +20,7 @@ class RunPlan:
         run_id: no other run's.
         directory: made, and this run's own.
         schedule: what the link is asked, second by second.
-        shards: how many senders share the vehicles.
+        senders: which vehicles each sender has, and what these speak.
         clock: takes the offset of the two clocks at the beginning.
     """
 
@@ -28,13 +28,13 @@ class RunPlan:
     options: RunOptions
     directory: RunDirectory
     schedule: LinkSchedule
-    shards: int
+    senders: tuple[SenderShare, ...]
     clock: ClockWatch
 
     @property
-    def shard_vehicles(self) -> list[list[int]]:
-        """Return the numbers of the vehicles of each sender."""
-        return shard_vehicles(self.options.vehicles, self.shards)
+    def shards(self) -> int:
+        """Return how many senders share the vehicles."""
+        return len(self.senders)
 
     @property
     def topology(self) -> Topology:

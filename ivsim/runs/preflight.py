@@ -6,7 +6,6 @@ import resource
 import shutil
 import socket
 
-from gateways.protocols import PROTOCOLS
 from ivsim.options import RunOptions, option_name
 from ivsim.runs.shards import SPARE_FILES, open_files, shard_count, sockets_a_vehicle
 from ivsim.testbed.kafka import java_command
@@ -27,9 +26,9 @@ def preflight(options: RunOptions) -> None:
     for program, package in PROGRAMS.items():
         if shutil.which(program) is None:
             raise Refusal(f"no {program} found: run `make setup`, or install the package {package}")
-    broker = PROTOCOLS[options.protocol].broker
-    if broker is not None:
-        SERVERS[broker].find()
+    for part in options.parts:
+        if part.protocol.broker is not None:
+            SERVERS[part.protocol.broker].find()
     _descriptors(options)
     if options.page:
         _page_port(options.page_port)
@@ -44,22 +43,27 @@ def preflight(options: RunOptions) -> None:
 
 def _descriptors(options: RunOptions) -> None:
     """Each vehicle has a socket in its sender, an echo's receiver another; each connection has one in the broker."""
-    sockets, shards = sockets_a_vehicle(options), shard_count(options)
-    needed = {f"each of {shards} senders" if shards > 1 else "the sender": -(-options.vehicles // shards)}
-    if (broker := PROTOCOLS[options.protocol].broker) is not None:
-        needed[broker] = options.vehicles
-    allowed = open_files()
-    for process, vehicles in needed.items():
-        files = vehicles * sockets + SPARE_FILES
-        if allowed and allowed < files:
-            fitting = max(0, (allowed - SPARE_FILES) // sockets) * (shards if process != broker else 1)
-            raise Refusal(
-                f"{option_name('vehicles')} {options.vehicles}: {process} needs {files} open files, {allowed} are"
-                f" allowed, enough for {fitting} vehicles: raise `ulimit -Hn`"
-                + (f", or {option_name('shards')}" if process != broker else "")
-            )
+    sockets, allowed = sockets_a_vehicle(options), open_files()
+    most = 0
+    for part in options.parts:
+        own = len(part.vehicles)
+        shards = shard_count(options, own)
+        # Of each kind of process: how many share the part's vehicles, and what lets more of them do it.
+        kinds = {f"each of {shards} senders" if shards > 1 else "the sender": (shards, option_name("shards"))}
+        if part.protocol.broker is not None:
+            kinds[part.protocol.broker] = (1, "")
+        for process, (sharing, remedy) in kinds.items():
+            files = -(-own // sharing) * sockets + SPARE_FILES
+            most = max(most, files)
+            if allowed and allowed < files:
+                fitting = max(0, (allowed - SPARE_FILES) // sockets) * sharing * options.vehicles // own
+                raise Refusal(
+                    f"{option_name('vehicles')} {options.vehicles}: {process} needs {files} open files, {allowed} are"
+                    f" allowed, enough for {fitting} vehicles: raise `ulimit -Hn`"
+                    + (f", or {remedy}" if remedy else "")
+                )
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < max(needed.values()) * sockets + SPARE_FILES:
+    if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # what this run starts inherits it
 
 

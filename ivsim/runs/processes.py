@@ -9,6 +9,7 @@ from typing import Any
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import SharedKeys, Tls
+from ivsim.mix import FleetPart
 from ivsim.options import RunOptions
 from ivsim.runs.children import ChildSpec
 from ivsim.runs.endpoints import Endpoints, KafkaAddress
@@ -53,20 +54,25 @@ def page(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
 
 def gateways(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
     """Return how the gateways are started, or what echoes the messages where no broker does."""
-    protocol = PROTOCOLS[plan.options.protocol]
+    options = plan.options
     if plan.topology.bridged:
-        configs = [gateway_config(plan, endpoints, index) for index in range(plan.options.gateways)]
-        words = ("gateways", protocol.name, "--config")
-        return [ChildSpec(config["name"], words, config) for config in configs]
-    if protocol.broker is None:
-        config = echo_config(plan.options.mode, endpoints.port, endpoints.cloud_namespace)
-        return [ChildSpec("echo", ("gateways", f"{protocol.name}-echo", "--config"), config)]
+        every = enumerate(part for part in options.parts for _ in range(options.gateways))
+        return [_gateway(plan, endpoints, part, index) for index, part in every]
+    (part,) = options.parts
+    if part.protocol.broker is None:
+        config = echo_config(part.mode.name, endpoints.ports[part.protocol.name], endpoints.cloud_namespace)
+        return [ChildSpec("echo", ("gateways", f"{part.protocol.name}-echo", "--config"), config)]
     return []
+
+
+def _gateway(plan: RunPlan, endpoints: Endpoints, part: FleetPart, index: int) -> ChildSpec:
+    config = gateway_config(plan, endpoints, part, index)
+    return ChildSpec(config["name"], ("gateways", part.protocol.name, "--config"), config)
 
 
 def queues(options: RunOptions) -> list[str]:
     """Return the names under which the gateways of a run are known to a broker, and may have left messages."""
-    return [GROUP, *(gateway_name(index) for index in range(options.gateways))]
+    return [GROUP, *(gateway_name(index) for index in range(options.gateways * len(options.parts)))]
 
 
 def gateway_name(index: int) -> str:
@@ -88,33 +94,26 @@ def capture(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
 
 def senders(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
     """Return how the senders are started; each has its share of the vehicles, and a log of its own."""
-    if plan.shards == 1:
-        return [_sender(plan, endpoints, SENDER, plan.directory.emission_log(), None)]
-    return [
-        _sender(
-            plan, endpoints, f"{SENDER}-{shard}", plan.directory.emission_log(shard, plan.shards), vehicles
-        )
-        for shard, vehicles in enumerate(plan.shard_vehicles)
-    ]
+    return [_sender(plan, endpoints, index) for index in range(plan.shards)]
 
 
-def _sender(
-    plan: RunPlan, endpoints: Endpoints, name: str, events_path: Path, vehicles: Sequence[int] | None
-) -> ChildSpec:
-    words = endpoints.credentials.passwords
-    own = None if vehicles is None else {vehicle_id(vehicle) for vehicle in vehicles}
+def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
+    part, vehicles = plan.senders[index].part, plan.senders[index].vehicles
+    alone = plan.shards == 1
+    own = {vehicle_id(vehicle) for vehicle in vehicles}
     config = sender_config(
         plan.options,
-        port=endpoints.port,
-        events_path=events_path,
-        vehicles=vehicles,
+        protocol=part.protocol.name,
+        mode=part.mode.name,
+        port=endpoints.ports[part.protocol.name],
+        events_path=plan.directory.emission_log(index, plan.shards),
+        vehicles=None if alone else vehicles,
         tls=endpoints.credentials.tls(),
         certificates=endpoints.credentials.certificates,
         keys=endpoints.credentials.keys,
-        passwords={
-            one: word for one, word in words.items() if one != GATEWAY and (own is None or one in own)
-        },
+        passwords={one: word for one, word in endpoints.credentials.passwords.items() if one in own},
     )
+    name = SENDER if alone else f"{SENDER}-{index}"
     return ChildSpec(name, ("simulator.sender",), config, endpoints.vehicles_namespace)
 
 
@@ -158,15 +157,15 @@ def page_config(plan: RunPlan, endpoints: Endpoints) -> dict[str, Any]:
     }
 
 
-def gateway_config(plan: RunPlan, endpoints: Endpoints, index: int) -> dict[str, Any]:
-    """Return what gateway `index` of the run is told."""
+def gateway_config(plan: RunPlan, endpoints: Endpoints, part: FleetPart, index: int) -> dict[str, Any]:
+    """Return what gateway `index` of the run is told, which takes in what that part of the fleet sends."""
     options, credentials = plan.options, endpoints.credentials
     return {
         "bootstrap": endpoints.kafka.bootstrap,
         "kafka_login": endpoints.kafka.login,
         "host": endpoints.host,
-        "port": endpoints.port,
-        "mode": options.mode,
+        "port": endpoints.ports[part.protocol.name],
+        "mode": part.mode.name,
         "format": options.format,
         "topics_prefix": endpoints.kafka.topics.prefix,
         "namespace": endpoints.cloud_namespace,
@@ -177,7 +176,7 @@ def gateway_config(plan: RunPlan, endpoints: Endpoints, index: int) -> dict[str,
         "name": gateway_name(index),
         "group": GROUP,
         "shared": options.gateways > 1,
-        "early_ack": options.early_ack,
+        "early_ack": options.early_ack and part.mode.gateway_acknowledges,
         "receive_log": str(plan.directory.path / f"received-{index}.events"),
         "faults": {"drop": options.faults.gateway, "mislabel": options.faults.twin},
     }
@@ -193,6 +192,8 @@ def sender_config(
     *,
     port: int,
     events_path: Path,
+    protocol: str | None = None,
+    mode: str | None = None,
     scenario: Scenario | None = None,
     vehicles: Sequence[int] | None = None,
     tls: Tls | None = None,
@@ -208,6 +209,8 @@ def sender_config(
         options: what the run, or every cell of the process, asks for.
         port: where vehicles send to, at the cloud's address.
         events_path: the emission log.
+        protocol: that the process speaks, where it is another than the options'.
+        mode: likewise.
         scenario: the fleet, where it is another than the options'.
         vehicles: the numbers of the process; None for the whole fleet.
         tls: what encrypted connections trust.
@@ -218,8 +221,8 @@ def sender_config(
         client_prefix: goes before every client identifier.
     """
     return SenderConfig(
-        protocol=options.protocol,
-        mode=options.mode,
+        protocol=options.protocol if protocol is None else protocol,
+        mode=options.mode if mode is None else mode,
         topology="echo" if TOPOLOGIES[options.topology].echoed else "gateway",
         host=CLOUD_ADDRESS,
         port=port,

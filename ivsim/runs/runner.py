@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateways.protocols import PROTOCOLS
+from gateways.protocols.base import Mode
 from ivsim.options import RunOptions, load_traces, rtt_of
 from ivsim.runs import accounting, manifest, processes
 from ivsim.runs.checksums import write_checksums
@@ -21,7 +21,7 @@ from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.preflight import preflight
-from ivsim.runs.shards import shard_count
+from ivsim.runs.shards import sender_shares
 from ivsim.runs.shared_parts import SharedParts
 from ivsim.runs.started import Ending, StartedRun
 from ivsim.runs.validity import EXIT_INVALID
@@ -102,7 +102,7 @@ def make_plan(options: RunOptions, output: Path | None) -> RunPlan:
     run_id = new_run_id(options)
     link_schedule = link_schedule_of(options)
     directory = make_run_directory(output, run_id)
-    return RunPlan(run_id, options, directory, link_schedule, shard_count(options), ClockWatch.start())
+    return RunPlan(run_id, options, directory, link_schedule, sender_shares(options), ClockWatch.start())
 
 
 def link_schedule_of(options: RunOptions) -> LinkSchedule:
@@ -227,7 +227,7 @@ class Run:
         """Stay until every message has arrived, or the loss time-out of the last one is over; True for the first."""
         self._display.phase("draining")
         scenario = processes.scenario_of(started.options)
-        due = [messages_due(scenario, vehicles) for vehicles in started.plan.shard_vehicles]
+        due = [messages_due(scenario, share.vehicles) for share in started.plan.senders]
         while (left_s := (_drain_end_ns(started, due) - time.time_ns()) / 1e9) > 0:
             self._tick(started, left_s)
             time.sleep(TICK_S)
@@ -277,7 +277,7 @@ def add_failure(outcome: Outcome, error: str) -> None:
 def _drain_end_ns(started: StartedRun, due: Sequence[int]) -> int:
     options = started.options
     settled = all(
-        totals.get("emitted", 0) + totals.get("unsent", 0) >= own for totals, own in _living(started, due)
+        totals.get("emitted", 0) + totals.get("unsent", 0) >= own for _, totals, own in _living(started, due)
     )
     return drain_end_ns(
         started.start_at_ns + round(options.duration_s * 1e9),
@@ -288,11 +288,12 @@ def _drain_end_ns(started: StartedRun, due: Sequence[int]) -> int:
     )
 
 
-def _living(started: StartedRun, due: Sequence[int]) -> list[tuple[dict[str, int], int]]:
-    """Return what each sender that lives has done so far, and how many messages are due from it."""
+def _living(started: StartedRun, due: Sequence[int]) -> list[tuple[Mode, dict[str, int], int]]:
+    """Return of each sender that lives its mode, what it has done so far, and how many messages are due from it."""
     components = started.components
-    both = zip(components.senders, started.publisher.shard_totals(), due, strict=True)
-    return [(totals, own) for name, totals, own in both if name not in components.children.dead]
+    modes = [share.part.mode for share in started.plan.senders]
+    every = zip(components.senders, modes, started.publisher.shard_totals(), due, strict=True)
+    return [(mode, totals, own) for name, mode, totals, own in every if name not in components.children.dead]
 
 
 def drain_end_ns(end_ns: int, timeout_ns: int, last_emitted_at_ns: int, *, settled: bool) -> int:
@@ -318,14 +319,13 @@ def _arrived(started: StartedRun, due: Sequence[int]) -> bool:
     Of a sender that died nothing is due any more but what its log says it has sent.
     """
     living = _living(started, due)
-    mode = PROTOCOLS[started.options.protocol].modes[started.options.mode]
-    for totals, own in living:
+    for mode, totals, own in living:
         settled = sum(totals.get(name, 0) for name in ("acknowledged", "refused", "unanswered", "unsent"))
         if mode.acknowledged and settled < own:
             return False
     totals = started.publisher.totals()
-    of_dead = totals.get("emitted", 0) - sum(own.get("emitted", 0) for own, _ in living)
-    gone = sum(own.get("unsent", 0) for own, _ in living)
+    of_dead = totals.get("emitted", 0) - sum(own.get("emitted", 0) for _, own, _ in living)
+    gone = sum(own.get("unsent", 0) for _, own, _ in living)
     reader = started.components.live_reader
     at_end = totals.get("received", 0) if reader is None else reader.contained()
-    return at_end + gone >= sum(own for _, own in living) + of_dead
+    return at_end + gone >= sum(own for _, _, own in living) + of_dead

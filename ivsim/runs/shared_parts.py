@@ -21,7 +21,6 @@ import sys
 from contextlib import ExitStack
 from typing import Final, Self
 
-from gateways.protocols import PROTOCOLS
 from ivsim.options import RunOptions
 from ivsim.runs import processes
 from ivsim.runs.directory import tag_of
@@ -110,26 +109,30 @@ class SharedParts:
             self._link = _OpenLink.open(name, self._record, options)
         return self._link.link
 
-    def broker(self, plan: RunPlan, record: RunRecord, stack: ExitStack) -> tuple[Broker | None, Credentials]:
-        """Return the protocol's broker, and what its clients show; `stack` closes one that is the run's own."""
-        assert self._link is not None
-        kind = PROTOCOLS[plan.options.protocol].broker
-        keys = plan.directory.work / "keys"
-        if kind is None:
-            security = plan.options.security
-            if security in ("oscore", "dtls-psk"):
-                return None, make_shared_keys(keys, plan.options.vehicles, security)
-            return None, PLAIN
-        if self.keep and SERVERS[kind].forget is not None and plan.options.security == "plain":
-            return self._link.broker(kind, self._record), PLAIN
+    def brokers(
+        self, plan: RunPlan, record: RunRecord, stack: ExitStack
+    ) -> tuple[dict[str, Broker], Credentials]:
+        """Return the brokers of the run's protocols by kind, and what their clients show; `stack` closes the run's own."""
+        security, keys = plan.options.security, plan.directory.work / "keys"
         credentials = PLAIN
-        if plan.options.security != "plain":
-            credentials = make_credentials(keys, plan.options.vehicles, plan.options.security)
-        namespace = self._link.link.cloud_namespace
+        if security in ("oscore", "dtls-psk"):
+            credentials = make_shared_keys(keys, plan.options.vehicles, security)
+        elif security != "plain":
+            credentials = make_credentials(keys, plan.options.vehicles, security)
+        kinds = dict.fromkeys(part.protocol.broker for part in plan.options.parts if part.protocol.broker)
+        return {kind: self._broker(kind, credentials, record, stack) for kind in kinds}, credentials
+
+    def _broker(self, kind: str, credentials: Credentials, record: RunRecord, stack: ExitStack) -> Broker:
+        assert self._link is not None
+        if self.keep and SERVERS[kind].forget is not None and credentials is PLAIN:
+            return self._link.broker(kind, self._record)
         server: Broker = SERVERS[kind].open(
-            record, host=CLOUD_ADDRESS, namespace=namespace, security=credentials.security
+            record,
+            host=CLOUD_ADDRESS,
+            namespace=self._link.link.cloud_namespace,
+            security=credentials.security,
         )
-        return stack.enter_context(server), credentials
+        return stack.enter_context(server)
 
     def clear(self, plan: RunPlan) -> None:
         """Take off the link's conditions, and from a kept broker what the run has left there; or close both."""

@@ -18,7 +18,20 @@ from schemas.errors import Refusal
 ROOT = Path(__file__).resolve().parents[2]
 
 # An option that was given, what else was given, and what the refusal says.
+MIX = "mqtt qos1=70,coap con=30"
 IDLE: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "protocol",
+        {"protocol": "mqtt", "mix": MIX},
+        f"--protocol mqtt: has no effect with --mix '{MIX}', which says what each vehicle speaks",
+    ),
+    ("mode", {"mode": "qos1", "mix": MIX}, f"--mode qos1: has no effect with --mix '{MIX}'"),
+    ("mix", {"mix": MIX, "topology": "echo"}, f"--mix {MIX}: needs --topology gateway"),
+    (
+        "security",
+        {"security": "tls", "mix": MIX},
+        f"--security tls: has no effect with --mix '{MIX}', only with mqtt, amqp",
+    ),
     (
         "tcp",
         {"tcp": "bbr", "protocol": "coap", "mode": "con"},

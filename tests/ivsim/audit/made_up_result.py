@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from simulator.emission_table import connections, to_table
 from simulator.scenario import Scenario
 
 SECOND = 1_000_000_000
+# Every vehicle is answered by a broker.
+BROKERS = defaultdict(lambda: "broker")
 START = 1_700_000_000 * SECOND
 OPTIONS: dict[str, Any] = {
     "topology": "echo", "protocol": "mqtt", "mode": "qos1", "vehicles": 2, "interval_s": 1.0, "duration_s": 4.0,
@@ -131,7 +134,7 @@ def _account(
     directory: RunDirectory, terms: Terms, events: list[logs.Event], link: list[dict[str, Any]]
 ) -> None:
     window = START + SECOND, START + 4 * SECOND
-    rows = Ledger({}, Kafka(), terms, window).rows(tables.emission_rows(due_of(terms), events, {}, "broker"))
+    rows = Ledger({}, Kafka(), terms, window).rows(tables.emission_rows(due_of(terms), events, {}, BROKERS))
     kept = [{name: row[name] for name in row if name not in {"held_back", "refused_by"}} for row in rows]
     pq.write_table(pa.Table.from_pylist(kept), directory.ledger)
     found = figures.message_figures(rows, window, echo=True) | figures.kafka_figures(rows, None)

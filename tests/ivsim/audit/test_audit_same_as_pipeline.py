@@ -42,6 +42,7 @@ from simulator.emission_table import connections, largest_backlog, read_events, 
 from simulator.fleet import schedule
 from simulator.links.proof.certificate import certificate as fidelity
 from simulator.scenario import Scenario
+from tests.ivsim.audit.made_up_result import BROKERS
 from twin.applied import first_containing
 from twin.metrics import METRICS
 
@@ -110,7 +111,7 @@ def test_emissions_connections_and_backlog(events: list[dict[str, Any]], torn: i
         with path.open("ab") as file:
             file.write(b"\1" * torn)
         read = logs.read_events(path)
-        rows = tables.emission_rows(due_of(terms()), read, logs.read_words(path), "broker")
+        rows = tables.emission_rows(due_of(terms()), read, logs.read_words(path), BROKERS)
         said = to_table(path, scenario, START).to_pylist()
         assert sorted(said, key=str) == sorted(
             ({name: row[name] for name in said[0]} for row in rows), key=str
@@ -161,7 +162,7 @@ def test_what_the_capture_proves(
             to_table(path, Scenario(vehicles=3, duration_s=4.0, seed=5), START), read_events(path), captured
         )
         read = logs.read_events(path)
-        emissions = tables.emission_rows(due_of(terms()), read, logs.read_words(path), "broker")
+        emissions = tables.emission_rows(due_of(terms()), read, logs.read_words(path), BROKERS)
     found = capture_proof.proven(emissions, read, rows)
     order = lambda row: (row["vehicle_id"], row["sequence"])  # noqa: E731
     wanted = said.column_names
@@ -278,7 +279,7 @@ def test_echo_cells(events: list[dict[str, Any]], from_s: int, length_s: int) ->
     said = echo_figures(measured(emissions, 1, *window, 2.0))
     due = [
         row
-        for row in tables.emission_rows(due_of(terms()), read, {}, "broker")
+        for row in tables.emission_rows(due_of(terms()), read, {}, BROKERS)
         # What came before it was sent is an earlier session's: when its own came is not known.
         if row["received_at_ns"] is None
         or row["emitted_at_ns"] is None

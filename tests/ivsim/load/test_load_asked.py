@@ -132,7 +132,8 @@ def test_emissions_schedule_audit_and_shards_agree_on_what_is_due(stages, interv
     assert {(key.vehicle_id, key.sequence): at - START for key, at in due_of(terms).items()} == {
         (vehicle_id(one.vehicle), one.sequence): one.due_offset_ns for one in whole
     }
-    dealt = shards.shard_vehicles(vehicles, min(count, vehicles))
+    options = run_options(vehicles=vehicles, shards=str(min(count, vehicles)))
+    dealt = [share.vehicles for share in shards.sender_shares(options)]
     assert sorted(chain.from_iterable(schedule(scenario, own) for own in dealt)) == sorted(whole)
 
 

@@ -39,10 +39,15 @@ FLEETS = st.builds(
 )
 
 
+def dealt_out(vehicles: int, count: int) -> list[list[int]]:
+    options = run_options(vehicles=vehicles, shards=str(min(count, vehicles)))
+    return [share.vehicles for share in shards.sender_shares(options)]
+
+
 @given(st.integers(1, 500), st.integers(1, MAX_SHARDS))
 def test_every_vehicle_is_in_one_shard(vehicles: int, count: int) -> None:
-    dealt = shards.shard_vehicles(vehicles, count)
-    assert len(dealt) == count
+    dealt = dealt_out(vehicles, count)
+    assert len(dealt) == min(count, vehicles)
     assert sorted(chain.from_iterable(dealt)) == list(range(1, vehicles + 1))
     assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
 
@@ -51,7 +56,7 @@ def test_every_vehicle_is_in_one_shard(vehicles: int, count: int) -> None:
 @settings(deadline=None, max_examples=20)
 def test_the_shards_together_send_what_one_process_would_byte_for_byte(fleet: Scenario, count: int) -> None:
     whole = sorted(emissions(fleet, START))
-    dealt = shards.shard_vehicles(fleet.vehicles, count)
+    dealt = dealt_out(fleet.vehicles, count)
     assert sorted(chain.from_iterable(emissions(fleet, START, own) for own in dealt)) == whole
     assert sum(messages_due(fleet, own) for own in dealt) == len(whole)
     for own in dealt:
@@ -90,9 +95,10 @@ def test_the_tables_of_several_logs_are_those_of_one(fleet: Scenario, count: int
         for directory in (one, many):
             directory.path.mkdir()
         log_of(one.emission_log(), fleet, list(range(1, fleet.vehicles + 1)))
-        for shard, own in enumerate(shards.shard_vehicles(fleet.vehicles, count)):
-            log_of(many.emission_log(shard, count), fleet, own)
-        assert len(many.emission_logs()) == count
+        dealt = dealt_out(fleet.vehicles, count)
+        for shard, own in enumerate(dealt):
+            log_of(many.emission_log(shard, len(dealt)), fleet, own)
+        assert len(many.emission_logs()) == len(dealt)
         said = to_table(many.emission_logs(), fleet, START)
         assert said == to_table(one.emission_logs(), fleet, START)
         by_vehicle = [("vehicle_id", "ascending"), ("at_ns", "ascending")]
@@ -191,7 +197,9 @@ def run_of(*senders: Sender, totals: list[dict[str, int]], contained: int) -> An
         senders=tuple(sender.name for sender in senders),
         live_reader=SimpleNamespace(contained=lambda: contained),
     )
-    return SimpleNamespace(components=components, publisher=publisher, options=run_options())
+    (part,) = run_options().parts
+    plan = SimpleNamespace(senders=[shards.SenderShare(part, []) for _ in senders])
+    return SimpleNamespace(components=components, publisher=publisher, plan=plan)
 
 
 def test_a_sender_that_dies_beside_others_is_noted_and_the_last_one_ends_the_run() -> None:

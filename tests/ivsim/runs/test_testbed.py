@@ -11,12 +11,15 @@ import tempfile
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from end_to_end_runs import ended_in_order
 
 from ivsim import Refusal, Results, Testbed, load_results, run, run_options
+from ivsim.audit import audit
 from ivsim.options import RunOptions
 from ivsim.runs.started import StartedRun
+from schemas.topics import vehicle_id
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 
@@ -62,6 +65,36 @@ def test_runs_of_every_kind_follow_each_other(
         assert shaken["handshake_p50_ms"] > 0
     # What the run had in Kafka goes with it; the broker takes its time over it.
     assert load_results(tmp_path / "run") == results
+
+
+def test_a_fleet_of_three_protocols_is_one_run_with_figures_for_each(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """Two of the modes are acknowledged by nobody: the capture tells whose messages came to their broker."""
+    mix = "mqtt qos0=50,coap con=30,amqp auto=20"
+    fields = SMALL | {"vehicles": 10, "mix": mix, "shards": "2", "gateways": 2}
+    results = run(output=tmp_path / "run", testbed=testbed, **fields)
+    complete(results, due=30)
+    parts = results.metrics["parts"]
+    assert [(one["protocol"], one["mode"], one["vehicles"]) for one in parts] == [
+        ("mqtt", "qos0", 5),
+        ("coap", "con", 3),
+        ("amqp", "auto", 2),
+    ]
+    assert [one["delivered"] for one in parts] == [15, 9, 6]
+    for way in ("uplink", "downlink"):
+        whole = results.metrics[f"wire_bytes_{way}"]
+        assert sum(one[f"wire_bytes_{way}"] for one in parts) == whole
+    columns = ("key", "header_protocol", "header_mode")
+    records = pq.read_table(tmp_path / "run" / "kafka_records.parquet", columns=columns).to_pylist()
+    assert {tuple(row[name].decode() for name in columns) for row in records} == {
+        (vehicle_id(vehicle), part.protocol.name, part.mode.name)
+        for part in run_options(**fields).parts
+        for vehicle in part.vehicles
+    }
+    audited = audit(tmp_path / "run")
+    assert [found for sheet in audited.sheets for found in sheet.differences] == []
+    assert "metrics.json parts" in [sheet.name for sheet in audited.sheets]
 
 
 def test_messages_left_in_a_kept_broker_do_not_reach_the_next_run(testbed: Testbed, tmp_path: Path) -> None:
