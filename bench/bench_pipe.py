@@ -71,7 +71,7 @@ LAG_MS: Final = 5.0
 LAG_RATE: Final = 5_000.0
 NEAR: Final = 0.9
 # `[0-9.]` has no comma: the tool writes in the locale of Java, which is set.
-SAID: Final = re.compile(r"^(\d+) records sent, ([0-9.]+) records/sec", re.MULTILINE)
+SAID: Final = re.compile(r"^([0-9]+) records sent, ([0-9.]+) records/sec", re.MULTILINE)
 
 
 class Speed(NamedTuple):

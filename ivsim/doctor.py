@@ -127,7 +127,7 @@ def _java() -> str | None:
     if java is None:
         return None
     text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    match = re.search(r'version "((\d+)[^"]*)"', text)
+    match = re.search(r'version "(([0-9]+)[^"]*)"', text)
     return match[1] if match and int(match[2]) >= OLDEST_JAVA else None
 
 

@@ -48,7 +48,7 @@ _UNITS: Final[dict[str, dict[str, float]]] = {
 _FORM: Final = re.compile(
     r"\s*(?:(?P<quantile>\w+)\s*\(\s*(?P<subject>\w+)\s*\)|(?P<name>\w+))"
     r"\s*(?P<comparison><=|>=|==|!=|<|>)"
-    r"\s*(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>[A-Za-z/%]*)\s*",
+    r"\s*(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(?P<unit>[A-Za-z/%]*)\s*",
     re.ASCII,
 )
 _TIMED: Final = re.compile(rf"(\w+)_({'|'.join(QUANTILES)})_ms")

@@ -23,7 +23,7 @@ from twin.config import TwinConfig
 COMPACT_AT: Final = 16
 # A message that comes again later than this is written again.
 DEDUPLICATION: Final = "10 minutes"
-_FILE: Final = re.compile(r"(?:batch|batches)-(\d+)(?:-(\d+))?\.parquet")
+_FILE: Final = re.compile(r"(?:batch|batches)-([0-9]+)(?:-([0-9]+))?\.parquet")
 
 
 def start(session: SparkSession, config: TwinConfig) -> list[StreamingQuery]:

@@ -17,7 +17,7 @@ from ivsim.study.headline import Headline, headline_of
 from schemas.errors import Refusal
 from twin.metrics import Metric
 
-_LEVEL = re.compile(r"(<|<=|>|>=)\s*(-?\d+(?:\.\d+)?)")
+_LEVEL = re.compile(r"(<|<=|>|>=)\s*(-?[0-9]+(?:\.[0-9]+)?)")
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": lambda value, limit: value < limit,
     "<=": lambda value, limit: value <= limit,

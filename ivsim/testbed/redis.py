@@ -95,7 +95,7 @@ def _found() -> str:
 
 def _version() -> str | None:
     path = where(NAME)
-    match = re.search(r"v=([\d.]+)", first_line(path, "--version")) if path else None
+    match = re.search(r"v=([0-9.]+)", first_line(path, "--version")) if path else None
     return match[1] if match else None
 
 

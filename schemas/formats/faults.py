@@ -7,9 +7,9 @@ from typing import Final
 
 from schemas.errors import PayloadError
 
-_BYTE: Final = re.compile(r"\((?:byte|char) (\d+)\)")
+_BYTE: Final = re.compile(r"\((?:byte|char) ([0-9]+)\)")
 _PATH: Final = re.compile(r"at `\$(.*)`$")
-_STEP: Final = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+|\.\.\.)\]")
+_STEP: Final = re.compile(r"\.([A-Za-z0-9_]+)|\[([0-9]+|\.\.\.)\]")
 
 
 def refusal(name: str, payload: bytes, error: Exception) -> PayloadError:

@@ -21,7 +21,7 @@ class ServiceConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    bootstrap: str = Field(pattern=r"^[^\s:/]+:\d{1,5}$", description="HOST:PORT of a Kafka broker")
+    bootstrap: str = Field(pattern=r"^[^\s:/]+:[0-9]{1,5}$", description="HOST:PORT of a Kafka broker")
     kafka_login: str = Field(
         default="", description="file by which the service logs in at Kafka over TLS; empty: in the clear"
     )

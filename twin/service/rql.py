@@ -21,7 +21,8 @@ _TOKEN: Final = re.compile(
         |(?P<word>[^\s(),"']+))""",
     re.VERBOSE,
 )
-_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+# As JSON has them (RFC 8259, 6): no zero in front, and no digits but ASCII's.
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
 

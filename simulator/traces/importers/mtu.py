@@ -16,7 +16,9 @@ from simulator.traces.source import number
 
 _RATE = "RATE(MBit/s)"
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_STAMP = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (\w{3}) +(\d+) (\d+):(\d+):(\d+) UTC (\d{4})")
+_STAMP = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (\w{3}) +([0-9]+) ([0-9]+):([0-9]+):([0-9]+) UTC ([0-9]{4})"
+)
 _LONGEST_SPAN_S = 10.0
 _TEST_STARTS_MBPS = 0.1
 

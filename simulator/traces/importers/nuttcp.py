@@ -18,10 +18,10 @@ from simulator.traces.importers.options import DIRECTIONS, Options
 from simulator.traces.model import Trace
 from simulator.traces.source import lines_of, number
 
-_STAMP = r"(?:\[\d{4}-[^\]]*\] )?"
+_STAMP = r"(?:\[[0-9]{4}-[^\]]*\] )?"
 _NUTTCP = re.compile(rf"{_STAMP}\s+\S+ [KMG]?B /\s+(\S+) sec =\s+(\S+) ([KMG]?)bps\b(.*)")
 _IPERF = re.compile(
-    rf"{_STAMP}\[\s*(\d+|SUM)\]\s+(\S+)-(\S+)\s+sec\s+\S+ [KMG]?Bytes\s+(\S+) ([KMG]?)bits/sec(.*)"
+    rf"{_STAMP}\[\s*([0-9]+|SUM)\]\s+(\S+)-(\S+)\s+sec\s+\S+ [KMG]?Bytes\s+(\S+) ([KMG]?)bits/sec(.*)"
 )
 _PREFIX_KBPS = {"": 1e-3, "K": 1.0, "M": 1e3, "G": 1e6}
 _CSV_HEADER = "time,throughput_mbps"

@@ -14,8 +14,8 @@ from simulator.traces.model import Floats, Trace, each_way
 from simulator.traces.source import lines_of, number
 
 _STAMP = r"(?:\[[^\]]*\] )?"
-_REPLY = re.compile(rf"{_STAMP}\d+ bytes from .*icmp_seq=(\d+) .*?time=(\S+) ms(.*)")
-_TOTAL = re.compile(rf"{_STAMP}(\d+) packets transmitted, (\d+) received,.* time (\d+)ms")
+_REPLY = re.compile(rf"{_STAMP}[0-9]+ bytes from .*icmp_seq=([0-9]+) .*?time=(\S+) ms(.*)")
+_TOTAL = re.compile(rf"{_STAMP}([0-9]+) packets transmitted, ([0-9]+) received,.* time ([0-9]+)ms")
 _LAST_SEQUENCE = 65_535
 _MODULUS = _LAST_SEQUENCE + 1  # icmp_seq has 16 bits (RFC 792)
 

@@ -81,6 +81,8 @@ def test_filter_finds(text: str) -> None:
         ("gt(speed,1,2)", "values"),
         ("exists(speed,1)", "values"),
         ("gt(speed,fast)", "double quotes"),
+        ("lt(speed,-1\u0f24)", "double quotes"),
+        ("lt(speed,01)", "double quotes"),
         ("gt(speed,1", "')'"),
         ("gt(speed,1))", "after the end"),
         ("not(gt(a,1),gt(b,1))", "one filter"),
@@ -130,3 +132,8 @@ def test_no_text_does_more_than_be_refused(text: str) -> None:
     except FilterError:
         return
     assert found(values) in (True, False)
+
+
+@given(st.text(alphabet="-+.eE0123456789\u0664\u0f24", min_size=1, max_size=8))
+def test_no_number_does_more_than_be_refused(number: str) -> None:
+    test_no_text_does_more_than_be_refused.hypothesis.inner_test(f"lt(speed,{number})")  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ from ivsim.study.engines.pipe.schema_registry import (
 NOT_FOUND: Final = 404
 NOT_VALID: Final = 42201
 _REGISTER: Final = re.compile(r"/subjects/([^/]+)/versions")
-_SCHEMA: Final = re.compile(r"/schemas/ids/(\d{1,10})")
+_SCHEMA: Final = re.compile(r"/schemas/ids/([0-9]{1,10})")
 
 
 class Schemas:

@@ -54,6 +54,6 @@ def peak_kib() -> int:
 
     `getrusage` does not say it: of a process that another has started, it begins with that one's.
     """
-    match = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    match = re.search(r"^VmHWM:\s+([0-9]+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert match is not None, "Linux has it"
     return int(match[1])
