@@ -9,7 +9,7 @@ from tests.fuzz.runner import BrokenSurfaceError, run
 from tests.fuzz.surface import Surface
 from tests.fuzz.surfaces import SURFACES
 
-COUNTS = {"http": 600, "state": 3_000, "mqtt": 5_000, "coap": 5_000}
+COUNTS = {"http": 600, "state": 3_000, "mqtt": 5_000, "amqp": 2_000, "coap": 5_000}
 
 
 @pytest.mark.parametrize("name", COUNTS)

@@ -185,7 +185,15 @@ class _Attempt:
             connection.heard()
             data = self._tap(data)
         for start in range(0, len(data), _PIECE_BYTES):
-            connection.feed(data[start : start + _PIECE_BYTES])
+            try:
+                connection.feed(data[start : start + _PIECE_BYTES])
+            except _NOISE:
+                raise
+            except Exception as error:
+                if not _raised_in_pika(error):
+                    raise
+                # pika has no word of its own for these: a method that is none, a body without its header.
+                raise FrameError(f"frames that pika cannot read: {error!r}") from error
 
     def _ended(self, error: Exception | None) -> None:
         """The stream's end: pika must know, so that its timers and callbacks go."""
@@ -338,6 +346,14 @@ def one_line(error: BaseException) -> str:
     while (inner := _inner(error)) is not None:
         error = inner
     return " ".join((str(error) or type(error).__name__).split())
+
+
+def _raised_in_pika(error: Exception) -> bool:
+    """Say whether an exception comes from pika's own code, and not from what it calls back."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and str(at.tb_frame.f_globals.get("__name__")).startswith("pika.")
 
 
 def _inner(error: BaseException) -> BaseException | None:
