@@ -49,9 +49,8 @@ class Components:
 
     @property
     def broker(self) -> Broker | None:
-        """Return the broker of a fleet that speaks one protocol; None where it has none."""
-        (broker,) = self.brokers.values() or (None,)
-        return broker
+        """Return the broker of the fleet's protocol, of a mix the first one's that has one; None where none has."""
+        return next(iter(self.brokers.values()), None)
 
     @property
     def capture(self) -> Child:

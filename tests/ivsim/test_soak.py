@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.slope import FEWEST, slope_of
-from bench.soak import LEGS, Series, legs, table
+from bench.soak import LEGS, Series, legs, mix_of, table
+from ivsim.option_rules import run_options
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1_000))
@@ -54,6 +55,14 @@ def test_a_fault_comes_each_three_minutes_within_the_legs(minutes: float) -> Non
     assert sum(len(schedule.faults) for schedule, _ in planned) == round(minutes / 3)
     for schedule, length_s in planned:
         assert all(0 < fault.at_s < fault.end_s < length_s for fault in schedule.faults)
+
+
+def test_all_protocols_speak_in_each_leg_and_the_first_is_the_one_with_faults() -> None:
+    for schedule, _ in legs(30.0, 1):
+        parts = run_options(mix=mix_of(schedule), vehicles=500).parts
+        assert sorted(part.words for part in parts) == sorted(f"{protocol} {mode}" for protocol, mode in LEGS)
+        assert (parts[0].protocol.name, parts[0].mode.name) == (schedule.protocol, schedule.mode)
+        assert {len(part.vehicles) for part in parts} <= {165, 170}
 
 
 def test_the_table_fits_80_columns_and_names_what_grows() -> None:
