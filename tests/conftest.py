@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +20,10 @@ from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
+
+# What commands keep of their times belongs to the session, and not to whoever runs the tests.
+os.environ["IVSIM_CACHE"] = tempfile.mkdtemp(prefix="ivsim-cache-")
+atexit.register(shutil.rmtree, os.environ["IVSIM_CACHE"], ignore_errors=True)
 
 # Hypothesis' own profile for shared machines: no deadline for an example (200 ms otherwise, which any pause breaks), and
 # the same examples in every run, so that a failure belongs to the change that it meets.

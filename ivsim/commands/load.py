@@ -33,6 +33,8 @@ from ivsim.load.service_level import service_level
 from ivsim.load.verdict import first_word
 from ivsim.option_signature import given_of, taking
 from ivsim.options import RUN, VEHICLES, RunOptions, fields_with_mode
+from ivsim.runs.display import Display
+from ivsim.runs.phase_times import PhaseTimes, cache_file
 from ivsim.runs.runner import Outcome, execute
 from ivsim.thresholds import Judged, Threshold, judge
 
@@ -127,7 +129,8 @@ def command(
     options = options_of(fields, stage or (), rate)
     watch = Watch(parse_conditions(abort_on or ()))
     began_s = time.monotonic()
-    outcome = execute(options, output, quiet=quiet or as_json, disturb=watch)
+    display = Display(quiet=quiet or as_json, times=PhaseTimes(options, cache_file()))
+    outcome = execute(options, output, quiet=quiet or as_json, disturb=watch, display=display)
     raise typer.Exit(
         _told(outcome, options, thresholds, junit, as_json=as_json, time_s=time.monotonic() - began_s)
     )

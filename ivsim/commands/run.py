@@ -116,9 +116,11 @@ def _outcome(
 
         return ask(options, output, quiet=quiet)
     from ivsim.library.runs import outcome_of  # noqa: PLC0415
-    from ivsim.runs.display import JsonDisplay  # noqa: PLC0415
+    from ivsim.runs.display import Display, JsonDisplay  # noqa: PLC0415
+    from ivsim.runs.phase_times import PhaseTimes, cache_file  # noqa: PLC0415
 
-    display = JsonDisplay(sys.stderr) if json_lines else None
+    times = PhaseTimes(options, cache_file())
+    display = JsonDisplay(sys.stderr) if json_lines else Display(quiet=quiet, times=times)
     return outcome_of(options, output, quiet=quiet, display=display)
 
 

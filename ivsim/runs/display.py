@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ivsim.report.style import number
+from ivsim.runs.phase_times import PhaseTimes
 
 PLAIN_EVERY_S = 10.0
 STILL_EVERY_S = 5.0
@@ -25,9 +26,15 @@ JSON_EVERY_S = 1.0
 
 
 class Display:
-    """Shows the phase, the messages so far and the live figures; all of it goes to standard error, or to `console`."""
+    """Shows the phase, the messages so far and the live figures; all of it goes to standard error, or to `console`.
 
-    def __init__(self, *, quiet: bool, console: Console | None = None) -> None:
+    With `times` it says what each phase usually takes, and how long it is until all is over.
+    """
+
+    def __init__(
+        self, *, quiet: bool, console: Console | None = None, times: PhaseTimes | None = None
+    ) -> None:
+        self._times = times
         self._console = console or Console(stderr=True, quiet=quiet)
         self._live: Live | None = None
         self._phase = ""
@@ -52,15 +59,36 @@ class Display:
             self._live.__exit__(kind, error, at)
             self._live = None
 
+    def ended(self) -> None:
+        """Note that the run has come to its end in order: the times of its phases are a measure for others."""
+        if self._times is not None:
+            self._times.keep()
+
     def phase(self, text: str) -> None:
         """Say what is being done now; the time left of the phase before says nothing of this one."""
         if (
             text.partition(":")[0] != self._phase.partition(":")[0]
         ):  # what is behind the colon is a detail of it
             self._phase_began_s, self._left_s = time.monotonic(), None
+            if self._times is not None:
+                self._times.begin(text)
         self._phase = text
         if self._live is None:
-            self._console.print(text, highlight=False)
+            self._console.print(text + self._usual(text), highlight=False)
+
+    def _usual(self, text: str) -> str:
+        """Return what is known of a phase's time and of all that follows, to stand behind its words; "" for nothing."""
+        if self._times is None:
+            return ""
+        usual_s, left_s = self._times.usual_s(text), self._times.left_s()
+        said = [] if usual_s is None else [f"usually {usual_s:.0f} s"]
+        said += [] if left_s is None else [f"about {left_s:.0f} s left"]
+        return f" ({', '.join(said)})" if said else ""
+
+    def _left(self) -> str:
+        """Return how long it is, in words: until all is over where that is known, else what the phase says of itself."""
+        left_s = None if self._times is None else self._times.left_s(self._left_s)
+        return f"{self._left_s or 0.0:.0f} s left" if left_s is None else f"about {left_s:.0f} s left"
 
     @contextmanager
     def still(self, text: str, detail: Callable[[], str | None]) -> Iterator[None]:
@@ -94,17 +122,21 @@ class Display:
         if self._live is None and time.monotonic() - self._plain_at >= PLAIN_EVERY_S:
             self._plain_at = time.monotonic()
             figures = ", ".join(f"{name} {number(value)}" for name, value in row.items() if value is not None)
-            self._console.print(
-                f"{share:4.0%}, {left_s:.0f} s left: {figures}", highlight=False, soft_wrap=True
-            )
+            self._console.print(f"{share:4.0%}, {self._left()}: {figures}", highlight=False, soft_wrap=True)
 
     def _draw(self) -> Table:
         table = Table.grid(padding=(0, 2))
         elapsed = Text(f"{time.monotonic() - self._phase_began_s:.0f} s", style="dim")
+        usual_s = None if self._times is None else self._times.usual_s(self._phase)
+        if usual_s is not None:
+            elapsed.append(f" of usually {usual_s:.0f} s")
         table.add_row(Text.assemble((self._phase, "bold"), "  ", elapsed))
+        whole_s = None if self._times is None else self._times.left_s(self._left_s)
+        if self._left_s is None and whole_s is not None:
+            table.add_row(f"about {whole_s:.0f} s left")
         if self._left_s is not None:
             bar = Table.grid(padding=(0, 2))
-            bar.add_row(ProgressBar(total=1.0, completed=self._share, width=40), f"{self._left_s:.0f} s left")
+            bar.add_row(ProgressBar(total=1.0, completed=self._share, width=40), self._left())
             table.add_row(bar)
         if self._row:
             figures = Table.grid(padding=(0, 2))

@@ -186,6 +186,8 @@ class Run:
                 stop_at_ns = None if drained else time.time_ns()
                 outcome.directory = plan.directory.path
                 self._account(started, Ending(stop_at_ns, time.monotonic(), outcome.error), outcome)
+                if outcome.error is None:
+                    self._display.ended()
         return outcome
 
     def _start(self, components: Components, stack: ExitStack) -> StartedRun:
