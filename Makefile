@@ -9,7 +9,7 @@ LINKS := netns and not (spark or slow)
 OTHERS := ($(MARKED)) and not ($(LINKS))
 ARGS ?=
 
-.PHONY: run test bare cpp check unit marked wheel bench soak setup format doctor
+.PHONY: run test bare cpp check unit marked wheel bench soak setup format doctor docs
 
 run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 	@sh setup/install.sh run
@@ -63,6 +63,10 @@ format:
 	@sh setup/install.sh test
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
+
+docs: # the documentation as a site, in .site/index.html; offline, and a link that leads nowhere ends it
+	@sh setup/install.sh test
+	@$(PYTHON) setup/build_site.py $(ARGS)
 
 doctor:
 	@.venv/bin/ivsim doctor $(ARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateways.protocols import PROTOCOLS
+from ivsim.markdown_table import table
 from ivsim.option import Declared
 from ivsim.option_signature import mode_words
 from ivsim.options import OPTIONS, PANELS, PROTOCOL
@@ -15,6 +16,7 @@ Made from the options themselves by `python -m ivsim.option_reference`; a test h
 the same in the terminal. In a study's file an option has the name in the second column, as a key of `[scenario]`; an
 axis has the name in the last column. An option that is given and has no effect is refused.
 """
+HEADINGS = ("Command line", "Study", "Meaning", "Default", "Allowed", "Axis")
 
 
 def reference(known: Mapping[str, Declared] = OPTIONS) -> str:
@@ -28,7 +30,7 @@ def reference(known: Mapping[str, Declared] = OPTIONS) -> str:
                 (f"`{word.typed}`", "", "; ".join(word.sentences), word.default, ", ".join(word.values), "")
                 for word in mode_words(PROTOCOLS.values())
             ]
-        parts.append(f"## {panel}\n\n" + _table(rows))
+        parts.append(f"## {panel}\n\n" + table(HEADINGS, rows))
     return "\n".join(parts)
 
 
@@ -41,15 +43,6 @@ def _row(one: Declared) -> tuple[str, ...]:
         one.default_text() or "off",
         one.allowed_text() or "",
         f"`{one.option.axis}`" if one.option.axis else "",
-    )
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    head = ("Command line", "Study", "Meaning", "Default", "Allowed", "Axis")
-    lines = [head, tuple("---" for _ in head), *rows]
-    return (
-        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-        + "\n"
     )
 
 

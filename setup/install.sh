@@ -47,7 +47,7 @@ find_python() {
 python_packages() {
     .venv/bin/python -c '' 2>/dev/null || { say "making .venv" && "$(find_python)" -m venv --clear .venv; }
     # What the tests need contains what a run needs: a run takes nothing away again.
-    extra=$({ [ "$want" = test ] || [ -e .venv/has-dev ]; } && echo dev || true)
+    extra=$({ [ "$want" = test ] || [ -e .venv/has-dev ]; } && echo dev docs || true)
     # shellcheck disable=SC2086
     .venv/bin/python setup/requirements.py $extra >.venv/requirements.txt
     wanted=$(digest .venv/requirements.txt constraints.txt)

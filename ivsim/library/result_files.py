@@ -5,9 +5,10 @@ Names and types come from where the tables are written; a column that is there a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from ivsim.markdown_table import table
 from ivsim.runs.kafka_log import KEPT
 from twin.metrics import METRICS
 
@@ -168,13 +169,13 @@ def reference() -> str:
     """Return the document."""
     parts = [
         HEAD,
-        "## Files\n\n" + _table(("File", "What it holds"), [(f"`{n}`", w) for n, w in FILES.items()]),
+        "## Files\n\n" + table(("File", "What it holds"), [(f"`{n}`", w) for n, w in FILES.items()]),
     ]
-    for name, table in TABLES.items():
-        title = f"## `{name}.parquet`: one row is {table.row}\n\n"
-        if table.columns:
+    for name, kept in TABLES.items():
+        title = f"## `{name}.parquet`: one row is {kept.row}\n\n"
+        if kept.columns:
             parts.append(
-                title + _table(("Column", "Meaning"), [(f"`{c}`", m) for c, m in table.columns.items()])
+                title + table(("Column", "Meaning"), [(f"`{c}`", m) for c, m in kept.columns.items()])
             )
         else:
             parts.append(
@@ -183,13 +184,8 @@ def reference() -> str:
     rows = [
         (f"`{m.name}`", "" if m.unit == "1" else m.unit, m.population, m.meaning) for m in METRICS.values()
     ]
-    parts.append("## Figures of `metrics.json`\n\n" + _table(("Figure", "Unit", "Of which", "Meaning"), rows))
+    parts.append("## Figures of `metrics.json`\n\n" + table(("Figure", "Unit", "Of which", "Meaning"), rows))
     return "\n".join(parts)
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Results:
 
     Attributes:
         directory: where it is.
-        metrics: metrics.json; docs/twin.md explains each name and unit. A figure that was not measured is missing or
+        metrics: metrics.json; docs/results.md has every name and unit. A figure that was not measured is missing or
             None, never 0.
         manifest: manifest.json: options, versions, machine, link, timings.
     """
@@ -60,12 +60,12 @@ class Results:
 
     @property
     def ledger(self) -> pa.Table:
-        """One row per message due: its vehicle, its stamps at every hop (ns), its fate, and where it was lost."""
+        """One row per message due, with its vehicle, its stamps at every hop (ns), its fate, and where it was lost."""
         return self.table("ledger")
 
     @property
     def link(self) -> pa.Table:
-        """One row per second, vehicle and direction: what was asked of the link, and what was counted."""
+        """One row per second, vehicle and direction, with what was asked of the link, and what was counted."""
         return self.table("link")
 
     def table(self, name: str) -> pa.Table:

@@ -13,14 +13,14 @@ import pytest
 from ivsim import cli
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"^(?:    |\$ |)(?:\.venv/bin/)?ivsim ([a-z][^#|>\n]*)", re.MULTILINE)
 
 
 def _commands() -> list[tuple[str, str]]:
     found = []
     for document in DOCUMENTS:
-        text = document.read_text()
+        text = document.read_text().replace("\\\n", " ")
         blocks = re.findall(r"```[a-z]*\n(.*?)```", text, re.DOTALL)
         blocks += re.findall(r"(?:^    .+\n)+", text, re.MULTILINE)
         found += [(document.name, line.strip()) for block in blocks for line in COMMAND.findall(block)]
@@ -47,6 +47,6 @@ def test_make_has_the_documented_targets(target: str) -> None:
 
 
 def test_every_link_in_the_documents_leads_somewhere() -> None:
-    for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+    for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"

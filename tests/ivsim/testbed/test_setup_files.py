@@ -14,7 +14,8 @@ import pytest
 from ivsim.testbed.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PINS = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+EXTRAS = PROJECT["optional-dependencies"]
+PINS = [*PROJECT["dependencies"], *EXTRAS["dev"], *EXTRAS["docs"]]
 CONSTRAINTS = [
     line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[:1] not in {"#", ""}
 ]
@@ -47,7 +48,7 @@ def test_constraints_hold_only_what_we_do_not_name_ourselves() -> None:
 
 
 def test_pip_gets_the_build_back_end_first_and_each_pin_once() -> None:
-    wanted = module("requirements").requirements((ROOT / "pyproject.toml").read_text(), ["dev"])
+    wanted = module("requirements").requirements((ROOT / "pyproject.toml").read_text(), list(EXTRAS))
     assert wanted[0].startswith("hatchling==")
     assert len(wanted) == len(set(wanted))
     assert set(PINS) <= set(wanted)
