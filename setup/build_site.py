@@ -71,7 +71,7 @@ NAVIGATION: Final[Mapping[str, tuple[str, ...]]] = {
 # A line of docs/index.md, and what the site has for it.
 ONLY_HERE: Final = (
     "In the site that `make docs` builds: every command, the library, and engines, axes and metrics of studies",
-    f"[Every command]({COMMANDS_PAGE}.md), [the library](reference/library.md), [what studies vary and measure](reference/studies.md)",
+    f"[Every command]({COMMANDS_PAGE}.md), [the library](reference/library.md), [engines and metrics](reference/studies.md)",
 )
 # in the site -> in the repository
 OUTSIDE: Final[Mapping[str, str]] = {

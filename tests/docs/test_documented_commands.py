@@ -40,7 +40,11 @@ def test_the_readme_has_commands() -> None:
     assert len([1 for document, _ in _commands() if document == "README.md"]) >= 6
 
 
-@pytest.mark.parametrize("target", ["run", "test", "bench", "check"])
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 72
+
+
+@pytest.mark.parametrize("target", ["run", "test", "bench", "check", "docs"])
 def test_make_has_the_documented_targets(target: str) -> None:
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
