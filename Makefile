@@ -65,7 +65,7 @@ format:
 	.venv/bin/ruff check --fix .
 
 docs: # the documentation as a site, in .site/index.html; offline, and a link that leads nowhere ends it
-	@sh setup/install.sh test
+	@sh setup/install.sh docs
 	@$(PYTHON) setup/build_site.py $(ARGS)
 
 doctor:

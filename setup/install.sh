@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what is missing and nothing else: `install.sh run` for the main job, `install.sh test` for everything that the
-# tests need, `install.sh cpp` for C++ compiler and libraries, which one study measures.
+# tests need, `install.sh cpp` for C++ compiler and libraries, which one study measures, `install.sh docs` for the
+# documentation's site.
 # A second call finds all in place, in well under a second and without network.
 set -eu
 cd "$(dirname "$0")/.."
@@ -46,8 +47,10 @@ find_python() {
 
 python_packages() {
     .venv/bin/python -c '' 2>/dev/null || { say "making .venv" && "$(find_python)" -m venv --clear .venv; }
-    # What the tests need contains what a run needs: a run takes nothing away again.
-    extra=$({ [ "$want" = test ] || [ -e .venv/has-dev ]; } && echo dev docs || true)
+    # What the tests need contains what a run and the site need: those take nothing away again.
+    extra=
+    { [ "$want" != docs ] && [ ! -e .venv/has-docs ]; } || extra=docs
+    { [ "$want" != test ] && [ ! -e .venv/has-dev ]; } || extra="dev docs"
     # shellcheck disable=SC2086
     .venv/bin/python setup/requirements.py $extra >.venv/requirements.txt
     wanted=$(digest .venv/requirements.txt constraints.txt)
@@ -56,7 +59,7 @@ python_packages() {
     pip="python -m pip install -q --disable-pip-version-check"
     .venv/bin/$pip --use-pep517 -c constraints.txt -r .venv/requirements.txt || die "pip could not install the packages above"
     .venv/bin/$pip --no-deps --no-build-isolation -e . || die "pip could not install ivsim itself"
-    [ -z "$extra" ] || touch .venv/has-dev
+    case $extra in docs) touch .venv/has-docs ;; dev*) touch .venv/has-dev ;; esac
     echo "$wanted" >.venv/stamp
 }
 
@@ -76,10 +79,11 @@ jars() {
     mkdir -p .setup && echo "$wanted" >.setup/jars
 }
 
-case $want in run | test | cpp) ;; *) die "usage: install.sh run|test|cpp" ;; esac
+case $want in run | test | cpp | docs) ;; *) die "usage: install.sh run|test|cpp|docs" ;; esac
 system_packages
 [ "$want" != cpp ] || exit 0
 python_packages
+[ "$want" != docs ] || exit 0
 jars
 .venv/bin/python setup/build_fold.py || die "could not build the twin's fold"
 .venv/bin/python setup/build_class_archives.py || die "could not load the classes ahead"

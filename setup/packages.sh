@@ -1,5 +1,5 @@
 #!/bin/sh
-# Debian packages the project needs: `packages.sh missing run|test|cpp|bare` prints those that are missing, `packages.sh install
+# Debian packages the project needs: `packages.sh missing run|test|cpp|docs|bare` prints those that are missing, `packages.sh install
 # NAMES` installs them (as root). It starts no service, and leaves every service alone that was there before.
 set -eu
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
@@ -47,6 +47,7 @@ missing() {
     [ "$1" != bare ] || { missing_for_bare && return; }
     [ "$1" != cpp ] || { missing_for_cpp && return; }
     python_can_make_venv || echo python3-venv
+    [ "$1" != docs ] || return 0
     java_is_new_enough || echo java
     have mvn || [ -e "$stamps/jars" ] || echo maven
     have mosquitto || echo mosquitto
@@ -123,5 +124,5 @@ install() {
 case ${1:-} in
 missing) missing "${2:-test}" ;;
 install) shift && install "$@" ;;
-*) echo "usage: packages.sh missing run|test|cpp|bare | install NAMES" >&2 && exit 2 ;;
+*) echo "usage: packages.sh missing run|test|cpp|docs|bare | install NAMES" >&2 && exit 2 ;;
 esac

@@ -81,7 +81,7 @@ def alike(shown: str, printed: str) -> bool:
 
 def _typed(command: str, code: int, directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "-c", f"(exit {code}); {command}"],
+        ["sh", "-c", f"(exit {code}); {command}"],
         cwd=directory,
         env={
             **os.environ,

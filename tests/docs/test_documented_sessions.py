@@ -30,6 +30,7 @@ ON_A_LINK = ("Install", "First run", "Read the report", "What the certificate sa
 @pytest.mark.kafka
 @pytest.mark.broker
 @pytest.mark.netns
+@pytest.mark.timeout(600)
 def test_the_tutorials_run_is_as_it_says(tmp_path: Path) -> None:
     def busy(command: str, code: int) -> bool:
         """A machine with other work may make a run invalid by itself, and the page says that it then ends with 4."""

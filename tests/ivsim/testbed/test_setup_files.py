@@ -76,6 +76,12 @@ def test_a_run_asks_for_less_than_the_tests(tmp_path: Path) -> None:
     assert for_run < for_test
 
 
+def test_the_site_asks_for_python_alone(tmp_path: Path) -> None:
+    assert shell("setup/packages.sh", "missing", "docs", PATH=str(tmp_path)).stdout.split() == [
+        "python3-venv"
+    ]
+
+
 def test_the_bare_chroot_has_needs_of_its_own(tmp_path: Path) -> None:
     # As above, programs in the sbin directories are found whatever PATH says.
     missing = shell("setup/packages.sh", "missing", "bare", PATH=str(tmp_path)).stdout.split()
