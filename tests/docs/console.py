@@ -1,4 +1,4 @@
-"""Runs what a page tells its reader to do: saves the files that it shows, types its commands, compares what comes out.
+"""Runs what a page tells its reader to do: saves its files, types its commands in a terminal, compares what comes out.
 
 A block after a paragraph that ends with "as `NAME`:" is a file of that name. In a block `console` lines with `$ ` are commands,
 which go on below a backslash. What follows is the output, in which `...` stands for anything and line breaks do not count. A
@@ -7,18 +7,23 @@ command ends with 0, but where the next one is `echo $?`.
 
 from __future__ import annotations
 
+import errno
 import os
+import pty
 import re
+import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-TIMEOUT_S = 240
+COLUMNS = 80
 _BLOCK = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 _NAMED = re.compile(r"\b[Aa]s `(?P<name>[\w./-]+)`:$")
 _ASKS = "echo $?"
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\r")
 
 
 class Step(NamedTuple):
@@ -26,6 +31,13 @@ class Step(NamedTuple):
 
     file: str | None
     command: str | None
+    text: str
+
+
+class Printed(NamedTuple):
+    """What a command printed, on both streams, and its exit code."""
+
+    code: int
     text: str
 
 
@@ -66,10 +78,10 @@ def follow(page: str, directory: Path, tolerated: Callable[[str, int], bool] = l
             continue
         assert step.command is not None
         done = _typed(step.command, code, directory)
-        code, commands = done.returncode, commands + 1
-        assert alike(step.text, done.stdout), f"$ {step.command}\n{done.stdout}\nshown is:\n{step.text}"
+        code, commands = done.code, commands + 1
+        assert alike(step.text, done.text), f"$ {step.command}\n{done.text}\nshown is:\n{step.text}"
         asked = following is not None and following.command == _ASKS
-        assert code == 0 or asked or tolerated(step.command, code), f"$ {step.command}: {code}\n{done.stdout}"
+        assert code == 0 or asked or tolerated(step.command, code), f"$ {step.command}: {code}\n{done.text}"
     return commands
 
 
@@ -79,21 +91,44 @@ def alike(shown: str, printed: str) -> bool:
     return re.fullmatch(re.escape(wanted).replace(r"\.\.\.", ".*"), found) is not None
 
 
-def _typed(command: str, code: int, directory: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def _typed(command: str, code: int, directory: Path) -> Printed:
+    """Type a command in a terminal of 80 columns, in which `$?` is `code`, and return what it printed, without colours."""
+    terminal, its_end = pty.openpty()
+    termios.tcsetwinsize(its_end, (24, COLUMNS))
+    with subprocess.Popen(
         ["sh", "-c", f"(exit {code}); {command}"],
         cwd=directory,
         env={
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "COLUMNS": "80",
-            "PYTHONUNBUFFERED": "1",  # both streams in the order in which they were written
+            "TERM": "xterm",
+            "COLUMNS": str(COLUMNS),
             "IVSIM_STATE_DIR": str(directory / "state"),
         },
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+        stdout=its_end,
+        stderr=its_end,
+        start_new_session=True,
+    ) as process:
+        os.close(its_end)
+        try:
+            printed = b"".join(_read(terminal))
+        except (
+            BaseException
+        ):  # a test's time is over: what was typed ends, too, and closes what it has opened
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+        finally:
+            os.close(terminal)
+        return Printed(process.wait(), _CONTROL.sub("", printed.decode()))
+
+
+def _read(terminal: int) -> Iterator[bytes]:
+    """Yield what a terminal shows until nobody has its other end any more."""
+    while True:
+        try:
+            yield os.read(terminal, 65_536)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return

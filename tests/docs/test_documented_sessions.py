@@ -13,12 +13,16 @@ import pytest
 from end_to_end_runs import ended_in_order
 from hypothesis import given
 from hypothesis import strategies as st
+from playwright.sync_api import sync_playwright
 
 from ivsim import run_options
 from ivsim.options import OPTIONS
 from ivsim.study.engines.codec.corpus import START_AT_NS, driving
+from ivsim.thresholds import parse
 from schemas.errors import PayloadError
 from tests.docs.console import alike, follow, section, steps
+from tests.ivsim.audit.made_up_result import made_up_result
+from tests.twin.service.conftest import CHROMIUM, CHROMIUM_OPTIONS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TUTORIAL = (DOCS / "tutorial.md").read_text()
@@ -26,9 +30,29 @@ STUDY = "First study of your own"
 ON_A_LINK = ("Install", "First run", "Read the report", "What the certificate says")
 
 
+def read_in_a_browser(report: Path) -> None:
+    """The report shows what the tutorial says of it, and loads nothing from anywhere."""
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_OPTIONS)
+        page = browser.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(report.as_uri())
+        for heading in re.findall(r"\*([^*]+)\*", section(TUTORIAL, "Read the report")):
+            page.get_by_role("heading", name=heading, exact=True).wait_for()
+        browser.close()
+    assert asked == [report.as_uri()]
+
+
+@pytest.mark.browser
+def test_a_report_reads_as_the_tutorial_says(tmp_path: Path) -> None:
+    read_in_a_browser(made_up_result(tmp_path / "made-up") / "report.html")
+
+
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.broker
+@pytest.mark.browser
 @pytest.mark.netns
 @pytest.mark.timeout(600)
 def test_the_tutorials_run_is_as_it_says(tmp_path: Path) -> None:
@@ -39,6 +63,7 @@ def test_the_tutorials_run_is_as_it_says(tmp_path: Path) -> None:
 
     assert follow(section(TUTORIAL, *ON_A_LINK), tmp_path, busy) >= 4
     assert list((tmp_path / "state").iterdir()) == []
+    read_in_a_browser(tmp_path / "results/first/report.html")
 
 
 @pytest.mark.slow
@@ -73,6 +98,15 @@ def test_dots_stand_for_anything_and_nothing_else_does() -> None:
 def test_the_options_for_ci_are_options() -> None:
     shown = [step for step in steps((DOCS / "how-to/gate.md").read_text()) if step.file == "ci.toml"]
     assert run_options(**tomllib.loads(shown[0].text)).vehicles == 20
+
+
+def test_every_threshold_that_is_shown_is_one() -> None:
+    others = {"FIGURE COMPARISON VALUE", "p98(end_to_end) < 1s"}  # the form, and one whose refusal is shown
+    shown = {
+        text for page in DOCS.rglob("*.md") for text in re.findall(r"--threshold '([^']+)'", page.read_text())
+    }
+    assert len(shown - others) >= 3
+    assert [parse(text).text for text in sorted(shown - others)] == sorted(shown - others)
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda path: path.stem)
