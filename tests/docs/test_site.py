@@ -96,7 +96,8 @@ def test_every_report_of_a_study_is_in_the_gallery() -> None:
 
 
 # --- built -----------------------------------------------------------------------------------------------------------
-@pytest.fixture(scope="module")
+# Of the session: tests come in the order of their marks, with those of other files in between.
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("site")
     done = subprocess.run(
