@@ -123,7 +123,7 @@ def own_cost(platforms: Platforms, seconds: float) -> None:
 
 def beside(platforms: Platforms, rounds: int, seconds: float) -> None:
     """Print the three producers side by side."""
-    kafka = platforms.open("kafka")
+    kafka = platforms.open(pipe_options({"platform": "kafka"})).platform
     ways: dict[str, Callable[[], Speed]] = {
         "the engine": lambda: engine(platforms, seconds),
         "bare confluent-kafka": lambda: bare(kafka, seconds),

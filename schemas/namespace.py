@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +29,23 @@ def enter(namespace: str) -> None:
         raise Refusal(f"network namespace {namespace}: {error.strerror}") from None
     finally:
         os.close(handle)
+
+
+@contextmanager
+def inside(namespace: str | None) -> Iterator[None]:
+    """Have the calling thread in a namespace meanwhile; None stays. What it opens and starts there stays there."""
+    if namespace is None:
+        yield
+        return
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        enter(namespace)
+        try:
+            yield
+        finally:
+            move(own)
+    finally:
+        os.close(own)
 
 
 def move(handle: int) -> None:

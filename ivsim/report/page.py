@@ -61,7 +61,7 @@ def write_page(directory: Path) -> Path:
         warnings=_warnings(manifest, metrics),
         key_figures=[(name, number(metrics.get(name), METRICS[name].unit)) for name in KEY_FIGURES],
         window=window_words(metrics),
-        certificate=_certificate(metrics),
+        certificate=certificate_table(metrics),
         figures=_figures(manifest, ledger, link),
         refusals=_refusals(ledger),
         wire=_wire(_columns(directory / "wire_categories.parquet")),
@@ -111,7 +111,7 @@ def _warnings(manifest: dict[str, Any], metrics: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _certificate(metrics: dict[str, Any]) -> dict[str, Any] | None:
+def certificate_table(metrics: dict[str, Any]) -> dict[str, Any] | None:
     """Return the certificate's verdict and statement, and its checks as a table, without a column that none fills."""
     found = metrics.get("certificate")
     if not found:

@@ -20,13 +20,13 @@ def print_summary(console: Console, metrics: dict[str, Any], title: str, report:
         console.print(_parts(metrics["parts"]))
     console.print(_latencies(metrics))
     console.print(_bytes_and_link(metrics))
-    console.print(_certificate(metrics))
+    console.print(certificate_line(metrics))
     console.print(_validity(metrics))
     if report is not None:
         console.print(f"report: {report}", soft_wrap=True)
 
 
-def _certificate(metrics: dict[str, Any]) -> Text:
+def certificate_line(metrics: dict[str, Any]) -> Text:
     """Return what the link proved of itself, in a line."""
     certificate = metrics.get("certificate") or {}
     verdict = certificate.get("verdict", "none")

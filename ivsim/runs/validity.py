@@ -101,13 +101,24 @@ def _died(line: str) -> Cause:
     )
 
 
-def _causes(metrics: Mapping[str, Any], lag_ms: float | None, drops: int | None) -> Iterator[Cause]:
-    if metrics.get("partial"):
-        reason = metrics.get("partial_reason") or "the run was stopped early"
-        yield Cause("partial_ledger", "invalid", f"the ledger is partial: {reason}")
-    if unknown := metrics.get("unknown"):
-        words = f"the fate of {unknown} of {metrics['due']} messages due is unknown"
-        yield Cause("fate_unknown", "invalid", words)
+def judge_link(metrics: Mapping[str, Any], capture_drops: int | None) -> Iterator[Cause]:
+    """Yield what is wrong with a link, by its certificate, and with what was captured of it.
+
+    Args:
+        metrics: with the certificate.
+        capture_drops: frames that the kernel dropped before the capture read them; None when nobody knows.
+    """
+    yield from _off(metrics)
+    yield from _missed(capture_drops)
+
+
+def _missed(capture_drops: int | None) -> Iterator[Cause]:
+    if capture_drops:
+        words = f"the capture lost {capture_drops} frames: wire bytes are too few"
+        yield Cause("capture_dropped", "invalid", words)
+
+
+def _off(metrics: Mapping[str, Any]) -> Iterator[Cause]:
     certificate = metrics.get("certificate") or {}
     if certificate.get("verdict") == "off":
         # A change some 100 ms late is a wrong rate for as long; a wrong delay, loss or rate is wrong all the time.
@@ -122,6 +133,16 @@ def _causes(metrics: Mapping[str, Any], lag_ms: float | None, drops: int | None)
         wrong = ", ".join(f"{c['parameter']} {c['direction']}" for c in off if c not in late)
         if wrong:
             yield Cause("certificate_off", "invalid", f"the link was off in: {wrong}")
+
+
+def _causes(metrics: Mapping[str, Any], lag_ms: float | None, drops: int | None) -> Iterator[Cause]:
+    if metrics.get("partial"):
+        reason = metrics.get("partial_reason") or "the run was stopped early"
+        yield Cause("partial_ledger", "invalid", f"the ledger is partial: {reason}")
+    if unknown := metrics.get("unknown"):
+        words = f"the fate of {unknown} of {metrics['due']} messages due is unknown"
+        yield Cause("fate_unknown", "invalid", words)
+    yield from _off(metrics)
     live = metrics.get("live") or {}
     if live.get("verdict") not in {None, "agree"}:
         yield Cause("live_figures_differ", "degraded", "live figures and ledger differ")
@@ -133,8 +154,7 @@ def _causes(metrics: Mapping[str, Any], lag_ms: float | None, drops: int | None)
     if drift_ms is not None and abs(drift_ms) > DRIFT_LIMIT_MS:
         words = f"the wall clock moved {drift_ms:.3f} ms against the monotonic clock"
         yield Cause("clock_moved", "degraded", words)
-    if drops:
-        yield Cause("capture_dropped", "invalid", f"the capture lost {drops} frames: wire bytes are too few")
+    yield from _missed(drops)
 
 
 def sender_lag_p99_ms(ledger: Path) -> float | None:

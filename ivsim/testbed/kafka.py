@@ -17,19 +17,25 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import write_secret
 from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
+from schemas.namespace import inside
 from twin import class_archive
 
 # The formatting tool lives for a second: most of that is the start of Java itself.
 SHORT_LIVED_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
+# Where nobody else listens, before the node's number is added.
+CLIENT_PORT, CONTROLLER_PORT, SECURE_PORT = 9_091, 9_191, 9_291
+
 
 class KafkaServer(OwnedServer):
-    """One KRaft node on loopback, with its log in the run's directory; alone, or one of a cluster (`kafka_cluster`).
+    """One KRaft node, with its log in the run's directory; alone, or one of a cluster (`kafka_cluster`).
 
     Args:
         java_options: further options of Java; None for those that make it start sooner.
         node: its id, from 1.
         keystore: PEM file of key and certificates; with it, a listener of TLS beside the plain one.
+        host: address of its listeners.
+        namespace: in which it stands, and nobody else listens; None: this host's own.
         security: `plaintext`, or `sasl-ssl`: all clients log in, over TLS, with keys of this server's own.
 
     Attributes:
@@ -49,9 +55,12 @@ class KafkaServer(OwnedServer):
         java_options: Sequence[str] | None = None,
         node: int = 1,
         keystore: Path | None = None,
+        host: str = "127.0.0.1",
+        namespace: str | None = None,
         security: str = PLAINTEXT,
     ) -> None:
         super().__init__(record, name)
+        self._host, self._namespace = host, namespace
         self._node = node
         self._keystore = keystore
         self._java_options = class_archive.java_options("kafka") if java_options is None else java_options
@@ -68,12 +77,15 @@ class KafkaServer(OwnedServer):
 
     def reserve(self) -> None:
         """Hold the ports of its listeners."""
-        self.bootstrap, self._controller = self._address(), self._address()
+        self.bootstrap, self._controller = self._address(CLIENT_PORT), self._address(CONTROLLER_PORT)
         if self._keystore is not None:
-            self.secure = self._address()
+            self.secure = self._address(SECURE_PORT)
 
-    def _address(self) -> str:
-        return f"127.0.0.1:{self._held_port()}"
+    def _address(self, alone: int) -> str:
+        """Return a free address; in a namespace of its own that is node by node from the port `alone` on."""
+        if self._namespace is not None:
+            return f"{self._host}:{alone + self._node}"
+        return f"{self._host}:{self._held_port(self._host)}"
 
     @property
     def voter(self) -> str:
@@ -107,10 +119,11 @@ class KafkaServer(OwnedServer):
 
     def relaunch(self) -> None:
         """Begin to start again after a kill, with the same address and log."""
-        self._launch(self._argv)
+        self._launch(self._argv, namespace=self._namespace)
 
     def ready(self) -> bool:
-        return answers(self.bootstrap, timeout_s=1.0, login=self.login)
+        with inside(self._namespace):
+            return answers(self.bootstrap, timeout_s=1.0, login=self.login)
 
     def close(self) -> None:
         """End it, and remove its log and keys; idempotent."""

@@ -17,7 +17,12 @@ HEAP_MB: Final = 384
 
 @contextmanager
 def kafka_cluster(
-    record: RunRecord, brokers: int, *, keystore: Path | None = None
+    record: RunRecord,
+    brokers: int,
+    *,
+    keystore: Path | None = None,
+    host: str = "127.0.0.1",
+    namespace: str | None = None,
 ) -> Iterator[list[KafkaServer]]:
     """Start so many brokers, and end them with the context; all answer when it begins.
 
@@ -28,6 +33,8 @@ def kafka_cluster(
         record: of the run; their logs lie in its directory.
         brokers: how many; one is a cluster too.
         keystore: PEM file for listeners of TLS beside the plain ones.
+        host: address of their listeners.
+        namespace: in which they stand; None: this host's own.
     """
     alone = brokers == 1
     servers = [
@@ -37,6 +44,8 @@ def kafka_cluster(
             heap_mb=512 if alone else HEAP_MB,
             node=node,
             keystore=keystore,
+            host=host,
+            namespace=namespace,
         )
         for node in range(1, brokers + 1)
     ]

@@ -13,6 +13,7 @@ from simulator.links.addressing import Side
 from simulator.links.base import LinkError
 
 AF_INET: Final = 2
+_MAIN_TABLE: Final = 254
 
 
 def make_namespace(stack: contextlib.ExitStack, name: str) -> None:
@@ -57,6 +58,24 @@ def address_side(namespace: str, side: Side) -> None:
         ip.route("add", dst=side.network, oif=1, type="local", table=255, scope="host")
         source = side.preferred_source
         ip.route("add", dst=side.other_network, gateway=side.router_address, oif=index, prefsrc=source)
+
+
+def prefer_source(namespace: str, address: str) -> None:
+    """Let what is sent unbound come from this address, which must be one of the namespace's.
+
+    A vehicle's client binds its own address; a library that cannot bind speaks for one vehicle alone.
+    """
+    with namespaces.inside(namespace), IPRoute() as ip:
+        for route in ip.get_routes(family=AF_INET, table=_MAIN_TABLE):
+            attributes = dict(route["attrs"])
+            if "RTA_GATEWAY" in attributes:
+                ip.route(
+                    "replace",
+                    dst=f"{attributes['RTA_DST']}/{route['dst_len']}",
+                    gateway=attributes["RTA_GATEWAY"],
+                    oif=attributes["RTA_OIF"],
+                    prefsrc=address,
+                )
 
 
 def address_control(namespace: str) -> None:

@@ -12,6 +12,7 @@ from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import figures_of
 from ivsim.study.engines.pipe.options import pipe_options
 from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
+from ivsim.study.engines.pipe.platforms.base import LOOPBACK
 from ivsim.study.engines.pipe.platforms.null import Null
 from ivsim.study.engines.pipe.session import Platforms
 from ivsim.testbed.process import ProcessDied
@@ -25,7 +26,7 @@ def up(monkeypatch):
 
     def opened(row):
         @contextmanager
-        def opens(record, work, brokers=1):
+        def opens(record, work, brokers=1, host=LOOPBACK):
             with whole(Null(), record, work / row.name) as platform:
                 names.append(row.name)
                 yield platform
@@ -41,13 +42,13 @@ def up(monkeypatch):
 
 def test_one_with_processes_is_up_at_a_time_and_files_beside_it(run_record, tmp_path, up):
     with Platforms(run_record, tmp_path) as platforms:
-        first = platforms.open("kafka")
-        assert platforms.open("kafka") is first
-        platforms.open("null")
+        first = platforms.open(pipe_options({"platform": "kafka"}))
+        assert platforms.open(pipe_options({"platform": "kafka"})) is first
+        platforms.open(pipe_options({"platform": "null"}))
         assert up == ["kafka", "null"]
-        platforms.open("redis")
+        platforms.open(pipe_options({"platform": "redis"}))
         assert up == ["null", "redis"]
-        assert platforms.open("kafka") is not first
+        assert platforms.open(pipe_options({"platform": "kafka"})) is not first
         assert up == ["null", "kafka"]
     assert up == []
 
@@ -71,11 +72,11 @@ def test_one_that_has_died_is_started_anew_for_the_next_measurement(run_record, 
 
     monkeypatch.setattr(session, "Measurement", Dying)
     with Platforms(run_record, tmp_path) as platforms:
-        first = platforms.open("redis")
+        first = platforms.open(pipe_options({"platform": "redis"}))
         with pytest.raises(ProcessDied):
             platforms.measure(pipe_options({"platform": "redis"}))
         assert up == []
-        assert platforms.open("redis") is not first
+        assert platforms.open(pipe_options({"platform": "redis"})) is not first
 
 
 NEEDS = {"kafka": [pytest.mark.kafka], "redis": [pytest.mark.broker]}

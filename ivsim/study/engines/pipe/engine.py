@@ -16,10 +16,12 @@ from ivsim.study.engines.pipe.metrics import PIPE_METRICS, figures_of
 from ivsim.study.engines.pipe.options import OPTIONS, PipeOptions, pipe_options
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.preflight import check_records
-from ivsim.study.engines.pipe.session import SAMPLES, Platforms, write_samples
+from ivsim.study.engines.pipe.session import LINK, SAMPLES, Platforms, write_link, write_samples
 from ivsim.study.results import CellResult
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
+from simulator.links import why_not
+from simulator.links.privileges import ensure_privileges
 from twin.metrics import Metric
 
 # Starting clients, preparing their records, draining and clearing: what a measurement takes beside its own time.
@@ -45,7 +47,10 @@ class Pipe(Engine):
 
     def missing_for(self, cells: Sequence[Cell]) -> str | None:
         rows = [platform_named(name) for name in sorted({_options(cell).platform for cell in cells})]
-        return next((why for row in rows if (why := row.missing()) is not None), None)
+        lacks = [row.missing() for row in rows]
+        links = sorted({link for cell in cells if (link := _options(cell).link) is not None})
+        lacks += [why_not(link) for link in links]
+        return next((why for why in lacks if why is not None), None)
 
     def axes(self) -> Mapping[str, Axis]:
         return {
@@ -79,6 +84,8 @@ class Pipe(Engine):
         cells = {_options(cell) for session in sessions for cell in session.cells}
         for options in cells:
             check_records(options)
+        if any(options.link is not None for options in cells):
+            ensure_privileges()
         work.mkdir(parents=True, exist_ok=True)
         run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-pipe-{secrets.token_hex(2)}"
         with RunRecord(run, work) as record, Platforms(record, work) as platforms:
@@ -128,5 +135,7 @@ class OpenPipe:
             except (ProcessDied, NotReady) as error:
                 yield Outcome(task, {}, str(error))
                 continue
-            write_samples(found, results.begin(task) / SAMPLES)
+            directory = results.begin(task)
+            write_samples(found, directory / SAMPLES)
+            write_link(found, directory / LINK)
             yield Outcome(task, figures_of(found))

@@ -24,6 +24,7 @@ from ivsim.study.engines.pipe.platform_usage import PlatformUsage
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place
 from ivsim.study.engines.pipe.registry_stub import registry_if
+from ivsim.study.engines.pipe.site import Crossed, Crossing, Site
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
@@ -49,6 +50,7 @@ class Measured:
         stored_bytes: on disk; None where that cannot be said.
         acknowledges: whether a delivery report means that the platform has the record.
         killed: what became of the kill that was asked for.
+        crossed: what the link between producers and platform did; None without one.
     """
 
     options: PipeOptions
@@ -65,6 +67,7 @@ class Measured:
     stored_bytes: int | None = None
     clock_drift_ms: float = 0.0
     killed: Killed | None = None
+    crossed: Crossed | None = None
 
     @property
     def warm_at_ns(self) -> int:
@@ -80,6 +83,7 @@ class Measurement:
         opened: the platform.
         record: of the run; the processes' logs lie in its directory.
         work: scratch directory.
+        site: the link on which it stands; None: everything on loopback.
         tell: called now and then.
     """
 
@@ -91,6 +95,7 @@ class Measurement:
         record: RunRecord,
         *,
         work: Path,
+        site: Site | None = None,
         tell: Tell = lambda *_: None,
     ) -> None:
         self._options = options
@@ -98,6 +103,8 @@ class Measurement:
         self._opened = opened
         self._record = record
         self._work = work
+        self._site = site
+        self._crossing: Crossing | None = None
         self._tell = tell
         self._settings = options.model_dump(mode="json")
         self._row = platform_named(options.platform)
@@ -116,6 +123,8 @@ class Measurement:
             stack.callback(self._opened.clear, self._place)
             needed = needs_registry(self._options.record, self._options.format)
             self._registry = stack.enter_context(registry_if(needed, self._options.registry))
+            if self._site is not None:  # before the clients: the capture has to see their connections begin
+                self._crossing = stack.enter_context(self._site.crossing(self._name, self._work))
             self._tell("starting producers and consumers", 0.0, 0, 0)
             consumers = [self._child(stack, CONSUMER, index) for index in range(self._options.consumers)]
             producers = [self._child(stack, PRODUCER, index) for index in range(self._options.producers)]
@@ -147,9 +156,16 @@ class Measurement:
         if role == CONSUMER:
             config["partitions"] = self._shares()[index]
         path.write_text(json.dumps(config))
-        child = Child(name, [f"ivsim.study.engines.pipe.{role}", str(path)], self._record)
+        arguments = [f"ivsim.study.engines.pipe.{role}", str(path)]
+        child = Child(name, arguments, self._record, namespace=self._namespace(role))
         stack.callback(child.stop)
         return child
+
+    def _namespace(self, role: str) -> str | None:
+        """Return where clients of a role stand: producers at the far end of the link, consumers beside the platform."""
+        if self._site is None:
+            return None
+        return self._site.producers_namespace if role == PRODUCER else self._site.host.namespace
 
     def _outlives(self, role: str) -> bool:
         """Return whether what clients of a role write must outlive them."""
@@ -161,6 +177,8 @@ class Measurement:
     def _go(self, stack: ExitStack, consumers: list[Child], producers: list[Child]) -> Measured:
         options, watched = self._options, PlatformUsage(self._opened)
         start_at_ns = time.time_ns() + LEAD_NS
+        if self._crossing is not None:
+            self._crossing.begin(start_at_ns)
         for child in (*consumers, *producers):
             child.send("start", start_at_ns=start_at_ns)
         self._until_sent(stack, consumers, producers, watched, start_at_ns)
@@ -175,6 +193,7 @@ class Measurement:
             child.send("until", offsets={str(partition): end for partition, end in ends.items()})
         self._until_read(consumers, watched)
         spent_s = watched.spent_s()
+        crossed = None if self._crossing is None else self._crossing.end()
         for child in consumers:
             if "done" not in child.latest:
                 child.send("stop")  # it stands still: what it has must do
@@ -196,10 +215,13 @@ class Measurement:
             spent_s,
             watched.peak_mib,
             self._opened.stored_bytes(self._place),
+            crossed=crossed,
         )
 
     def _look(self, children: Sequence[Child]) -> None:
         self._opened.check()
+        if self._crossing is not None:
+            self._crossing.check()
         for child in children:
             child.check()
 

@@ -8,9 +8,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ivsim.runs.validity import judge_link
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER
 from ivsim.study.engines.pipe.ledger import CONSUMED, FATES, LOST, REFUSED, UNKNOWN, Integers
 from ivsim.study.engines.pipe.measurement import Measured
+from ivsim.study.engines.pipe.site import WAYS
 from schemas.quantiles import rank_index
 from twin.metrics import QUANTILES, Metric
 
@@ -152,6 +154,16 @@ def _all() -> list[Metric]:
             "acknowledged",
             "what producers sent, by record: requests and protocol included, compressed",
         ),
+        *(
+            Metric(
+                f"link_bytes_{way}",
+                "B",
+                "consumed, with a link alone",
+                f"captured at the producers' end of the link on the {way}, by record: IP headers, acknowledgements and"
+                " repetitions included, the link's own probes taken out",
+            )
+            for way in WAYS
+        ),
         Metric("stored_bytes", "B", "consumed", "on the platform's disk, by record"),
         Metric("batch_records", "records", "batches", "records of a batch, mean"),
         Metric("full_waits", "1", "all", "waits for room in a producer's queue"),
@@ -170,6 +182,8 @@ def figures_of(found: Measured) -> dict[str, Any]:
     if found.options.rate is None:
         figures |= _speed(found, figures)
     figures["clock_drift_ms"] = found.clock_drift_ms
+    if found.crossed is not None:
+        figures |= {"certificate": found.crossed.certificate, "replay": found.crossed.replay}
     figures["validity"] = _validity(found, figures)
     return figures
 
@@ -296,10 +310,15 @@ def _bytes(found: Measured) -> dict[str, Any]:
         name: _known_sum([one["statistics"][name] for one in found.producers])
         for name in ("wire_bytes", "batches", "batch_records")
     }
+    crossed = {way: None if found.crossed is None else found.crossed.wire_bytes(way) for way in WAYS}
     batches, batched, wire = sums["batches"], sums["batch_records"], sums["wire_bytes"]
     return {
         "payload_bytes": float(ledger.produced.payload_bytes.mean()) if ledger.produced.number.size else None,
         "wire_bytes": wire / consumed if wire is not None and consumed else None,
+        **{
+            f"link_bytes_{way}": count / consumed if count is not None and consumed else None
+            for way, count in crossed.items()
+        },
         "stored_bytes": found.stored_bytes / arrivals
         if found.stored_bytes is not None and arrivals and found.complete
         else None,
@@ -357,6 +376,8 @@ def _validity(found: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
         degraded.append("consumers did not reach the ends of their partitions")
     if not found.answered:
         degraded.append("producers still waited for answers at the end")
+    for cause in () if found.crossed is None else judge_link(figures, found.crossed.capture_drops):
+        (invalid if cause.severity == "invalid" else degraded).append(cause.words)
     lag, limit = figures["emission_lag_p99_ms"], found.options.emission_limit_ms
     if lag is not None and lag > limit:
         degraded.append(

@@ -19,22 +19,32 @@ from ivsim.option import (
     declared,
     ineffective,
     needs,
+    none_with,
     refusal_of,
     shown,
     word_of,
 )
+from ivsim.option_rules import checked_options
+from ivsim.options import RunOptions
 from ivsim.study.engines.pipe.idioms import IDIOMS, every_format, formats_of, needs_registry
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER, kill_of
 from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
 from ivsim.study.engines.pipe.records import RECORDS
 from schemas.errors import Refusal
+from simulator.links import AUTO, LINKS
+from simulator.links.direct import DirectLink
+from simulator.links.tcp_stack import ALGORITHMS
+from simulator.links.tcp_stack import DEFAULT as DEFAULT_ALGORITHM
+from simulator.traces import DEFAULT
 
 CONTENT: Final = "Records"
 PLATFORM: Final = "Platform"
 CLIENTS: Final = "Producers and consumers"
 RUN: Final = "Run"
-PANELS: Final = (CONTENT, PLATFORM, CLIENTS, RUN)
+LINK: Final = "Link between producers and platform"
+PANELS: Final = (CONTENT, PLATFORM, CLIENTS, LINK, RUN)
 
+DIRECT: Final = DirectLink.name
 MOST_RECORDS: Final = 50_000_000
 
 
@@ -58,6 +68,8 @@ NAMES_SCHEMA = Need(
         f"has no effect with {name('format')} {options.format}: its payloads name no schema"
     ),
 )
+LINKED = Need(lambda options: options.link is not None, lambda _options, name: f"needs {name('link')}")
+EMULATED = none_with("link", DIRECT)
 OPEN_LOOP = Need(lambda options: options.rate is not None, lambda _options, name: f"needs {name('rate')}")
 
 
@@ -275,6 +287,61 @@ class PipeOptions(BaseModel):
             effective=(_of_platform("commit"),),
         ),
     ] = "none"
+    link: Annotated[
+        str | None,
+        Option(
+            "Producers in a namespace of their own behind an emulated link, platform and consumers at its other end;"
+            " direct is the control, without emulation.",
+            LINK,
+            choices=lambda: (AUTO, *LINKS),
+            absent="loopback",
+            axis="link",
+            effective=(_of_platform("link"),),
+        ),
+    ] = None
+    trace: Annotated[
+        str,
+        Option(
+            "A bundled trace (ivsim trace list) or a file, from its beginning on.",
+            LINK,
+            axis="trace",
+            effective=(LINKED, EMULATED),
+        ),
+    ] = DEFAULT
+    rtt: Annotated[
+        str | None,
+        Option(
+            "Round-trip time in ms, or a trace that has it: a bundled one, or a file.",
+            LINK,
+            "ms",
+            absent="the trace's own",
+            axis="rtt",
+            effective=(LINKED, EMULATED),
+        ),
+    ] = None
+    loss_ratio: Annotated[
+        float,
+        Field(ge=0, le=1),
+        Option(
+            "Share of packets lost in each direction, where the trace has no column of losses.",
+            LINK,
+            "ratio",
+            word="loss",
+            off=0.0,
+            axis="loss",
+            effective=(LINKED, EMULATED),
+        ),
+    ] = 0.0
+    tcp: Annotated[
+        str,
+        Option(
+            "Congestion control of TCP across the link, at both ends.",
+            LINK,
+            choices=lambda: ALGORITHMS,
+            axis="tcp",
+            effective=(LINKED,),
+        ),
+    ] = DEFAULT_ALGORITHM
     rate: Annotated[
         float | None,
         Field(gt=0, le=1_000_000),
@@ -379,8 +446,30 @@ def _validated(given: Mapping[str, Any], naming: Naming) -> PipeOptions:
         raise Refusal(refusal_of(error, OPTIONS, naming)) from None
 
 
+def link_options(options: PipeOptions, naming: Naming = option_name) -> RunOptions | None:
+    """Return what the link between producers and platform is asked, as a run of one vehicle says it; None without one.
+
+    Refusal where there can be no such link.
+    """
+    if options.link is None:
+        return None
+    asked: dict[str, Any] = {"vehicles": 1, "trace_offsets": False, "link": options.link, "tcp": options.tcp}
+    if options.link == DIRECT:
+        asked.pop("trace_offsets")
+    else:
+        asked |= {"trace": options.trace, "rtt": options.rtt, "loss_ratio": options.loss_ratio}
+    return checked_options(asked, naming)
+
+
+def _linked(options: PipeOptions, name: Naming) -> Iterator[str]:
+    try:
+        link_options(options, name)
+    except Refusal as refusal:
+        yield str(refusal)
+
+
 def _choices(options: PipeOptions, name: Naming) -> Iterator[str]:
-    for field in ("platform", "record"):
+    for field in ("platform", "record", "tcp", *(("link",) if options.link is not None else ())):
         value = getattr(options, field)
         if value not in OPTIONS[field].choices:
             yield f"{name(field)} {shown(value)}: allowed are {', '.join(OPTIONS[field].choices)}"
@@ -451,4 +540,4 @@ def _kill(options: PipeOptions, name: Naming) -> Iterator[str]:
         yield f"{name('kill')} {options.kill}: must lie within {name('duration_s')} {options.duration_s:g}"
 
 
-_RULES: Final = (_choices, _together, _obeyed, _amount, _kill)
+_RULES: Final = (_choices, _linked, _together, _obeyed, _amount, _kill)

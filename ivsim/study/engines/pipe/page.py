@@ -12,10 +12,11 @@ from markupsafe import Markup
 
 from ivsim.report.charts import svg
 from ivsim.report.html import rendered
-from ivsim.report.page import decided_by_host
+from ivsim.report.page import certificate_table, decided_by_host
 from ivsim.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION, number
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import PIPE_METRICS, STAGES
+from ivsim.study.engines.pipe.options import DIRECT
 from ivsim.study.engines.pipe.platforms import platform_named
 
 OPEN_LOOP: Final = ("consumed", "lost", "latency_p50_ms", "latency_p99_ms", "client_cpu_us")
@@ -57,6 +58,7 @@ def write_page(directory: Path) -> Path:
         settings=[
             (name, "as fast as it goes" if value is None else value) for name, value in options.items()
         ],
+        certificate=certificate_table(metrics),
         load=f"{manifest['load_before'][0]:.1f} before, {manifest['load_after'][0]:.1f} after",
         host=decided_by_host(manifest),
         manifest=json.dumps(manifest, indent=2, sort_keys=True),
@@ -77,6 +79,12 @@ def head(options: dict[str, Any]) -> str:
         more.append(f"{options['min_insync']} in sync at least")
     if options["security"] != "plain":
         more.append(options["security"].upper())
+    if options["link"]:
+        across = f"link {options['link']}"
+        if options["link"] != DIRECT:
+            rtt = "the trace's RTT" if options["rtt"] is None else f"RTT {options['rtt']} ms"
+            across += f", trace {options['trace']}, {rtt}, loss ratio {options['loss_ratio']:g}"
+        more.append(f"{across}, {options['tcp']}")
     if options["kill"]:
         more.append(f"kill {options['kill']}")
     # What a platform does not obey was not so.

@@ -21,15 +21,17 @@ from ivsim.runs.versions import environment
 from ivsim.study.engines.pipe.idioms import packages
 from ivsim.study.engines.pipe.measurement import Measured
 from ivsim.study.engines.pipe.metrics import figures_of
-from ivsim.study.engines.pipe.options import PipeOptions
+from ivsim.study.engines.pipe.options import PipeOptions, link_options
 from ivsim.study.engines.pipe.page import write_page
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.preflight import check_records
-from ivsim.study.engines.pipe.session import SAMPLES, Platforms, write_samples
+from ivsim.study.engines.pipe.session import LINK, SAMPLES, Platforms, write_link, write_samples
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
 from schemas.json_files import write_json
+from simulator.links import LinkError, choose
+from simulator.links.privileges import ensure_privileges
 
 SCHEMA: Final = 1
 EXIT_FAILED: Final = 1
@@ -61,6 +63,9 @@ def run(options: PipeOptions, output: Path | None = None, *, quiet: bool = False
     if lack is not None:
         raise Refusal(lack)
     largest = check_records(options)
+    if (asked := link_options(options)) is not None:
+        choose(asked.link)  # Refusal where there can be none
+        ensure_privileges()
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-pipe-{options.platform}-{secrets.token_hex(3)}"
     path = _directory(output, name)
     outcome = PipeOutcome(path)
@@ -77,7 +82,7 @@ def run(options: PipeOptions, output: Path | None = None, *, quiet: bool = False
             found = _measured(options, platforms, display, name)
     except Interrupted as interrupted:
         outcome.exit_code, outcome.error = 128 + interrupted.number, f"stopped by {interrupted}"
-    except (ProcessDied, NotReady) as error:
+    except (ProcessDied, NotReady, LinkError) as error:
         outcome.exit_code, outcome.error = EXIT_FAILED, str(error)
     else:
         _kept(found, outcome, manifest)
@@ -116,7 +121,7 @@ def _directory(output: Path | None, name: str) -> Path:
 def _measured(options: PipeOptions, platforms: Platforms, display: Display, name: str) -> Measured:
     """Measure and show how far it is."""
     display.phase(f"{name}: starting {options.platform}")
-    platforms.open(options.platform, options.brokers)
+    platforms.open(options)
     said = ""
 
     def tell(phase: str, over_s: float, sent: int, received: int) -> None:
@@ -152,6 +157,9 @@ def _kept(found: Measured, outcome: PipeOutcome, manifest: dict[str, Any]) -> No
     outcome.metrics = figures_of(found)
     write_json(outcome.directory / "metrics.json", outcome.metrics)
     write_samples(found, outcome.directory / SAMPLES)
+    if found.crossed is not None:
+        write_link(found, outcome.directory / LINK)
+        manifest["link"] = {"name": found.crossed.name, **found.crossed.properties}
     ledger = found.ledger
     manifest |= {
         "start_at_ns": found.start_at_ns,

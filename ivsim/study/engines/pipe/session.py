@@ -5,21 +5,43 @@ from __future__ import annotations
 import secrets
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ivsim.options import RunOptions
 from ivsim.study.engines.pipe.ledger import FATES, Integers
 from ivsim.study.engines.pipe.measurement import Measured, Measurement, Tell
-from ivsim.study.engines.pipe.options import PipeOptions
+from ivsim.study.engines.pipe.options import PipeOptions, link_options
 from ivsim.study.engines.pipe.platforms import platform_named
-from ivsim.study.engines.pipe.platforms.base import OpenPlatform
+from ivsim.study.engines.pipe.platforms.base import LOOPBACK, OpenPlatform
+from ivsim.study.engines.pipe.site import Site
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
+from simulator.links import LinkError
 
 SAMPLES: Final = "samples.parquet"
+LINK: Final = "link.parquet"
+
+
+class _Key(NamedTuple):
+    """What two measurements must have alike to stand on one platform."""
+
+    platform: str
+    brokers: int
+    link: RunOptions | None
+
+    @classmethod
+    def of(cls, options: PipeOptions) -> _Key:
+        return cls(options.platform, options.brokers, link_options(options))
+
+
+class _Open(NamedTuple):
+    platform: OpenPlatform
+    site: Site | None
+    stack: ExitStack
 
 
 class Platforms:
@@ -35,7 +57,7 @@ class Platforms:
     def __init__(self, record: RunRecord, work: Path) -> None:
         self._record = record
         self._work = work
-        self._opened: dict[tuple[str, int], tuple[OpenPlatform, ExitStack]] = {}
+        self._opened: dict[_Key, _Open] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -45,37 +67,51 @@ class Platforms:
             for key in list(self._opened):
                 stack.callback(self._end, key)
 
-    def _end(self, key: tuple[str, int]) -> None:
-        _, stack = self._opened.pop(key)
-        stack.close()
+    def _end(self, key: _Key) -> None:
+        self._opened.pop(key).stack.close()
 
-    def open(self, name: str, brokers: int = 1) -> OpenPlatform:
-        """Return a platform of so many brokers, started where it has not been; others that have some are ended first."""
-        key = (name, brokers)
+    def open(self, options: PipeOptions) -> _Open:
+        """Return the platform that a measurement asks for, started where it has not been, on its link if it has one.
+
+        Others that have brokers are ended first.
+        """
+        key = _Key.of(options)
         if key not in self._opened:
-            row = platform_named(name)
+            row = platform_named(key.platform)
             for other in [
-                one for one in self._opened if row.has_brokers and platform_named(one[0]).has_brokers
+                one for one in self._opened if row.has_brokers and platform_named(one.platform).has_brokers
             ]:
                 self._end(other)
             with ExitStack() as stack:
-                opened = stack.enter_context(row.open(self._record, self._work, brokers))
-                self._opened[key] = opened, stack.pop_all()
-        return self._opened[key][0]
+                asked = link_options(options)
+                site = None if asked is None else stack.enter_context(Site(asked, self._record))
+                host = LOOPBACK if site is None else site.host
+                opened = stack.enter_context(row.open(self._record, self._work, key.brokers, host))
+                self._opened[key] = _Open(opened, site, stack.pop_all())
+        return self._opened[key]
 
     def measure(self, options: PipeOptions, tell: Tell = lambda *_: None) -> Measured:
         """Measure once, in a place of its own on the platform; ProcessDied or NotReady when a part ended or hung.
 
         The next measurement has a platform that is started anew then.
         """
-        key = (options.platform, options.brokers)
-        opened = self.open(*key)
+        found = self.open(options)
         name = f"pipe-{secrets.token_hex(4)}"
-        measurement = Measurement(options, name, opened, self._record, work=self._work / "clients", tell=tell)
+        measurement = Measurement(
+            options,
+            name,
+            found.platform,
+            self._record,
+            work=self._work / "clients",
+            site=found.site,
+            tell=tell,
+        )
         try:
             return measurement.run()
-        except (ProcessDied, NotReady):
-            self._end(key)
+        except (ProcessDied, NotReady, LinkError) as error:
+            self._end(_Key.of(options))
+            if isinstance(error, LinkError):
+                raise NotReady(f"link: {error}") from error
             raise
 
 
@@ -94,6 +130,12 @@ def write_samples(found: Measured, path: Path) -> None:
         "fate": fates,
     }
     pq.write_table(pa.table(columns), path, compression="zstd")
+
+
+def write_link(found: Measured, path: Path) -> None:
+    """Write what the link between producers and platform did, as a run's link.parquet has it; nothing without one."""
+    if found.crossed is not None:
+        pq.write_table(found.crossed.rows, path, compression="zstd")
 
 
 def _stamps(values: Integers) -> pa.Array:

@@ -10,8 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ivsim.report.style import number
+from ivsim.report.terminal import certificate_line
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import STAGES
+from ivsim.study.engines.pipe.site import WAYS
 from twin.metrics import QUANTILES
 
 
@@ -20,6 +22,8 @@ def print_summary(console: Console, metrics: dict[str, Any], title: str, report:
     console.print(_fates(metrics, title))
     console.print(_delays(metrics) if metrics["records_per_s"] is None else _speed(metrics))
     console.print(_costs(metrics))
+    if "certificate" in metrics:
+        console.print(certificate_line(metrics))
     console.print(_validity(metrics))
     if report is not None:
         console.print(f"report: {report}", soft_wrap=True)
@@ -65,6 +69,9 @@ def _costs(metrics: dict[str, Any]) -> Table:
         "stages, us CPU",
         ", ".join(f"{stage} {number(value)}" for stage, value in stages if value is not None),
     )
+    across = [metrics[f"link_bytes_{way}"] for way in WAYS]
+    if None not in across:
+        table.add_row("bytes across the link, up and down", ", ".join(map(number, across)))
     names = {"payload_bytes": "payload", "wire_bytes": "sent", "stored_bytes": "on disk"}
     sizes = ", ".join(f"{words} {number(metrics[name])}" for name, words in names.items())
     table.add_row("bytes", sizes)

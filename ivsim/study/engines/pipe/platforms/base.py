@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
@@ -22,6 +23,22 @@ from schemas.errors import Refusal
 Place = dict[str, Any]
 # Number, and why the platform would not have it (None: it has).
 Report = Callable[[int, str | None], None]
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where a platform's servers listen.
+
+    Attributes:
+        address: of the clients' listeners.
+        namespace: a name under /run/netns in which they stand; None: this host's own.
+    """
+
+    address: str = "127.0.0.1"
+    namespace: str | None = None
+
+
+LOOPBACK: Final = Host()
 
 
 class Full(Exception):  # noqa: N818 - what happened, not a kind of error
@@ -171,5 +188,10 @@ class Platform(ABC):
         """Return whether, with these settings, a delivery report means that the platform has the record."""
 
     @abstractmethod
-    def open(self, record: RunRecord, work: Path, brokers: int = 1) -> AbstractContextManager[OpenPlatform]:
-        """Start it, and end it with the context; everything is noted in `record`."""
+    def open(
+        self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
+    ) -> AbstractContextManager[OpenPlatform]:
+        """Start it, and end it with the context; everything is noted in `record`.
+
+        `host` is another than LOOPBACK where `link` is among the settings that it obeys.
+        """

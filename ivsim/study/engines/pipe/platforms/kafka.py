@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place, Platform
+from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
 from ivsim.study.engines.pipe.platforms.kafka_clients import receiver, sender
 from ivsim.testbed.credentials import make_keystore
 from ivsim.testbed.kafka import KafkaServer, java_command
@@ -23,6 +23,7 @@ from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.servers import SERVERS
 from schemas.errors import Refusal
+from schemas.namespace import inside
 from twin.listed_topics import await_listed
 
 NAME: Final = "kafka"
@@ -63,7 +64,7 @@ class Kafka(Platform):
     settings: ClassVar[frozenset[str]] = frozenset(
         {
             *("codec", "acks", "idempotence", "linger_ms", "batch_bytes", "batch_messages", "partitioner"),
-            *("brokers", "replication", "min_insync", "security", "commit", "durability"),
+            *("brokers", "replication", "min_insync", "security", "commit", "durability", "link"),
         }
     )
     clients: ClassVar[str] = "ivsim.study.engines.pipe.platforms.kafka_clients"
@@ -87,15 +88,20 @@ class Kafka(Platform):
         return bool(settings["acks"] != "0")
 
     @contextmanager
-    def open(self, record: RunRecord, work: Path, brokers: int = 1) -> Iterator[OpenPlatform]:
+    def open(
+        self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
+    ) -> Iterator[OpenPlatform]:
         work.mkdir(parents=True, exist_ok=True)
         keys = work / f"kafka-keys-{brokers}"
         record.scratch(keys)
         try:
-            keystore, authority = make_keystore(keys, "127.0.0.1")
-            with kafka_cluster(record, brokers, keystore=keystore) as servers:
-                topics = Topics(servers, authority)
-                prime(topics, brokers)
+            keystore, authority = make_keystore(keys, host.address)
+            with kafka_cluster(
+                record, brokers, keystore=keystore, host=host.address, namespace=host.namespace
+            ) as servers:
+                topics = Topics(servers, authority, host.namespace)
+                with inside(host.namespace):
+                    prime(topics, brokers)
                 yield topics
         finally:
             shutil.rmtree(keys, ignore_errors=True)
@@ -107,14 +113,17 @@ class Topics:
     Args:
         servers: the brokers.
         authority: PEM file against which clients check them, where they use TLS.
+        namespace: in which they stand; who asks them stands there meanwhile.
     """
 
-    def __init__(self, servers: Sequence[KafkaServer], authority: Path) -> None:
+    def __init__(self, servers: Sequence[KafkaServer], authority: Path, namespace: str | None = None) -> None:
         self._servers = servers
+        self._namespace = namespace
         self._authority = authority
         self._bootstrap = ",".join(server.bootstrap for server in servers)
         # Loggers off: librdkafka writes to standard error what the measurement's own checks say.
-        self._admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        with inside(namespace):  # its threads stay where they were born
+            self._admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
 
     def place(self, name: str, settings: Mapping[str, Any]) -> Place:
         topic = NewTopic(
@@ -167,8 +176,9 @@ class Topics:
 
     def back(self, place: Place) -> bool:
         self.check()
-        if not all(answers(server.bootstrap, BACK_S) for server in self._servers):
-            return False
+        with inside(self._namespace):
+            if not all(answers(server.bootstrap, BACK_S) for server in self._servers):
+                return False
         try:
             await_listed(self._admin, self._bootstrap, {place["topic"]})
         except Refusal as refusal:

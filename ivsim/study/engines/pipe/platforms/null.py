@@ -15,7 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
-from ivsim.study.engines.pipe.platforms.base import Arrivals, OpenPlatform, Place, Platform, Refused, Report
+from ivsim.study.engines.pipe.platforms.base import (
+    LOOPBACK,
+    Arrivals,
+    Host,
+    OpenPlatform,
+    Place,
+    Platform,
+    Refused,
+    Report,
+)
 from ivsim.testbed.registry import RunRecord
 
 HEAD: Final = struct.Struct("<QI")
@@ -40,8 +49,10 @@ class Null(Platform):
         return True
 
     @contextmanager
-    def open(self, record: RunRecord, work: Path, brokers: int = 1) -> Iterator[OpenPlatform]:
-        del brokers
+    def open(
+        self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
+    ) -> Iterator[OpenPlatform]:
+        del brokers, host
         folder = work / "null"
         record.scratch(folder)
         folder.mkdir(parents=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place, Platform
+from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.pulsar import CLIENT, CLIENT_VERSION, MESSAGE_BYTES, NAME, REMEDY, PulsarServer, install
 from ivsim.testbed.registry import RunRecord
@@ -67,8 +67,10 @@ class Pulsar(Platform):
         return True
 
     @contextmanager
-    def open(self, record: RunRecord, work: Path, brokers: int = 1) -> Iterator[OpenPlatform]:
-        del work, brokers
+    def open(
+        self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
+    ) -> Iterator[OpenPlatform]:
+        del work, brokers, host
         with PulsarServer(record) as server:
             yield Topics(server)
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import redis
 
-from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place, Platform
+from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
 from ivsim.study.engines.pipe.platforms.redis_clients import GROUP, RECORD_BYTES, client, stream
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.redis import NAME as SERVER
@@ -57,8 +57,10 @@ class Redis(Platform):
         return True
 
     @contextmanager
-    def open(self, record: RunRecord, work: Path, brokers: int = 1) -> Iterator[OpenPlatform]:
-        del work, brokers
+    def open(
+        self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
+    ) -> Iterator[OpenPlatform]:
+        del work, brokers, host
         with RedisServer(record, memory_mib=MEMORY_MIB) as server, client(server.host, server.port) as asked:
             yield Streams(server, asked)
 
