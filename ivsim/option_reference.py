@@ -14,7 +14,8 @@ HEAD = """# Options of a run
 
 Made from the options themselves by `python -m ivsim.option_reference`; a test holds it true. `ivsim run --help` says
 the same in the terminal. In a study's file an option has the name in the second column, as a key of `[scenario]`; an
-axis has the name in the last column. An option that is given and has no effect is refused.
+axis has the name in the last column; its cells have no `name` and `tags` of their own. An option that is given and has
+no effect is refused.
 """
 HEADINGS = ("Command line", "Study", "Meaning", "Default", "Allowed", "Axis")
 

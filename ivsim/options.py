@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from gateways.protocols import PROTOCOLS, protocol_named
+from ivsim.labels import checked_name, checked_tags
 from ivsim.mix import EXAMPLE, FleetPart, checked_mix, fleet_parts
 from ivsim.option import (
     Declared,
@@ -608,6 +609,23 @@ class RunOptions(BaseModel):
         Field(ge=0, lt=2**63),
         Option("The same seed gives the same messages over the same link.", RUN),
     ] = 1
+    name: Annotated[
+        str | None,
+        Option(
+            "Name of the run: its result goes to results/NAME, and NAME stands for that directory elsewhere.",
+            RUN,
+            absent="time, mode and a random suffix",
+        ),
+    ] = None
+    tags: Annotated[
+        tuple[str, ...],
+        Option(
+            "Label KEY=VALUE, by which `ivsim results list --tag` finds the run; may be given more than once.",
+            RUN,
+            word="tag",
+            absent="none",
+        ),
+    ] = ()
     shards: Annotated[
         str,
         BeforeValidator(lambda value: str(value) if type(value) is int else value),
@@ -645,6 +663,16 @@ class RunOptions(BaseModel):
     @classmethod
     def _mix(cls, value: str | None) -> str | None:
         return None if value is None else checked_mix(value)
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str | None) -> str | None:
+        return None if value is None else checked_name(value)
+
+    @field_validator("tags")
+    @classmethod
+    def _tags(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return checked_tags(value)
 
     @field_validator("kafka")
     @classmethod

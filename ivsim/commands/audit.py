@@ -10,12 +10,15 @@ from typing import Annotated
 import typer
 
 from ivsim.audit import Audit, BadResult, Sheet, audit
+from ivsim.commands.result_path import result_path
 
 SHOWN = 20
 
 
 def command(
-    results: Annotated[Path, typer.Argument(help="Directory of a finished run.", metavar="RESULTS")],
+    results: Annotated[
+        Path, typer.Argument(help="Directory of a finished run.", metavar="RESULTS", parser=result_path)
+    ],
     *,
     every: Annotated[
         bool, typer.Option("--all", help=f"Print every difference, not the first {SHOWN} of each file.")

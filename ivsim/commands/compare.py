@@ -8,10 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ivsim.commands.result_path import result_path
 from ivsim.listing import UNBOUNDED, paragraph, table, width_of
 from schemas.errors import Refusal
 
-_Results = Annotated[Path, typer.Argument(metavar="RESULTS", help="A directory of a finished run.")]
+_Results = Annotated[
+    Path, typer.Argument(metavar="RESULTS", help="A directory of a finished run.", parser=result_path)
+]
 
 
 def command(

@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
+from ivsim.commands.result_path import result_path
 from ivsim.listing import listing, width_of
 
 
 def command(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A directory of a run or a study.")],
+    results: Annotated[
+        Path, typer.Argument(metavar="RESULTS", help="A directory of a run or a study.", parser=result_path)
+    ],
     *,
     to: Annotated[str, typer.Option("--to", help="csv, parquet or json.")] = "csv",
     output: Annotated[

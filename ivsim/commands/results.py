@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ivsim.commands.result_path import result_path
+from ivsim.labels import checked_tags
 from ivsim.listing import listing, width_of
 from schemas.errors import Refusal
+
+if TYPE_CHECKING:
+    from ivsim.library.folder import Found
 
 app = typer.Typer(no_args_is_help=True, help="Results of runs and studies: list, show, remove.")
 
@@ -20,24 +26,44 @@ FOLDER = Path("results")
 def list_(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where they are.")] = FOLDER,
     *,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="Only runs with this tag, KEY=VALUE; more than one: with all of them."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")] = False,
 ) -> None:
-    """List the runs and studies in a folder, the oldest first: what was run, and whether its figures are valid."""
+    """List the runs and studies in a folder by name: what was run, its tags, and whether its figures are valid."""
     from ivsim.library.folder import results_in  # noqa: PLC0415 - --help need not wait
 
-    found = list(results_in(folder))
+    wanted = _tags(tag or ())
+    found = [one for one in results_in(folder) if wanted <= set(one.tags)]
     if as_json:
         print(json.dumps([{**one._asdict(), "path": str(one.path)} for one in found], indent=2))
         return
     if not found:
-        print(f"{folder}: no results")
+        print(f"{folder}: no results{' with ' + ' '.join(sorted(wanted)) if wanted else ''}")
         return
-    rows = [(str(one.path), one.state or one.kind, f"{one.what}; {one.bytes / 1e6:,.1f} MB") for one in found]
+    rows = [(str(one.path), one.state or one.kind, _what(one)) for one in found]
     print("\n".join(listing(rows, width_of())))
 
 
+def _tags(given: Iterable[str]) -> set[str]:
+    try:
+        return set(checked_tags(given))
+    except ValueError as error:
+        raise Refusal(f"--tag {error}") from None
+
+
+def _what(one: Found) -> str:
+    return "; ".join(filter(None, (one.what, " ".join(one.tags), f"{one.bytes / 1e6:,.1f} MB")))
+
+
 @app.command()
-def show(results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A run's or a study's.")]) -> None:
+def show(
+    results: Annotated[
+        Path, typer.Argument(metavar="RESULTS", help="A run's or a study's.", parser=result_path)
+    ],
+) -> None:
     """Print the figures of a finished run again, or the answer of a study's report."""
     from rich.console import Console  # noqa: PLC0415 - as above
 
@@ -61,7 +87,9 @@ def show(results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A run'
 
 @app.command()
 def rm(
-    results: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Directories of results.")],
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="Directories of results.", parser=result_path)
+    ],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:

@@ -13,7 +13,7 @@ from ivsim.study.statistics import Comparison, Interval
 from twin.metrics import METRICS, Metric
 
 # Of the run, not of what it is asked to do.
-_OWN = frozenset({"seed"})
+_OWN = frozenset({"seed", "name", "tags"})
 
 
 class Row(NamedTuple):
@@ -77,6 +77,8 @@ def _notes(first: Results, second: Results) -> Iterator[str]:
         yield f"options differ: {changed}"
     else:
         yield "the same options"
+    if (tags := [run["options"].get("tags") or [] for run in (one, two)])[0] != tags[1]:
+        yield f"tags differ: {' and '.join(' '.join(map(str, own)) or 'none' for own in tags)}"
     if one["seed"] == two["seed"]:
         yield f"seed {one['seed']} in both: the same messages over the same stretches of the trace"
     else:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ivsim.runs.directory import RunDirectory
+from ivsim.labels import is_name
+from ivsim.runs.directory import RESULTS, RunDirectory
 from schemas.errors import Refusal
 
 STUDY_FILE = "study.json"
@@ -22,6 +23,8 @@ class Found(NamedTuple):
         state: a run's validity; "unfinished" where there are no figures; "finished", for a study not known here.
         what: what was run, in words.
         bytes: of all its files.
+        name: that a run was given.
+        tags: likewise, KEY=VALUE each.
     """
 
     path: Path
@@ -29,6 +32,8 @@ class Found(NamedTuple):
     state: str
     what: str
     bytes: int
+    name: str | None
+    tags: tuple[str, ...]
 
 
 def is_study(directory: Path) -> bool:
@@ -57,7 +62,7 @@ def found_in(path: Path) -> Found:
     if is_study(path):
         head = _read(path / STUDY_FILE)
         quick = ", quick" if head.get("quick") else ""
-        return Found(path, "study", "", f"{head.get('name', 'unknown')}{quick}", _size(path))
+        return Found(path, "study", "", f"{head.get('name', 'unknown')}{quick}", _size(path), None, ())
     directory = RunDirectory(path)
     options = _read(directory.manifest).get("options") or {}
     spoken = [options.get("mix")] if options.get("mix") else [options.get("protocol"), options.get("mode")]
@@ -67,7 +72,14 @@ def found_in(path: Path) -> Found:
     state = "unfinished"
     if directory.metrics.is_file():
         state = str((_read(directory.metrics).get("validity") or {}).get("verdict", "unknown"))
-    return Found(path, "run", state, what, _size(path))
+    tags = tuple(map(str, options.get("tags") or ()))
+    return Found(path, "run", state, what, _size(path), options.get("name"), tags)
+
+
+def named(path: Path) -> Path:
+    """Return where a result is: the path where there is something, or else `results/NAME` for a run's name."""
+    below = RESULTS / path
+    return below if not path.exists() and is_name(str(path)) and below.is_dir() else path
 
 
 def remove(path: Path) -> None:

@@ -26,7 +26,7 @@ FILES: Final[Mapping[str, str]] = {
         "every figure below, null where it is undefined; `certificate`, `validity`, `partial`, `partial_reason`; with"
         " `--mix` `parts`, some of them for each protocol's vehicles"
     ),
-    "manifest.json": "options, seed, versions, machine, what the link is, the times of the run's phases",
+    "manifest.json": "options, name and tags with them, seed, versions, machine, what the link is, the times of the run's phases",
     "run.json": "start, end of the schedule and of a run that was stopped, warm-up, the largest backlog",
     "clock.json": "how far the wall clock moved against the monotonic clock",
     "live.json": "the last live figures of the run, which the ledger is compared with",

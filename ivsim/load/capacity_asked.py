@@ -108,6 +108,11 @@ def asked(
         given["vehicles"] = bounds.first
     if given.get("mix") is not None:
         raise Refusal(f"{OPTIONS['mix'].given(given['mix'])}: {OPTION} finds what one protocol carries")
+    for label in ("name", "tags"):
+        if label in given:
+            raise Refusal(
+                f"{OPTIONS[label].given(given[label])}: has no effect with {OPTION}, which is many runs"
+            )
     options = run_options(**given)
     if not TOPOLOGIES[options.topology].bridged:
         raise Refusal(f"{OPTION}: needs {OPTIONS['topology'].word} gateway: it follows messages to the twin")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
+from ivsim.labels import words_of
 from ivsim.report import charts
 from ivsim.report.html import rendered
 from ivsim.report.style import PART_COLUMNS, number, spoken_in, window_words
@@ -98,7 +99,7 @@ def _head(manifest: dict[str, Any]) -> str:
         f"{spoken_in(options)}, {options['vehicles']} vehicles, one message each"
         f" {options['interval_s']:g} s for {options['duration_s']:g} s, {options['format']},"
         f" link {manifest['link'].get('name', options['link'])}; trace {options['trace']},"
-        f" loss ratio {options['loss_ratio']:g}, seed {options['seed']}"
+        f" loss ratio {options['loss_ratio']:g}, seed {options['seed']}{'; ' + said if (said := words_of(options)) else ''}"
     )
 
 

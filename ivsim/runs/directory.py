@@ -13,6 +13,8 @@ from schemas.errors import Refusal
 
 # 2: kafka_records.parquet and SHA256SUMS are there, and link.parquet has everything the certificate was made from.
 SCHEMA = 2
+# Below the current directory.
+RESULTS = Path("results")
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,29 @@ def tag_of(run: str) -> str:
     return run.rpartition("-")[2]
 
 
-def make_run_directory(output: Path | None, run: str) -> RunDirectory:
+def run_path(output: Path | None, run: str, name: str | None) -> Path:
+    """Return where a run's result goes: `output`, or below `results` by its name, or by the one no other run has.
+
+    Refusal for a name that is taken, or that goes somewhere else.
+    """
+    if name is None:
+        return (output if output is not None else RESULTS / run).absolute()
+    if output is not None:
+        raise Refusal(f"--name {name}: is the result's directory below {RESULTS}; not with --output {output}")
+    path = (RESULTS / name).absolute()
+    if path.exists() or path.is_symlink():
+        raise Refusal(
+            f"--name {name}: {path} exists; take another name, or remove it: `ivsim results rm {name}`"
+        )
+    return path
+
+
+def make_run_directory(output: Path | None, run: str, name: str | None = None) -> RunDirectory:
     """Make the directory of a run (default `results/<run>` below the current one).
 
     Refusal when it exists and is not empty, or cannot be written.
     """
-    path = (output if output is not None else Path("results") / run).absolute()
+    path = run_path(output, run, name)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

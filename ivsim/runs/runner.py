@@ -15,7 +15,7 @@ from ivsim.runs import accounting, manifest, processes
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.clock import ClockWatch
 from ivsim.runs.components import Components, open_components
-from ivsim.runs.directory import make_run_directory, new_run_id
+from ivsim.runs.directory import make_run_directory, new_run_id, run_path
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.live_publisher import LivePublisher
@@ -97,11 +97,12 @@ def execute(
 
 def make_plan(options: RunOptions, output: Path | None) -> RunPlan:
     """Return a run with its directory made; Refusal, and nothing made, when it cannot be run here."""
+    run_id = new_run_id(options)
+    run_path(output, run_id, options.name)  # a name that is taken is refused first
     preflight(options)
     ensure_privileges()
-    run_id = new_run_id(options)
     link_schedule = link_schedule_of(options)
-    directory = make_run_directory(output, run_id)
+    directory = make_run_directory(output, run_id, options.name)
     return RunPlan(run_id, options, directory, link_schedule, sender_shares(options), ClockWatch.start())
 
 

@@ -43,8 +43,10 @@ from twin.metrics import METRICS, Metric
 # Beyond its duration a run on a kept testbed took 20 to 21 s, the two that begin it 39 and 28 s (6 vehicles for 8 s, two cores that
 # had other work too). What a study needs is corrected by how long its cells take.
 OVERHEAD_S: Final = 21.0
-# The echo topology has an engine of its own, and these two are of it alone.
-_FIELDS: Final = tuple(field for field in OPTIONS if field not in {"topology", "message_bytes"})
+# The echo topology has an engine of its own, and the first two are of it alone; cells are named by the study.
+_FIELDS: Final = tuple(
+    field for field in OPTIONS if field not in {"topology", "message_bytes", "name", "tags"}
+)
 
 
 class WholeRun(Engine):
