@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ivsim.commands.files import check_writable, writing
 from ivsim.commands.result_path import result_path
 from ivsim.listing import UNBOUNDED, paragraph, table, width_of
 from schemas.errors import Refusal
@@ -21,6 +22,12 @@ def command(
     first: _Results,
     second: _Results,
     *,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", help="Also write it as one page, with the times of both drawn over each other."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")] = False,
 ) -> None:
     """Show two runs side by side: each figure, the difference with its interval, and what else differs.
@@ -34,7 +41,16 @@ def command(
     for path in (first, second):
         if is_study(path):
             raise Refusal(f"{path}: results of a study: `ivsim study compare {first} {second}`")
-    found = compare_runs(load_results(first), load_results(second))
+    one, two = load_results(first), load_results(second)
+    if html is not None:
+        _check_page(html, first, second)
+    found = compare_runs(one, two)
+    if html is not None:
+        from ivsim.library.compare_page import comparison_page  # noqa: PLC0415 - charts take a second to load
+
+        page = comparison_page(one, two, found)
+        with writing("--html", html):
+            html.write_text(page, encoding="utf-8")
     if as_json:
         print(
             json.dumps({"notes": found.notes, "figures": [_as_object(row) for row in found.rows]}, indent=2)
@@ -51,6 +67,18 @@ def command(
         print(line)
         if intervals := _intervals(row):
             print("\n".join(f"    {part}" for part in paragraph(f"95 %: {intervals}", width - 4)))
+    if html is not None:
+        print(f"\npage: {html}")
+
+
+def _check_page(html: Path, first: Path, second: Path) -> None:
+    """Refuse a page that cannot be written, and one inside a result, whose files are its own."""
+    for result in (first, second):
+        if html.resolve().is_relative_to(result.resolve()):
+            raise Refusal(
+                f"--html {html}: lies in {result}, whose files are the run's own; name another place"
+            )
+    check_writable("--html", html)
 
 
 def _cells(row: Any) -> list[str]:

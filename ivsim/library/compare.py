@@ -38,10 +38,15 @@ class Row(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """What differs beside the figures, a line each, and every figure that one of the two has."""
+    """What differs beside the figures, a line each, and every figure that one of the two has.
+
+    Attributes:
+        cautions: those of the notes by which a difference may be of something else than what was asked for.
+    """
 
     notes: list[str]
     rows: list[Row]
+    cautions: list[str]
 
 
 def compare_runs(first: Results, second: Results) -> Compared:
@@ -57,7 +62,8 @@ def compare_runs(first: Results, second: Results) -> Compared:
         if a.estimate is None and b.estimate is None:
             continue
         rows.append(Row(metric, a, b, difference_of_intervals(a, b)))
-    return Compared(list(_notes(first, second)), rows)
+    notes = list(_notes(first, second))
+    return Compared([note for _, note in notes], rows, [note for cautions, note in notes if cautions])
 
 
 def _interval(run: Results, seen: LedgerObservations, name: str) -> Interval:
@@ -71,26 +77,30 @@ def _interval(run: Results, seen: LedgerObservations, name: str) -> Interval:
     return found._replace(estimate=float(value))
 
 
-def _notes(first: Results, second: Results) -> Iterator[str]:
+def _notes(first: Results, second: Results) -> Iterator[tuple[bool, str]]:
+    """Yield each note with whether it is a caution."""
     one, two = first.manifest, second.manifest
     if changed := _changed(one["options"], two["options"], _OWN):
-        yield f"options differ: {changed}"
+        yield False, f"options differ: {changed}"
     else:
-        yield "the same options"
+        yield False, "the same options"
     if (tags := [run["options"].get("tags") or [] for run in (one, two)])[0] != tags[1]:
-        yield f"tags differ: {' and '.join(' '.join(map(str, own)) or 'none' for own in tags)}"
+        yield False, f"tags differ: {' and '.join(' '.join(map(str, own)) or 'none' for own in tags)}"
     if one["seed"] == two["seed"]:
-        yield f"seed {one['seed']} in both: the same messages over the same stretches of the trace"
+        yield False, f"seed {one['seed']} in both: the same messages over the same stretches of the trace"
     else:
-        yield f"seeds differ ({one['seed']} and {two['seed']}): other content, other stretches of the trace"
-    for what in ("versions", "machine"):
+        yield (
+            True,
+            f"seeds differ ({one['seed']} and {two['seed']}): other content, other stretches of the trace",
+        )
+    for what, words in (("versions", "versions"), ("machine", "machines")):
         if changed := _changed(one.get(what) or {}, two.get(what) or {}):
-            yield f"{what} differ: {changed}; a difference may be theirs"
+            yield True, f"{words} differ: {changed}; a difference may be theirs"
     for run in (first, second):
         verdict = (run.metrics.get("validity") or {}).get("verdict", "unknown")
         if verdict != "valid":
-            yield f"{run.directory} is {verdict}"
-    yield "one run each: intervals are over vehicles; for a verdict run a study with repetitions"
+            yield True, f"{run.directory} is {verdict}"
+    yield False, "one run each: intervals are over vehicles; for a verdict run a study with repetitions"
 
 
 def _changed(a: Mapping[str, Any], b: Mapping[str, Any], without: frozenset[str] = frozenset()) -> str:

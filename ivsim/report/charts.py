@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -23,6 +23,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 Columns = dict[str, npt.NDArray[Any]]
 # Fates of messages that have no latency.
 MISSING = ("lost", "refused", "unsent", "unknown")
+# Of an ECDF that is drawn beside another.
+MAX_STEPS = 1_000
 
 # name -> (later stamp, earlier stamp); one-way delay and the rest as in the glossary.
 STAGES = {
@@ -87,6 +89,30 @@ def latency_distribution(ledger: Columns) -> str:
                     np.maximum(values, 0.01), share, where="post", label=stage, color=STAGE_COLOURS[stage]
                 )
         axes.set(xscale="log", xlabel="ms", ylabel="share of messages", ylim=(0, 1.01))
+        _plain_log(axes.xaxis)
+        _legend(axes, loc="lower right")
+
+    return svg(draw)
+
+
+def distributions(name: str, sides: Sequence[tuple[str, npt.NDArray[np.float64]]]) -> str:
+    """Draw the ECDFs of a time in ms over each other, on a log axis; a side without a value is in the legend alone."""
+
+    def draw(axes: Axes) -> None:
+        for (label, values), (colour, line) in zip(sides, ((BLUE, "-"), (VERMILION, "--")), strict=True):
+            ordered = np.sort(values)
+            # More steps than the figure has points to show would only make the page larger.
+            ranks = np.unique(np.linspace(0, max(ordered.size - 1, 0), MAX_STEPS).astype(int))[: ordered.size]
+            ranks = np.concatenate([ranks[:1], ranks])  # the curve rises from 0
+            axes.step(
+                np.maximum(ordered[ranks], 0.01) if ordered.size else [],
+                np.concatenate([ranks[:1], ranks[1:] + 1]) / max(ordered.size, 1),
+                where="post",
+                label=label,
+                color=colour,
+                linestyle=line,
+            )
+        axes.set(xscale="log", xlabel=f"{name}, ms", ylabel="share of messages", ylim=(0, 1.01))
         _plain_log(axes.xaxis)
         _legend(axes, loc="lower right")
 
