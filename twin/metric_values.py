@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,23 @@ from twin import connections, definitions
 from twin.config import TwinConfig
 from twin.local_sql import listed, over_file
 from twin.metrics import DIRECTIONS, LATENCIES, METRICS, QUANTILES
-from twin.records import KafkaRecords
 from twin.window import Window
 
 
-def compute(config: TwinConfig, kafka: KafkaRecords, window: Window) -> dict[str, Any]:
+class KafkaCounts(Protocol):
+    """What was counted of a run's topics; `twin.records.KafkaRecords` has more."""
+
+    @property
+    def status_known(self) -> bool: ...
+    @property
+    def twin_updates(self) -> int | None: ...
+    @property
+    def rejected_records(self) -> int | None: ...
+    @property
+    def good_records(self) -> int | None: ...
+
+
+def compute(config: TwinConfig, kafka: KafkaCounts, window: Window) -> dict[str, Any]:
     """Return every name in METRICS with its value, None where it is undefined or not known.
 
     What the figures are taken from is the run's ledger.parquet, written before.
@@ -54,7 +66,7 @@ OF_DELIVERED: Final = (
 )
 
 
-def _sums(config: TwinConfig, kafka: KafkaRecords, window: Window) -> dict[str, str]:
+def _sums(config: TwinConfig, kafka: KafkaCounts, window: Window) -> dict[str, str]:
     counted = config.topology != "echo" and kafka.status_known
     duplicates = definitions.DUPLICATES if counted else "cast(null as bigint)"
     explained = {"explained_records": "coalesce(sum(copies), 0)"}
@@ -82,7 +94,7 @@ def _from_row(found: dict[str, Any], window: Window) -> dict[str, Any]:
     return values
 
 
-def _unknown(kafka: KafkaRecords, row: dict[str, Any]) -> int | None:
+def _unknown(kafka: KafkaCounts, row: dict[str, Any]) -> int | None:
     """Return how many good records belong to no message due; the ledger has each message once, with its copies."""
     return None if kafka.good_records is None else kafka.good_records - row["explained_records"]
 

@@ -27,6 +27,7 @@ _ROWS = (
     Command(
         "audit", "ivsim.commands.audit", "Recompute a finished run's figures from its raw logs, and compare."
     ),
+    Command("report", "ivsim.commands.report", "A finished run's figures and report anew from its tables."),
     Command("results", "ivsim.commands.results", "Results of runs and studies: list, show, remove."),
     Command("compare", "ivsim.commands.compare", "Two runs side by side, each figure with the difference."),
     Command("export", "ivsim.commands.export", "A result as CSV, Parquet or JSON for other programs."),

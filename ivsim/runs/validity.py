@@ -12,7 +12,7 @@ A link that is `unproven` is no cause: the certificate says what was proven, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -85,8 +85,14 @@ def judge(
         *_dropped(gateway_drops),
         *map(_died, dead_senders),
     )
-    severities: list[Verdict] = ["valid", *(cause.severity for cause in causes)]
-    return Validity(max(severities, key=lambda one: _RANK[one]), causes)
+    return of_causes(causes)
+
+
+def of_causes(causes: Iterable[Cause]) -> Validity:
+    """Return the validity that these causes leave."""
+    found = tuple(causes)
+    severities: list[Verdict] = ["valid", *(cause.severity for cause in found)]
+    return Validity(max(severities, key=lambda one: _RANK[one]), found)
 
 
 def _dropped(datagrams: int | None) -> Iterator[Cause]:

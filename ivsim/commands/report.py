@@ -1,0 +1,31 @@
+"""`ivsim report`: a finished run's figures and report anew; ivsim.library.report_anew does the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ivsim.commands.result_path import result_path
+from ivsim.listing import paragraph, width_of
+
+
+def command(
+    results: Annotated[
+        Path, typer.Argument(metavar="RESULTS", help="A directory of a finished run.", parser=result_path)
+    ],
+) -> None:
+    """Make a finished run's figures and report anew from its tables, and say which figures changed.
+
+    After an update of ivsim, or where report.html was lost. Every file but
+    report.html must be as the run wrote it (SHA256SUMS): otherwise it is refused
+    with the file's name, and nothing is changed. Of a study: ivsim study report.
+    """
+    from ivsim.library.report_anew import report_anew  # noqa: PLC0415 - charts and pyspark: --help need not wait
+
+    changed = report_anew(results)
+    for one in changed:
+        print("\n".join(paragraph(f"{one.name}: {one.now}, was {one.before}", width_of())))
+    print(f"figures changed: {len(changed)}")
+    print(f"report: {results / 'report.html'}")

@@ -1,0 +1,196 @@
+"""A finished run's figures and report once more, from the tables that it left; nothing of it is measured again.
+
+What is made anew: every figure of METRICS, those of each part of a mixed fleet, the validity, and the page. What the run
+alone could know stays as it said it: what Kafka held, the certificate, the comparison with the live figures, security.
+The result changes when all of it is made, and not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow.parquet as pq
+
+from ivsim.library.folder import is_study
+from ivsim.library.runs import load_results
+from ivsim.report import write_page
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.part_figures import part_figures
+from ivsim.runs.validity import Cause, judge, of_causes, sender_lag_p99_ms
+from ivsim.topologies import TOPOLOGIES
+from schemas.errors import Refusal
+from schemas.json_files import write_json
+from twin.config import TwinConfig
+from twin.ledger import COLUMNS
+from twin.metric_values import compute
+from twin.metrics import METRICS
+from twin.window import read_window
+
+METRICS_FILE: Final = "metrics.json"
+PAGE: Final = "report.html"
+SUMS: Final = "SHA256SUMS"
+# Without these there is nothing to make it of.
+_NEEDED: Final = (
+    SUMS, "run.json", "clock.json", "ledger.parquet", "link.parquet", "connections.parquet",
+)  # fmt: skip
+# Counted in Kafka while it was there.
+_OF_KAFKA: Final = ("twin_updates", "rejected_records", "unknown_records")
+
+
+@dataclass(frozen=True)
+class _Kafka:
+    """What the run said of its topics."""
+
+    status_known: bool
+    twin_updates: int | None
+    rejected_records: int | None
+    good_records: int | None = None
+
+
+class Changed(NamedTuple):
+    """A figure that came to something else than the run said."""
+
+    name: str
+    before: Any
+    now: Any
+
+
+def report_anew(directory: Path) -> list[Changed]:
+    """Make a run's figures and report anew, and return the figures that changed; Refusal names the file in the way."""
+    if is_study(directory):
+        raise Refusal(f"{directory}: results of a study: `ivsim study report {directory}`")
+    run = load_results(directory)
+    if RunDirectory(directory).work.exists():
+        raise Refusal(f"{directory}: the run goes on, or was killed: `ivsim doctor --clean`")
+    sums = _checked(directory)
+    metrics = _figures(directory, run.manifest, run.metrics)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".report-", dir=directory) as unfinished:
+            made = Path(unfinished)
+            for path in directory.iterdir():
+                if path.is_file() and path.name not in {METRICS_FILE, PAGE}:
+                    (made / path.name).symlink_to(path.absolute())
+            write_json(made / METRICS_FILE, metrics)
+            write_page(made)
+            for name in (METRICS_FILE, PAGE):
+                sums[name] = _digest(made / name)
+            new_sums = made / "sums"
+            new_sums.write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)), encoding="utf-8")
+            for source, target in (
+                (made / METRICS_FILE, METRICS_FILE),
+                (made / PAGE, PAGE),
+                (new_sums, SUMS),
+            ):
+                source.replace(directory / target)
+    except OSError as error:
+        raise Refusal(f"{directory}: {error.strerror or error}") from None
+    names = dict.fromkeys([*run.metrics, *metrics])
+    return [
+        Changed(name, run.metrics.get(name), metrics.get(name))
+        for name in names
+        if run.metrics.get(name) != metrics.get(name)
+    ]
+
+
+def _checked(directory: Path) -> dict[str, str]:
+    """Return the checksums of a run's files; Refusal unless each but the page is as the run wrote it."""
+    for name in _NEEDED:
+        if not (directory / name).is_file():
+            raise Refusal(f"{directory / name}: missing; without it no report can be made")
+    sums = _said_sums(directory / SUMS)
+    for name in (*_NEEDED, METRICS_FILE, "manifest.json"):
+        if name not in sums and name != SUMS:
+            raise Refusal(f"{directory / name}: not in {SUMS}; the run did not write it")
+    for name, digest in sums.items():
+        if name == PAGE:
+            continue
+        if not (directory / name).is_file():
+            raise Refusal(f"{directory / name}: missing; the run wrote one ({SUMS})")
+        if _digest(directory / name) != digest:
+            raise Refusal(f"{directory / name}: changed since the run wrote it ({SUMS})")
+    for name in sums:
+        _readable(directory / name)
+    return sums
+
+
+def _said_sums(path: Path) -> dict[str, str]:
+    sums: dict[str, str] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except ValueError:
+        raise Refusal(f"{path}: no text") from None
+    for number, line in enumerate(lines, 1):
+        digest, gap, name = line.partition("  ")
+        if not gap or Path(name).name != name:
+            raise Refusal(f"{path}: line {number}: not a sha256 sum and a name")
+        sums[name] = digest
+    return sums
+
+
+def _readable(path: Path) -> None:
+    """Refuse a table or an object that the run left broken."""
+    try:
+        if path.suffix == ".parquet":
+            names = pq.read_schema(path).names
+        elif path.suffix == ".json":
+            json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # Arrow's are ValueErrors
+        raise Refusal(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+    if path.name == "ledger.parquet" and (absent := [name for name in COLUMNS if name not in names]):
+        raise Refusal(f"{path}: column {absent[0]} is missing: of another version")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _figures(directory: Path, manifest: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics.json anew."""
+    options = manifest["options"]
+    bridged = TOPOLOGIES[options["topology"]].bridged
+    # Nothing of it is asked of Kafka or Spark, which the checks of a whole configuration are about.
+    config = TwinConfig.model_construct(
+        run_dir=str(directory),
+        topology="gateway" if bridged else "echo",
+        loss_timeout_s=float(options["loss_timeout_s"]),
+    )
+    kafka = _Kafka(said.get("duplicates") is not None, said.get("twin_updates"), said.get("rejected_records"))
+    run = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    found = compute(config, kafka, read_window(config, []))
+    found |= {name: said.get(name) for name in _OF_KAFKA}
+    metrics = {**said, **{name: found[name] for name in METRICS if name in said or found[name] is not None}}
+    if options.get("mix"):
+        parts = load_results(directory).options.parts
+        tables = directory / "ledger.parquet", directory / "link.parquet"
+        at = {"start_at_ns": manifest["start_at_ns"], "warmup_s": options["warmup_s"]}
+        metrics["parts"] = part_figures(*tables, parts, **at)
+    judged = judge(
+        metrics,
+        sender_lag_p99_ms=sender_lag_p99_ms(directory / "ledger.parquet"),
+        capture_drops=_capture_drops(directory),
+        gateway_drops=run.get("gateway_drops"),
+    )
+    # How a sender ended stands nowhere else.
+    died = [
+        Cause(**cause)
+        for cause in (said.get("validity") or {}).get("causes", [])
+        if cause["name"] == "sender_died"
+    ]
+    metrics["validity"] = of_causes((*judged.causes, *died)).as_dict()
+    return metrics
+
+
+def _capture_drops(directory: Path) -> int | None:
+    for name in ("wire_categories.parquet", "wire.parquet"):
+        path = directory / name
+        drops = (pq.read_schema(path).metadata or {}).get(b"kernel_drops") if path.is_file() else None
+        if drops is not None:
+            return int(drops)
+    return None
