@@ -100,9 +100,7 @@ def run_path(output: Path | None, run: str, name: str | None) -> Path:
         raise Refusal(f"--name {name}: is the result's directory below {RESULTS}; not with --output {output}")
     path = (RESULTS / name).absolute()
     if path.exists() or path.is_symlink():
-        raise Refusal(
-            f"--name {name}: {path} exists; take another name, or remove it: `ivsim results rm {name}`"
-        )
+        raise Refusal(f"--name {name}: {path} exists; take another name, or remove it")
     return path
 
 
