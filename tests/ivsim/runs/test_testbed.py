@@ -85,7 +85,7 @@ def test_a_fleet_of_three_protocols_is_one_run_with_figures_for_each(
     for way in ("uplink", "downlink"):
         whole = results.metrics[f"wire_bytes_{way}"]
         assert sum(one[f"wire_bytes_{way}"] for one in parts) == whole
-    columns = ("key", "header_protocol", "header_mode")
+    columns = ["key", "header_protocol", "header_mode"]
     records = pq.read_table(tmp_path / "run" / "kafka_records.parquet", columns=columns).to_pylist()
     assert {tuple(row[name].decode() for name in columns) for row in records} == {
         (vehicle_id(vehicle), part.protocol.name, part.mode.name)
