@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -10,6 +11,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from ivsim.testbed.paths import ROOT
 
@@ -45,6 +47,23 @@ def test_constraints_hold_only_what_we_do_not_name_ourselves() -> None:
         return {re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in lines}
 
     assert names(PINS) & names(CONSTRAINTS) == set()
+
+
+def is_installed(line: str) -> bool:
+    """Tell whether the pin is needed here: some are for older Pythons or for other systems alone."""
+    try:
+        return bool(importlib.metadata.distribution(line.split("==", maxsplit=1)[0]))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("line", [*PINS, *filter(is_installed, CONSTRAINTS)])
+def test_every_pin_installs_on_the_oldest_python_we_promise(line: str) -> None:
+    name, version = line.split("==")
+    installed = importlib.metadata.distribution(name)
+    assert installed.version == version
+    oldest = re.fullmatch(r">=(\d+\.\d+)", PROJECT["requires-python"])[1] + ".0"
+    assert SpecifierSet(installed.metadata["Requires-Python"] or "").contains(oldest)
 
 
 def test_pip_gets_the_build_back_end_first_and_each_pin_once() -> None:
