@@ -73,7 +73,7 @@ def one(testbed: Testbed, protocol: str, mode: str, arguments: argparse.Namespac
     metrics = json.loads((directory / "metrics.json").read_text())
     differ = sum(len(sheet.differences) for sheet in made.sheets)
     cells = (
-        protocol, mode, metrics["run_due"], metrics["delivered"], f"{made.compared:,}", differ, f"{ran_s - began_s:.0f}",
+        protocol, mode, metrics["due"], metrics["delivered"], f"{made.compared:,}", differ, f"{ran_s - began_s:.0f}",
         f"{time.monotonic() - ran_s:.1f}",
     )  # fmt: skip
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)

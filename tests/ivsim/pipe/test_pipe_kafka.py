@@ -120,7 +120,7 @@ def test_three_brokers_keep_each_record_three_times(platforms):
     assert sorted(found.platform_cpu_s) == ["broker-0", "broker-1", "broker-2"]
     assert figures["stored_bytes"] > 3 * figures["payload_bytes"]
     # They stay up: the next measurement has the same.
-    assert platforms.open("kafka", 3) is platforms.open("kafka", 3)
+    assert platforms.open(found.options) is platforms.open(found.options)
 
 
 def test_two_of_three_brokers_lose_nothing_when_one_is_killed(platforms):
