@@ -62,7 +62,8 @@ class LinkSchedule:
     """The conditions of every vehicle, second by second.
 
     Attributes:
-        trace: rates, RTT and loss where it has those columns; it starts again when a run is longer.
+        trace: rates, RTT and loss where it has those columns; it starts again when a run is longer. Rates that count
+            less than frames are converted (simulator/traces/layers.py).
         others: further traces; vehicles take turns, the first has `trace`.
         vehicles: numbers 1 to this.
         seed: of the vehicles' offsets into the trace.
@@ -99,6 +100,10 @@ class LinkSchedule:
     _known: dict[tuple[float | bool | None, ...], _Pair] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trace", self.trace.in_frames())
+        object.__setattr__(self, "others", tuple(other.in_frames() for other in self.others))
 
     def cut(self, second: int, length_s: float) -> None:
         """Add an outage while the schedule is being played (faults on purpose); nothing is forgotten."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from simulator.traces.layers import frame_factor
 from simulator.traces.model import RATE_COLUMNS, Trace, of_round_trips
 from simulator.traces.profiles import PROFILES
 from simulator.traces.statistics import describe, outages, per_second, reference, runs
@@ -32,10 +33,15 @@ class Table(NamedTuple):
 
 
 def facts(trace: Trace) -> list[str]:
-    """Return how long a trace is, and its header."""
+    """Return how long a trace is, its header, and what a link makes of rates that count less than frames."""
     return [
         f"duration {trace.duration_s:g} s, {len(trace.time_s)} steps, then it starts again",
         *(f"{key}: {value}" for key, value in trace.header.items()),
+        *(
+            f"on a link: {name} times {factor:.4f}, in Ethernet frames"
+            for name in RATE_COLUMNS
+            if name in trace.columns() and (factor := frame_factor(trace.rate_layer(name))) != 1.0
+        ),
     ]
 
 

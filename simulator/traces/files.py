@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from schemas.errors import Refusal
-from simulator.traces.model import COLUMNS, RATE_MEANINGS, Floats, Trace, first_problem
+from simulator.traces.layers import RATE_LAYERS
+from simulator.traces.model import COLUMNS, RATE_LAYER, RATE_MEANINGS, Floats, Trace, first_problem
 from simulator.traces.source import lines_of, number, read_text
 
 SCHEMA_KEY = "ivsim_trace"
@@ -111,9 +112,10 @@ def _trace(values: dict[str, Floats], header: dict[str, str], path: Path, where:
     version = header.pop(SCHEMA_KEY, SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         raise Refusal(f"{path}: {SCHEMA_KEY} {version!r}, must be {SCHEMA_VERSION!r}")
-    for key, meaning in header.items():
-        if key.startswith("rate_meaning") and meaning not in RATE_MEANINGS:
-            raise Refusal(f"{path}: {key} {meaning!r}, must be one of {', '.join(RATE_MEANINGS)}")
+    for start, allowed in (("rate_meaning", RATE_MEANINGS), (RATE_LAYER, RATE_LAYERS)):
+        for key, said in header.items():
+            if key.startswith(start) and said not in allowed:
+                raise Refusal(f"{path}: {key} {said!r}, must be one of {', '.join(allowed)}")
     time_s = values.pop("time_s")
     if len(time_s) == 0:
         raise Refusal(f"{path}: no data rows")

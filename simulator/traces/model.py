@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import Refusal
+from simulator.traces.layers import frame_factor
 
 Floats = npt.NDArray[np.float64]
 
@@ -18,6 +19,8 @@ COLUMNS = (*RATE_COLUMNS, "rtt_ms", "loss_ratio")
 # Above these a column is surely in another unit: 10 Gbit/s, 10 minutes, all.
 CEILINGS = {"uplink_kbps": 1e7, "downlink_kbps": 1e7, "rtt_ms": 6e5, "loss_ratio": 1.0}
 RATE_MEANINGS = ("capacity", "as_logged")
+# Key of the header; with _uplink_kbps or _downlink_kbps behind it where the two differ.
+RATE_LAYER = "rate_layer"
 
 
 class Step(NamedTuple):
@@ -79,6 +82,29 @@ class Trace:
         """The columns this trace has, in the order of the schema."""
         present = {name: getattr(self, name) for name in COLUMNS}
         return {name: values for name, values in present.items() if values is not None}
+
+    def rate_layer(self, column: str) -> str | None:
+        """What a rate column counts (a key of RATE_LAYERS), as the header says; None where it is not stated."""
+        return self.header.get(f"{RATE_LAYER}_{column}", self.header.get(RATE_LAYER))
+
+    def in_frames(self) -> Trace:
+        """This trace with its rates in bits of Ethernet frames, which is what a link's rate counts."""
+        if all(self._frame_factor(name) == 1.0 for name in RATE_COLUMNS):
+            return self
+        said = {key: value for key, value in self.header.items() if not key.startswith(RATE_LAYER)}
+        return replace(
+            self,
+            uplink_kbps=self._frames("uplink_kbps"),
+            downlink_kbps=self._frames("downlink_kbps"),
+            header={**said, RATE_LAYER: "ethernet"},
+        )
+
+    def _frame_factor(self, column: str) -> float:
+        return frame_factor(self.rate_layer(column)) if column in self.columns() else 1.0
+
+    def _frames(self, column: str) -> Floats | None:
+        values = self.columns().get(column)
+        return None if values is None else values * self._frame_factor(column)
 
     @property
     def duration_s(self) -> float:

@@ -42,7 +42,7 @@ def _read(source: Source, options: Options) -> Trace:
     column = DIRECTIONS[options.direction]
     values = {column: 1000 * mbps_values[1:]}
     rows = Rows(np.minimum(stamps[:-1], stamps[1:]), stamps[1:], lines, values)
-    return from_intervals(source, rows, options, "cooked", rate_meaning="as_logged")
+    return from_intervals(source, rows, options, "cooked", rate_meaning="as_logged", rate_layer="tcp_payload")
 
 
 COOKED = Importer(

@@ -73,7 +73,9 @@ def _read(source: Source, options: Options) -> Trace:
     series = Rows(time_s, time_s, np.array(lines), dict(zip(columns, values, strict=True)))
     chosen = {"network_modes": options.network_modes, "states": options.states}
     kept = {f"kept_{name}": ", ".join(value) for name, value in chosen.items() if value}
-    return from_samples(source, series, options, "gnettrack", rate_meaning="as_logged", **kept)
+    return from_samples(
+        source, series, options, "gnettrack", rate_meaning="as_logged", rate_layer="ip", **kept
+    )
 
 
 def _value(text: str, column: str, source: Source, line: int) -> float:

@@ -31,7 +31,9 @@ def _read(source: Source, options: Options) -> Trace:
     column = DIRECTIONS[options.direction or "downlink"]
     values = {column: 8.0 * amount / length_ms}
     rows = Rows((end_ms - length_ms) / 1000, end_ms / 1000, np.arange(1, len(lines) + 1), values)
-    return from_intervals(source, rows, options, "interval-log", rate_meaning="as_logged")
+    return from_intervals(
+        source, rows, options, "interval-log", rate_meaning="as_logged", rate_layer="tcp_payload"
+    )
 
 
 INTERVAL_LOG = Importer(

@@ -12,6 +12,7 @@ import numpy as np
 from schemas.errors import Refusal
 from simulator.traces.importers.base import Importer, Source
 from simulator.traces.importers.options import DIRECTIONS, Options
+from simulator.traces.layers import frame_factor
 from simulator.traces.model import Floats, Trace
 from simulator.traces.source import lines_of, whole
 
@@ -63,7 +64,7 @@ def _read(source: Source, options: Options) -> Trace:
         counts = np.diff(np.searchsorted(stamps_ms, np.arange(steps + 1) * (step_s * 1000)))
         rates = counts * (OPPORTUNITY_BITS / 1000 / step_s)
         policy = f"1,500 bytes per line, last incomplete step dropped (period {stamps_ms[-1] / 1000:g} s)"
-    header = source.header("mahimahi", policy, rate_meaning="capacity")
+    header = source.header("mahimahi", policy, rate_meaning="capacity", rate_layer="ip")
     time_s = np.round(np.arange(len(rates)) * step_s, 9)
     rounded = {column: np.round(rates, 6)}
     return Trace(time_s, header=header, last_step_s=step_s, source=str(source.path), **rounded)
@@ -71,6 +72,8 @@ def _read(source: Source, options: Options) -> Trace:
 
 def to_mahimahi(trace: Trace, direction: str) -> str:
     """The trace's rate as a mahimahi file: opportunity k in the millisecond in which bit 12,000 k is due.
+
+    Bits are those of IP; a trace that states another layer is converted.
 
     The last line is the period in ms: it costs one packet more per loop and keeps its length, an outage
     at the end included. Reading it back gives every rate within one opportunity per step.
@@ -80,6 +83,8 @@ def to_mahimahi(trace: Trace, direction: str) -> str:
     """
     column = DIRECTIONS[direction]
     rates = trace.columns().get(column)
+    if rates is not None and (layer := trace.rate_layer(column)) is not None:
+        rates = rates * frame_factor(layer) / frame_factor("ip")
     if rates is None or not rates.any():
         problem = "missing" if rates is None else "always 0"
         raise Refusal(f"{trace.source}: {column} is {problem}, nothing to export")

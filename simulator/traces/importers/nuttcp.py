@@ -131,6 +131,8 @@ def _read(source: Source, options: Options) -> Trace:
         options,
         "nuttcp",
         rate_meaning=reading.rate_meaning,
+        # UDP keeps the link full, TCP what it was given: the two meanings are the two protocols.
+        rate_layer="udp_payload" if reading.rate_meaning == "capacity" else "tcp_payload",
         note=reading.note + skipped(options),
     )
 

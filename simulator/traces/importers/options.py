@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, get_type_hints
 
 from schemas.errors import Refusal
+from simulator.traces.layers import RATE_LAYERS
 from simulator.traces.model import COLUMNS, RATE_MEANINGS
 
 DIRECTIONS = {"uplink": "uplink_kbps", "downlink": "downlink_kbps"}
@@ -78,6 +79,10 @@ class Options:
     rate_meaning: Annotated[
         str | None,
         _asked("--rate-meaning", "Of a generic CSV's rates: {}.", RATE_MEANINGS),
+    ] = None
+    rate_layer: Annotated[
+        str | None,
+        _asked("--rate-layer", "What they count: {} (not stated: taken as ethernet).", RATE_LAYERS),
     ] = None
     time: Annotated[str | None, _asked("--time", "Generic CSV: NAME[:s, ms, us, ns or iso].")] = None
     mapping: Annotated[

@@ -60,7 +60,13 @@ def _read(source: Source, options: Options) -> Trace:
     column = DIRECTIONS[options.direction or "downlink"]
     rows = Rows(start_s, end_s, np.arange(1, len(end_s) + 1), {column: kbps})
     return from_intervals(
-        source, rows, options, "sabre", rate_meaning="as_logged", note="latency_ms is a constant: left out"
+        source,
+        rows,
+        options,
+        "sabre",
+        rate_meaning="as_logged",
+        rate_layer="tcp_payload",
+        note="latency_ms is a constant: left out",
     )
 
 

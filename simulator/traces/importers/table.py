@@ -127,14 +127,15 @@ def _read(source: Source, options: Options) -> Trace:
     time_s = np.array(stamps)
     table = {c.target: np.array(v) for c, v in zip(columns, np.array(values).T, strict=True)}
     lines = np.arange(first_line, first_line + len(rows))
-    more = {"rate_meaning": options.rate_meaning} if options.rate_meaning else {}
+    said = {"rate_meaning": options.rate_meaning, "rate_layer": options.rate_layer}
+    more = {name: value for name, value in said.items() if value is not None}
     return from_samples(source, Rows(time_s, time_s, lines, table), options, "csv", **more)
 
 
 TABLE = Importer(
     "csv",
     "any CSV with --map, --time or --period, units per column or per row; never chosen by itself",
-    GRID_OPTIONS | {"period_s", "rate_meaning", "time", "mapping", "delimiter"},
+    GRID_OPTIONS | {"period_s", "rate_meaning", "rate_layer", "time", "mapping", "delimiter"},
     lambda _: False,
     _read,
 )
