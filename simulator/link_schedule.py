@@ -113,6 +113,12 @@ class LinkSchedule:
         """Return the trace that the vehicle drives."""
         return (self.trace, *self.others)[(vehicle - 1) % (1 + len(self.others))]
 
+    @property
+    def unlimited(self) -> list[str]:
+        """The directions that some vehicle's trace does not limit."""
+        found = {direction for trace in (self.trace, *self.others) for direction in trace.unlimited}
+        return sorted(found, reverse=True)
+
     def offset_s(self, vehicle: int) -> int:
         """Return the second of the trace at which the vehicle starts; one random stream per vehicle."""
         if not self.offsets:

@@ -120,7 +120,14 @@ def _bytes_and_link(metrics: dict[str, Any]) -> Table:
         table.add_row(label, number(metrics.get(name), unit))
     for name, metric in METRICS.items():
         if name.startswith("link_") and name in metrics:
-            table.add_row(
-                name.removesuffix(f"_{metric.unit}").replace("_", " "), number(metrics[name], metric.unit)
-            )
+            value = number(metrics[name], metric.unit)
+            if _unlimited(name, metrics):
+                value = "unlimited"
+            table.add_row(name.removesuffix(f"_{metric.unit}").replace("_", " "), value)
     return table
+
+
+def _unlimited(name: str, metrics: dict[str, Any]) -> bool:
+    """Return whether a rate was asked of the other direction alone: an emulated link, whose trace does not limit this one."""
+    ways = ("link_rate_uplink_asked_bps", "link_rate_downlink_asked_bps")
+    return name in ways and metrics[name] is None and any(metrics.get(way) is not None for way in ways)

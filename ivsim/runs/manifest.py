@@ -10,6 +10,7 @@ from ivsim.runs.directory import SCHEMA, RunDirectory
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
 from schemas.json_files import write_json
+from simulator.link_schedule import LinkSchedule
 from simulator.links import offload, tcp_stack
 
 
@@ -35,7 +36,7 @@ def write_manifest(started: StartedRun, environment: dict[str, Any]) -> None:
                 "scheduling": _ready(children.get(started.components.senders[0])).get("scheduling"),
             },
             "twin": {} if (twin := started.components.twin) is None else twin.ready(),
-            "warnings": _warnings(plan.options),
+            "warnings": _warnings(plan.options, plan.schedule),
         },
     )
 
@@ -53,11 +54,15 @@ def note_timings(directory: RunDirectory, timings_s: dict[str, float]) -> None:
     write_json(directory.manifest, manifest)
 
 
-def _warnings(options: RunOptions) -> list[str]:
+def _warnings(options: RunOptions, schedule: LinkSchedule) -> list[str]:
     """Return what a reader of the report must know before the first figure."""
     warnings = []
     if options.faults != Faults():
         warnings.append("Messages were lost on purpose in this run: see `faults` in the manifest.")
     if options.early_ack:
         warnings.append("The gateway acknowledged before Kafka had the record (--early-ack).")
+    if options.link != "direct":
+        warnings += [
+            f"The {direction} is unlimited: the trace says no rate of it." for direction in schedule.unlimited
+        ]
     return warnings

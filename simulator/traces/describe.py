@@ -42,6 +42,10 @@ def facts(trace: Trace) -> list[str]:
             for name in RATE_COLUMNS
             if name in trace.columns() and (factor := frame_factor(trace.rate_layer(name))) != 1.0
         ),
+        *(
+            f"on a link: {direction} unlimited, the trace has no {direction}_kbps"
+            for direction in trace.unlimited
+        ),
     ]
 
 

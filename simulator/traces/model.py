@@ -87,6 +87,12 @@ class Trace:
         """What a rate column counts (a key of RATE_LAYERS), as the header says; None where it is not stated."""
         return self.header.get(f"{RATE_LAYER}_{column}", self.header.get(RATE_LAYER))
 
+    @property
+    def unlimited(self) -> list[str]:
+        """The directions, "uplink" and "downlink", whose rate the trace says nothing of: a link does not limit them."""
+        present = self.columns()
+        return [name.removesuffix("_kbps") for name in RATE_COLUMNS if name not in present]
+
     def in_frames(self) -> Trace:
         """This trace with its rates in bits of Ethernet frames, which is what a link's rate counts."""
         if all(self._frame_factor(name) == 1.0 for name in RATE_COLUMNS):

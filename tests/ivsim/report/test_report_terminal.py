@@ -36,3 +36,14 @@ def test_refused_and_unknown_messages_are_told() -> None:
     )
     head = "".join(shown.splitlines()[2:4])
     assert all(word in head for word in ("due", "delivered", "refused", "unknown", "duplicates", "ratio"))
+
+
+def test_a_direction_that_the_trace_does_not_limit_is_unlimited() -> None:
+    def asked(**figures: Any) -> dict[str, str]:
+        rows = (
+            line.strip("│ ").split("│") for line in printed(**figures).splitlines() if " asked bps " in line
+        )
+        return {label.split()[2]: value.strip() for label, value in rows}
+
+    assert asked(link_rate_uplink_asked_bps=8_000.0) == {"uplink": "8,000.0 bit/s", "downlink": "unlimited"}
+    assert asked() == dict.fromkeys(("uplink", "downlink"), "\N{EN DASH}")

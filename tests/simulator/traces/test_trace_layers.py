@@ -116,3 +116,13 @@ def test_mahimahi_gets_packets_of_ip() -> None:
     # 5 Mbit in all; a line of them is the period.
     assert packets - 1 == 5_000_000 // 12_000
     assert frames - 1 == int(5_000_000 * frame_factor("tcp_payload") / frame_factor("ip")) // 12_000
+
+
+def test_a_direction_without_a_rate_is_unlimited() -> None:
+    one_way = Trace(np.array([0.0]), uplink_kbps=np.array([5.0]))
+    delay_only = Trace(np.array([0.0]), rtt_ms=np.array([5.0]))
+    assert (trace().unlimited, one_way.unlimited) == ([], ["downlink"])
+    assert LinkSchedule(one_way, 1, 1).unlimited == ["downlink"]
+    assert LinkSchedule(trace(), 2, 1, others=[delay_only]).unlimited == ["uplink", "downlink"]
+    assert LinkSchedule(one_way, 1, 1).at(0)[1][1].rate_bps is None
+    assert "on a link: downlink unlimited, the trace has no downlink_kbps" in facts(one_way)
