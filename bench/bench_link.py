@@ -11,7 +11,8 @@ from simulator.links import Condition, choose, open_link
 from simulator.links.base import DIRECTIONS, Link
 from simulator.links.privileges import ensure_privileges
 from simulator.links.proof import checks
-from simulator.links.proof.probes import Flow, run, tcp_rate_bps
+from simulator.links.proof.bulk_tcp import tcp_rate_bps
+from simulator.links.proof.probes import Flow, run
 
 REPEATS = 7
 

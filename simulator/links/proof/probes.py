@@ -21,7 +21,6 @@ SO_TIMESTAMPNS: Final = 35
 SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
 _STAMP = struct.Struct("=IIq")
 _TIME = struct.Struct("=qq")
-_BYTES_RECEIVED: Final = 128  # tcpi_bytes_received in tcp_info (linux/tcp.h)
 
 
 @dataclass
@@ -177,55 +176,3 @@ def receive_all(s: socket.socket) -> Iterator[tuple[bytes, int]]:
             return
         seconds, nanoseconds = _TIME.unpack_from(control[0][2])
         yield payload, seconds * 1_000_000_000 + nanoseconds
-
-
-def tcp_rate_bps(
-    link: Link, vehicle: int, direction: Direction, seconds: float, skipped: float = 0.25
-) -> float:
-    """Return the rate of a bulk TCP transfer in bits of payload per second, after the `skipped` share of it.
-
-    Where segments are lost, skip nothing: TCP counts what waits behind a lost one when that comes again, and all
-    of it may have crossed the link before a later begin.
-    """
-    with contextlib.ExitStack() as stack:
-        with inside(link.cloud_namespace):
-            server = stack.enter_context(socket.create_server((CLOUD_ADDRESS, 0)))
-        with inside(link.vehicles_namespace):
-            near = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-        near.settimeout(seconds + 10)
-        server.settimeout(seconds + 10)
-        near.bind((vehicle_address(vehicle), 0))
-        near.connect(server.getsockname())
-        far = stack.enter_context(server.accept()[0])
-        far.settimeout(seconds + 10)
-        source, sink = (near, far) if direction == "uplink" else (far, near)
-        sender = threading.Thread(target=_pour, args=(source, seconds), daemon=True)
-        sender.start()
-        rate = _swallow(sink, seconds, skipped)
-        sender.join()
-    return rate
-
-
-def _pour(source: socket.socket, seconds: float) -> None:
-    block, end = b"\0" * 65536, time.monotonic() + seconds
-    with contextlib.suppress(OSError):
-        while time.monotonic() < end:
-            source.send(block)
-
-
-def _swallow(sink: socket.socket, seconds: float, skipped: float) -> float:
-    began = now = time.monotonic()
-    first = None
-    while now < began + seconds:
-        if first is None and now >= began + seconds * skipped:
-            first = _arrived(sink)
-        sink.recv(1 << 20)
-        now = time.monotonic()
-    last = _arrived(sink)
-    return 0.0 if first is None else (last[1] - first[1]) * 8 / (last[0] - first[0])
-
-
-def _arrived(sink: socket.socket) -> tuple[float, int]:
-    """Return the time and the kernel's count: what has been read tells how late the reader is."""
-    info = sink.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED + 8)
-    return time.monotonic(), struct.unpack_from("=Q", info, _BYTES_RECEIVED)[0]

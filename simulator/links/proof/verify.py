@@ -11,6 +11,7 @@ from typing import Final
 
 from simulator.links.base import DIRECTIONS, Condition, Conditions, Direction, Link, LinkError
 from simulator.links.proof import checks, probes
+from simulator.links.proof.bulk_tcp import tcp_rate_bps
 from simulator.links.proof.checks import Check, Verdict
 from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify_rate import judge_rate
@@ -271,7 +272,7 @@ def _tcp(link: Link, proof: Proof, direction: Direction, seconds: float) -> None
     skipped = 0.0 if lossy else 0.25
     try:
         # 1,448 bytes of payload in a full frame of 1,514.
-        achieved = probes.tcp_rate_bps(link, proof.vehicle, direction, seconds, skipped) * 1514 / 1448
+        achieved = tcp_rate_bps(link, proof.vehicle, direction, seconds, skipped) * 1514 / 1448
     except OSError as error:
         proof.checks.append(Check("rate, TCP", direction, "", f"failed: {error}", "", "off", asked))
         return

@@ -17,7 +17,8 @@ from schemas.namespace import ROOT
 from simulator.links import LINKS, Condition, LinkError
 from simulator.links import netlink as nl
 from simulator.links.namespaces import command_inside, inside, listed
-from simulator.links.proof.probes import Flow, run, tcp_rate_bps
+from simulator.links.proof.bulk_tcp import tcp_rate_bps
+from simulator.links.proof.probes import Flow, run
 
 pytestmark = pytest.mark.netns
 FREE = Condition(None, 0.0)
