@@ -27,7 +27,7 @@ from bench.slope import Slope, slope_of
 from ivsim.chaos.campaign import promise_after
 from ivsim.chaos.disturbances import DISTURBANCES
 from ivsim.chaos.injector import Injector
-from ivsim.chaos.promises import judge, weakest
+from ivsim.chaos.promises import judge, owed_by_broker, weakest
 from ivsim.chaos.schedule import Planned, Schedule
 from ivsim.option_rules import run_options
 from ivsim.runs.started import StartedRun
@@ -43,7 +43,8 @@ FAULT_EACH_S: Final = 180.0
 TAIL_S: Final = 20.0  # of a leg without a new fault
 LOSS_TIMEOUT_S: Final = 60.0
 NEEDED: Final = [
-    "vehicle_id", "sequence", "fate", "hop", "acknowledged_at_ns", "appended_at_ns", "copies", "due_at_ns",
+    "vehicle_id", "sequence", "fate", "hop", "acknowledged_at_ns", "received_at_ns", "appended_at_ns", "copies",
+    "due_at_ns",
 ]  # fmt: skip
 
 
@@ -185,6 +186,7 @@ def run_leg(
     promise = weakest(
         promise_after(replace(schedule, protocol=protocol, mode=mode)) for protocol, mode in LEGS
     )
+    rows = owed_by_broker(rows, injector.injected_at_ns)
     judgement = judge(rows, promise, outcome.twin_distinct, injector.back_at_ns)
     if outcome.error is not None:
         judgement.broken.append(outcome.error.partition("\n")[0])

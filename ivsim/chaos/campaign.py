@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from gateways.protocols import PROTOCOLS
 from ivsim.chaos.case import LOSS_TIMEOUT_S, MAY_LOSE_TIMEOUT_S, VEHICLES
 from ivsim.chaos.history import broken_history
 from ivsim.chaos.injector import Injector
-from ivsim.chaos.promises import KEEPS, SAVED, Judgement, Promise, judge, promise_of, weakest
+from ivsim.chaos.promises import KEEPS, SAVED, Judgement, Promise, judge, owed_by_broker, promise_of, weakest
 from ivsim.chaos.schedule import Schedule, draw
 from ivsim.chaos.shrink import shrink
 from ivsim.option_rules import run_options
@@ -106,6 +106,7 @@ def run_schedule(schedule: Schedule, base: Path, testbed: Testbed) -> Row:
     if outcome.exit_code > SIGNALLED:
         raise Stopped(outcome.exit_code)
     ledger, records = _rows(directory / "ledger.parquet"), _rows(directory / "kafka_records.parquet")
+    ledger = owed_by_broker(ledger, injector.injected_at_ns)
     promise = promise_after(schedule)
     judgement = judge(ledger, promise, outcome.twin_distinct, injector.back_at_ns)
     if outcome.error is not None:
@@ -137,7 +138,7 @@ def run_schedule(schedule: Schedule, base: Path, testbed: Testbed) -> Row:
     )
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path) -> list[Mapping[str, Any]]:
     return pq.read_table(path).to_pylist() if path.is_file() else []
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.faults import FAULTS, Fault
-from ivsim.chaos.promises import KEEPS, Judgement, Promise, judge, promise_of
+from ivsim.chaos.promises import KEEPS, Judgement, Promise, judge, owed_by_broker, promise_of
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.runs.runner import Outcome
@@ -49,6 +49,7 @@ class Disturber:
         self._fault = fault
         self._at_message = at_message
         self._restore_at_s: float | None = None
+        self.injected_at_ns: list[int] = []
         self.restored_at_ns: int | None = None
         self.done = False
 
@@ -58,6 +59,7 @@ class Disturber:
         if self._restore_at_s is None:
             if run.publisher.totals().get("emitted", 0) >= self._at_message:
                 run.components.children.down |= self._fault.inject(run)
+                self.injected_at_ns.append(time.time_ns())
                 self._restore_at_s = time.monotonic() + self._fault.down_s
         elif time.monotonic() >= self._restore_at_s:
             self._fault.restore(run)
@@ -89,6 +91,7 @@ def run_case(case: Case, output: Path, *, seed: int, testbed: Testbed) -> tuple[
     outcome = testbed.run(options_of(case, seed), directory, disturb=disturber)
     ledger = directory / "ledger.parquet"
     rows = pq.read_table(ledger).to_pylist() if ledger.is_file() else []
+    rows = owed_by_broker(rows, {case.fault: disturber.injected_at_ns})
     judgement = judge(rows, case.promise(), outcome.twin_distinct, disturber.restored_at_ns)
     if outcome.error is not None:
         judgement.broken.append(outcome.error.partition("\n")[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from typing import Final
 
 from ivsim.chaos.disturbances import DISTURBANCES, inject, process_of, relaunch, resume, settled
@@ -23,6 +24,7 @@ class Injector:
 
     Attributes:
         injected: names of the faults that began, in order.
+        injected_at_ns: by a fault's name, when each of them had done what it does.
         back_at_ns: when the last part was back.
     """
 
@@ -34,6 +36,7 @@ class Injector:
         self._down: dict[str, str] = {}
         self._run: StartedRun | None = None
         self.injected: list[str] = []
+        self.injected_at_ns: defaultdict[str, list[int]] = defaultdict(list)
         self.back_at_ns: int | None = None
 
     def done(self) -> bool:
@@ -120,4 +123,5 @@ class Injector:
                     run.components.children.down.add(process.name)
             inject(run, planned.fault, planned.down_s)
             self.injected.append(planned.fault)
+            self.injected_at_ns[planned.fault].append(time.time_ns())
             self._lasting.append((self._elapsed_s(run) + planned.down_s, planned))

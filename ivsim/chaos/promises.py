@@ -11,7 +11,7 @@ all, so that a case in which nothing was sent cannot pass.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from twin.metrics import ACCOUNT, FATES
 Row = Mapping[str, Any]
 IN_TWIN = ("delivered", "late")
 KILLS_OF_BROKER = ("broker-kill", "backlog-kill")
+ENDS_OF_GATEWAY = ("gateway-kill", "gateway-stop", "backlog-kill")
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,29 @@ def promise_of(protocol: str, mode: Mode, fault: str) -> Promise:
         return MAY_LOSE if broker is not None else ANSWERED
     late = broker is not None and SERVERS[broker].saves_late
     return SAVED if late and fault in KILLS_OF_BROKER else KEEPS
+
+
+def owed_by_broker(rows: Iterable[Row], injected_at_ns: Mapping[str, Sequence[int]]) -> list[Row]:
+    """Return the rows, with the broker as the hop of messages that it had not got off its hands when it was killed.
+
+    A gateway acknowledges to its broker what Kafka has. One that ends while Kafka stands still leaves what it had
+    received to the broker, which still has it; where that is killed too before it has saved it, the message was last
+    seen at the gateway, and lost by the broker.
+
+    Args:
+        rows: the ledger's.
+        injected_at_ns: when each fault had done what it does, by its name.
+    """
+
+    def last(faults: Iterable[str]) -> int:
+        return max((at for fault in faults for at in injected_at_ns.get(fault, ())), default=0)
+
+    ended, killed = last(ENDS_OF_GATEWAY), last(KILLS_OF_BROKER)
+
+    def owed(row: Row) -> bool:
+        return bool(row["hop"] == "gateway" and row["received_at_ns"] < min(ended, killed))
+
+    return [{**row, "hop": "broker"} if owed(row) else row for row in rows]
 
 
 def weakest(promises: Iterable[Promise]) -> Promise:

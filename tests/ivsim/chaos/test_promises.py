@@ -22,6 +22,7 @@ from ivsim.chaos.promises import (
     Judgement,
     Promise,
     judge,
+    owed_by_broker,
     promise_of,
 )
 from ivsim.chaos.table import print_tables
@@ -79,6 +80,29 @@ def test_a_killed_mosquitto_may_lose_at_the_broker_alone() -> None:
     assert broken([row(), lost("broker", acknowledged=True)], SAVED) == []
     for hop in ("vehicle", "link", "gateway"):
         assert len(broken([row(), lost(hop, acknowledged=True)], SAVED)) == 1
+
+
+@pytest.mark.parametrize(
+    ("injected_at_ns", "owes"),
+    [
+        ({"backlog-kill": [9]}, "broker"),
+        ({"gateway-stop": [6, 9], "broker-kill": [8]}, "broker"),
+        ({"broker-kill": [6], "gateway-kill": [9]}, "broker"),
+        ({"broker-kill": [9]}, "gateway"),  # the gateway lives, and has it still
+        ({"gateway-kill": [9], "broker-stop": [9]}, "gateway"),  # the broker has saved it
+        ({"gateway-kill": [9], "broker-kill": [4]}, "gateway"),
+        ({"gateway-kill": [4], "broker-kill": [9]}, "gateway"),
+        ({}, "gateway"),
+    ],
+)
+def test_what_a_gateway_held_when_it_and_its_broker_were_killed_is_the_brokers_loss(
+    injected_at_ns: dict[str, list[int]], owes: str
+) -> None:
+    held = row("lost", "gateway", acknowledged_at_ns=2, received_at_ns=5, appended_at_ns=None)
+    others = [*(row() for _ in range(5)), lost("link"), lost("broker")]
+    found = owed_by_broker([held, *others], injected_at_ns)
+    assert found == [{**held, "hop": owes}, *others]
+    assert len(broken(found, SAVED)) == (owes == "gateway")
 
 
 def test_a_mode_that_may_lose_may_lose_what_was_acknowledged() -> None:
