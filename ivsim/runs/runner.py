@@ -16,6 +16,7 @@ from ivsim.runs.checksums import write_checksums
 from ivsim.runs.clock import ClockWatch
 from ivsim.runs.components import Components, open_components
 from ivsim.runs.directory import make_run_directory, new_run_id, run_path
+from ivsim.runs.disk import DiskNearlyFull, DiskWatch, check_room, ran_out
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.live_publisher import LivePublisher
@@ -26,8 +27,10 @@ from ivsim.runs.shared_parts import SharedParts
 from ivsim.runs.started import Ending, StartedRun
 from ivsim.runs.validity import EXIT_INVALID
 from ivsim.runs.versions import environment
+from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.servers import KAFKA
 from schemas.errors import Refusal
 from simulator.fleet import messages_due
 from simulator.garbage import spared
@@ -45,7 +48,7 @@ START_AFTER_NS = 1_000_000_000
 TICK_S = 0.25
 # What the sender may take to say that it has given up what it kept.
 SETTLE_NS = 5_000_000_000
-BROKEN = (ProcessDied, NotReady, LinkError)
+BROKEN = (ProcessDied, NotReady, LinkError, DiskNearlyFull)
 
 
 class StoppedEarly(Exception):  # noqa: N818 - what happened
@@ -98,7 +101,8 @@ def execute(
 def make_plan(options: RunOptions, output: Path | None) -> RunPlan:
     """Return a run with its directory made; Refusal, and nothing made, when it cannot be run here."""
     run_id = new_run_id(options)
-    run_path(output, run_id, options.name)  # a name that is taken is refused first
+    path = run_path(output, run_id, options.name)  # a name that is taken is refused first
+    check_room(path, options)
     preflight(options)
     ensure_privileges()
     link_schedule = link_schedule_of(options)
@@ -159,6 +163,7 @@ class Run:
         self._plan, self._record, self._shared = plan, record, shared
         self._display, self._disturb = display, disturb
         self._began_s = time.monotonic()
+        self._disk = DiskWatch((plan.directory.path,), plan.options)
 
     def execute(self) -> Outcome:
         """Open, run, account, close; the outcome says what went wrong."""
@@ -169,11 +174,13 @@ class Run:
         with ExitStack() as stack:
             try:
                 components = open_components(plan, self._record, stack, self._shared, self._display)
+                if isinstance(kafka := components.servers.get(KAFKA), KafkaServer):
+                    self._disk = DiskWatch((plan.directory.path, kafka.log), plan.options)
                 started = self._start(components, stack)
                 self._wait(started)
                 drained = self._drain(started)
-            except BROKEN as error:
-                outcome.exit_code, outcome.error = EXIT_FAILED, str(error)
+            except (*BROKEN, OSError) as error:
+                outcome.exit_code, outcome.error = EXIT_FAILED, self._why(error)
             except StoppedEarly as reason:
                 outcome.exit_code, outcome.error = EXIT_STOPPED_EARLY, str(reason)
             except Interrupted as signal:
@@ -240,6 +247,7 @@ class Run:
 
     def _tick(self, started: StartedRun, left_s: float) -> None:
         started.spare_new()
+        self._disk.check()
         if self._disturb is not None:
             self._disturb(started)
         started.components.check()
@@ -255,26 +263,36 @@ class Run:
             result = accounting.account(started, ending, self._display)
             outcome.metrics, outcome.report = result.metrics, result.report
             if result.error is not None:
-                add_failure(outcome, result.error)
+                add_failure(outcome, self._disk.full() or result.error)
             elif outcome.exit_code == 0 and result.metrics["validity"]["verdict"] == "invalid":
                 outcome.exit_code = EXIT_INVALID
-        except BROKEN as error:
-            add_failure(outcome, str(error))
+        except (*BROKEN, OSError) as error:
+            add_failure(outcome, self._why(error))
         timings = {
             "command_to_first_message_s": started.opened_s,
             "drain_to_report_s": time.monotonic() - ending.at_s,
         }
-        manifest.note_timings(started.directory, timings)
-        write_checksums(started.directory)
+        try:
+            manifest.note_timings(started.directory, timings)
+            write_checksums(started.directory)
+        except OSError as error:
+            add_failure(outcome, self._why(error))
         if (reader := started.components.live_reader) is not None:
             outcome.twin_distinct = reader.contained()
+
+    def _why(self, error: Exception) -> str:
+        """Return the line for what broke; an error of the system's that no full disk explains is raised again."""
+        if isinstance(error, OSError) and not isinstance(error, BROKEN) and not ran_out(error):
+            raise error
+        return self._disk.full() or str(error)
 
 
 def add_failure(outcome: Outcome, error: str) -> None:
     """Note that the accounting failed; a run that a signal has stopped goes by that, with or without a ledger."""
     if outcome.signal is None:
         outcome.exit_code = EXIT_FAILED
-    outcome.error = f"{outcome.error}; {error}" if outcome.error else error
+    if error != outcome.error:  # a full disk breaks one thing after another
+        outcome.error = f"{outcome.error}; {error}" if outcome.error else error
 
 
 def _drain_end_ns(started: StartedRun, due: Sequence[int]) -> int:
