@@ -88,7 +88,7 @@ def _drawn(first: Results, second: Results, name: str, titles: tuple[str, str]) 
         for values in [_times_ms(run, column)]
     ]
     # matplotlib has escaped what it writes.
-    return Markup(charts.distributions(name.replace("_", " "), sides))  # noqa: S704
+    return Markup(charts.distributions(name.replace("_", " "), sides).svg())  # noqa: S704
 
 
 def _times_ms(run: Results, column: str) -> npt.NDArray[np.float64]:

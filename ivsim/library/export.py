@@ -1,4 +1,4 @@
-"""Results as tidy tables for other programs: CSV, Parquet or JSON, a file a table, nulls kept apart from zeros.
+"""Results for other programs and for papers: a file a table, nulls kept apart from zeros, or a file a chart.
 
 A run's tables are those of its directory, and `metrics` beside them with one row a figure. A study has `figures` (a row
 for each cell and metric, with its interval) and `repetitions` (a row for each figure of each repetition).
@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,15 +21,19 @@ import pyarrow.parquet as pq
 from ivsim.library.folder import is_study
 from ivsim.library.runs import Results, load_results
 from ivsim.library.studies import StudyResults, load_study
+from ivsim.report.drawing import FORMATS as PICTURES
+from ivsim.report.drawing import Charts, Drawing
+from ivsim.report.page import run_charts
 from schemas.errors import Refusal
 from twin.metrics import METRICS
 
 # How many rows are turned into Python's objects at a time.
 _BATCH: Final = 50_000
 Loader = Callable[[], pa.Table]
+Writer = Callable[[Path], str]
 
 
-def tables(directory: Path) -> dict[str, Loader]:
+def loaders(directory: Path) -> dict[str, Loader]:
     """Return the tables of a result, each to be read when it is called; Refusal when the directory holds no result."""
     if is_study(directory):
         study = load_study(directory)
@@ -115,34 +120,74 @@ FORMATS: Final[Mapping[str, Callable[[pa.Table, Path], Any]]] = {
 }
 
 
-def export(directory: Path, to: str, output: Path, names: tuple[str, ...] = ()) -> list[tuple[Path, int]]:
-    """Write tables of a result into a new or empty directory, all of them or none; return each file with its rows.
+def charts(directory: Path) -> Charts:
+    """Return the charts of a result's report, drawn anew; Refusal when the directory holds no result."""
+    if is_study(directory):
+        return load_study(directory).charts()
+    load_results(directory)
+    return run_charts(directory)
+
+
+def export(
+    directory: Path, to: str, output: Path, tables: tuple[str, ...] = (), drawn: tuple[str, ...] = ()
+) -> list[tuple[Path, str]]:
+    """Write what a result has into a new or empty directory, all of it or nothing; return each file and what is in it.
 
     Args:
         directory: of the result.
-        to: a key of FORMATS.
+        to: a key of FORMATS for tables, or of ivsim.report.drawing.FORMATS for charts.
         output: where the files go.
-        names: of the tables; all without any.
+        tables: their names; all without any.
+        drawn: names of charts; all without any.
     """
-    if to not in FORMATS:
-        raise Refusal(f"--to {to!r}: allowed are {', '.join(FORMATS)}")
-    known = tables(directory)
+    if to not in FORMATS and to not in PICTURES:
+        raise Refusal(f"--to {to!r}: allowed are {', '.join([*FORMATS, *PICTURES])}")
+    is_table = to in FORMATS
+    option, names = ("--table", tables) if is_table else ("--chart", drawn)
+    if other := drawn if is_table else tables:
+        word = "--chart" if is_table else "--table"
+        raise Refusal(
+            f"{word} {other[0]!r}: --to is one of {', '.join(PICTURES if is_table else FORMATS)} for it"
+        )
+    writers = _tables_as(directory, to) if is_table else _charts_as(directory, to)
     for name in names:
-        if name not in known:
-            raise Refusal(f"--table {name!r}: {directory} has {', '.join(known)}")
+        if name not in writers:
+            raise Refusal(f"{option} {name!r}: {directory} has {', '.join(writers)}")
     if output.is_dir() and any(output.iterdir()):
         raise Refusal(f"--output {output}: not empty; name a new directory")
     try:
         output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".export-", dir=output) as unfinished:
             written = []
-            for name in names or known:
-                table = known[name]()
+            for name in names or writers:
                 path = Path(unfinished) / f"{name}.{to}"
-                FORMATS[to](table, path)
-                written.append((path, table.num_rows))
+                written.append((path, writers[name](path)))
             for path, _ in written:
                 shutil.move(path, output / path.name)
     except OSError as error:
         raise Refusal(f"--output {output}: {error.strerror or error}") from None
-    return [(output / path.name, rows) for path, rows in written]
+    return [(output / path.name, words) for path, words in written]
+
+
+def _tables_as(directory: Path, to: str) -> dict[str, Writer]:
+    """Return by its name what writes a table, and says how many rows it has."""
+
+    def write(load: Loader, path: Path) -> str:
+        table = load()
+        FORMATS[to](table, path)
+        return f"{table.num_rows:,} rows"
+
+    return {name: partial(write, load) for name, load in loaders(directory).items()}
+
+
+def _charts_as(directory: Path, to: str) -> dict[str, Writer]:
+    """Return by its name what writes a chart, and says what it shows."""
+
+    def write(drawing: Drawing, caption: str, path: Path) -> str:
+        drawing.save(path, to)
+        return caption
+
+    return {
+        Path(name).stem: partial(write, drawing, caption)
+        for name, (drawing, caption) in charts(directory).items()
+    }

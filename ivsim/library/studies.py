@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ivsim.papers import paper_of
+from ivsim.report.drawing import Charts
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.own_thread import OwnThread
 from ivsim.study.catalogue import name_of, study_named
@@ -18,6 +19,7 @@ from ivsim.study.execution import run_study as run_cells
 from ivsim.study.model import Study, cells_of
 from ivsim.study.report import results, write_report
 from ivsim.study.results import CellResult
+from ivsim.study.selected_charts import selected_charts
 from ivsim.study.service_levels import NOT_MET, UNDECIDED, Judged, judge
 from ivsim.study.store import Store
 from schemas.errors import Refusal
@@ -107,6 +109,11 @@ class StudyResults:
             for metric in metrics or self.metrics_of(result)
         ]
         return pa.Table.from_pylist(rows, schema)
+
+    def charts(self) -> Charts:
+        """Return the charts of the report, drawn anew: by the name of the file, the chart and its caption."""
+        store, paper = Store.open(self.directory), paper_of(self.name)
+        return selected_charts(self.study, self.cells) if paper is None else paper.report_charts(store)
 
     def write_report(self, directory: str | Path | None = None) -> Path:
         """Write report.md, its charts and report.html, here or elsewhere; return the path of report.md."""

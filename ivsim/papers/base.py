@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
+from ivsim.report.drawing import Charts
 from ivsim.study.claims import Decided, answer, claims_section
 from ivsim.study.report import results, sections, write
 from ivsim.study.selected_charts import selected_charts
@@ -36,8 +37,8 @@ class Paper(ABC):
         head, *others = sections(store, results(store))
         return [f"{head}\n\n**{answer(decided)}**", claims_section(decided), *others]
 
-    def report_charts(self, store: Store) -> dict[str, tuple[str, str]]:
-        """Return the charts: file name -> (SVG, caption)."""
+    def report_charts(self, store: Store) -> Charts:
+        """Return the charts."""
         return selected_charts(store.study, results(store))
 
     def write_report(self, store: Store, directory: Path, decided: Sequence[Decided] | None = None) -> Path:

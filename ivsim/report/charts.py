@@ -1,29 +1,24 @@
-"""The figures of one run's page, drawn from ledger and link log as SVG; they hold no number of their own."""
+"""The figures of one run's page, drawn from ledger and link log; they hold no number of their own."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
-
-from ivsim.report.style import BLUE, FATE_COLOURS, MATPLOTLIB, ORANGE, STAGE_COLOURS, VERMILION
-from twin.metrics import FATES, HOPS
-
-mpl.use("Agg")
-
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from ivsim.report.drawing import MOST_MARKS, Drawing
+from ivsim.report.style import BLUE, FATE_COLOURS, ORANGE, STAGE_COLOURS, VERMILION
+from twin.metrics import FATES, HOPS
 
 Columns = dict[str, npt.NDArray[Any]]
 # Fates of messages that have no latency.
 MISSING = ("lost", "refused", "unsent", "unknown")
-# Of an ECDF that is drawn beside another.
+# Of an ECDF: more than the figure has points to show would only make the page larger.
 MAX_STEPS = 1_000
 
 # name -> (later stamp, earlier stamp); one-way delay and the rest as in the glossary.
@@ -46,17 +41,6 @@ def _plain_log(axis: Axis) -> None:
         axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
 
 
-def svg(draw: Callable[[Axes], None]) -> str:
-    """Return one figure as an SVG element, without the XML prologue."""
-    with mpl.rc_context(MATPLOTLIB):
-        figure = Figure()
-        draw(figure.subplots())
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
-
-
 def stage_ms(ledger: Columns, stage: str) -> npt.NDArray[np.float64]:
     """Return one stage's times in ms of the messages that have both stamps (NaN elsewhere)."""
     later, earlier = STAGES[stage]
@@ -76,81 +60,75 @@ def _legend_above(axes: Axes) -> None:
     _legend(axes, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, borderaxespad=0)
 
 
-def latency_distribution(ledger: Columns) -> str:
+def _ecdf(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the corners of an ECDF for a log axis, MAX_STEPS at most; its ends are exact, and it rises from 0."""
+    ordered = np.sort(values)
+    ranks = np.unique(np.linspace(0, max(ordered.size - 1, 0), MAX_STEPS).astype(int))[: ordered.size]
+    ranks = np.concatenate([ranks[:1], ranks])
+    share = np.concatenate([ranks[:1], ranks[1:] + 1]) / max(ordered.size, 1)
+    return np.maximum(ordered[ranks], 0.01), share
+
+
+def _marks(axes: Axes, x: npt.NDArray[Any], y: npt.NDArray[Any], mark: str, **style: Any) -> None:
+    """Draw a mark for each point; very many as one picture."""
+    axes.plot(x, y, mark, rasterized=x.size > MOST_MARKS, **style)
+
+
+def latency_distribution(ledger: Columns) -> Drawing:
     """Draw the ECDF of every stage, on a log axis."""
 
     def draw(axes: Axes) -> None:
         for stage in STAGES:
             values = stage_ms(ledger, stage)
-            values = np.sort(values[np.isfinite(values)])
+            values = values[np.isfinite(values)]
             if values.size:
-                share = np.arange(1, values.size + 1) / values.size
-                axes.step(
-                    np.maximum(values, 0.01), share, where="post", label=stage, color=STAGE_COLOURS[stage]
-                )
-        axes.set(xscale="log", xlabel="ms", ylabel="share of messages", ylim=(0, 1.01))
+                label = f"{stage}, n = {values.size:,}"
+                axes.step(*_ecdf(values), where="post", label=label, color=STAGE_COLOURS[stage])
+        axes.set(xscale="log", xlabel="time of the stage, ms", ylabel="share of messages", ylim=(0, 1.01))
         _plain_log(axes.xaxis)
-        _legend(axes, loc="lower right")
+        _legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))  # beside the curves, which go everywhere
 
-    return svg(draw)
+    return Drawing(draw)
 
 
-def distributions(name: str, sides: Sequence[tuple[str, npt.NDArray[np.float64]]]) -> str:
+def distributions(name: str, sides: Sequence[tuple[str, npt.NDArray[np.float64]]]) -> Drawing:
     """Draw the ECDFs of a time in ms over each other, on a log axis; a side without a value is in the legend alone."""
 
     def draw(axes: Axes) -> None:
         for (label, values), (colour, line) in zip(sides, ((BLUE, "-"), (VERMILION, "--")), strict=True):
-            ordered = np.sort(values)
-            # More steps than the figure has points to show would only make the page larger.
-            ranks = np.unique(np.linspace(0, max(ordered.size - 1, 0), MAX_STEPS).astype(int))[: ordered.size]
-            ranks = np.concatenate([ranks[:1], ranks])  # the curve rises from 0
-            axes.step(
-                np.maximum(ordered[ranks], 0.01) if ordered.size else [],
-                np.concatenate([ranks[:1], ranks[1:] + 1]) / max(ordered.size, 1),
-                where="post",
-                label=label,
-                color=colour,
-                linestyle=line,
-            )
+            axes.step(*_ecdf(values), where="post", label=label, color=colour, linestyle=line)
         axes.set(xscale="log", xlabel=f"{name}, ms", ylabel="share of messages", ylim=(0, 1.01))
         _plain_log(axes.xaxis)
         _legend(axes, loc="lower right")
 
-    return svg(draw)
+    return Drawing(draw)
 
 
-def latency_over_time(ledger: Columns, start_at_ns: int) -> str:
+def latency_over_time(ledger: Columns, start_at_ns: int) -> Drawing:
     """Draw every message's one-way delay and end-to-end latency against the time it was due."""
 
     def draw(axes: Axes) -> None:
         due_s = (ledger["due_at_ns"].astype(np.float64) - start_at_ns) / 1e9
         for stage in ("end-to-end latency", "one-way delay"):
             values = stage_ms(ledger, stage)
-            if np.isfinite(values).any():
-                axes.plot(
-                    due_s, values, ".", markersize=2.5, alpha=0.6, color=STAGE_COLOURS[stage], label=stage
-                )
+            if (known := np.isfinite(values)).any():
+                style = {"markersize": 2.5, "alpha": 0.6, "color": STAGE_COLOURS[stage]}
+                _marks(axes, due_s[known], values[known], ".", label=f"{stage}, n = {known.sum():,}", **style)
         lost = np.isin(ledger["fate"], MISSING)
         if lost.any():
             # They have no latency: along the lower edge, whatever the scale of the axis is.
             base, along = np.zeros(int(lost.sum())), axes.get_xaxis_transform()
-            axes.plot(
-                due_s[lost],
-                base,
-                "x",
-                color=VERMILION,
-                label=", ".join(fate for fate in MISSING if (ledger["fate"] == fate).any()),
-                clip_on=False,
-                transform=along,
-            )
-        axes.set(yscale="log", xlabel="due, s after the start", ylabel="ms")
+            counts = {fate: int((ledger["fate"] == fate).sum()) for fate in MISSING}
+            label = ", ".join(f"{fate}, n = {count:,}" for fate, count in counts.items() if count)
+            _marks(axes, due_s[lost], base, "x", color=VERMILION, label=label, clip_on=False, transform=along)
+        axes.set(yscale="log", xlabel="due, s after the start", ylabel="latency, ms")
         _plain_log(axes.yaxis)
         _legend_above(axes)
 
-    return svg(draw)
+    return Drawing(draw)
 
 
-def fates_by_hop(ledger: Columns) -> str:
+def fates_by_hop(ledger: Columns) -> Drawing:
     """Draw how many messages met each fate, where each lost one was last seen, and who refused one."""
 
     def draw(axes: Axes) -> None:
@@ -166,19 +144,19 @@ def fates_by_hop(ledger: Columns) -> str:
         axes.set(xlabel="messages")
         axes.margins(x=0.12)
 
-    return svg(draw)
+    return Drawing(draw)
 
 
-def asked_and_achieved(link: Columns, direction: str) -> str:
+def asked_and_achieved(link: Columns, direction: str) -> Drawing:
     """Draw the rate that was asked for and the wire rate that passed, median and range over the vehicles."""
 
     def draw(axes: Axes) -> None:
         here = (link["direction"] == direction) & (link["second"] >= 0)
         seconds = np.unique(link["second"][here])
-        asked = _per_second(link, here, seconds, "asked_rate_bps", np.nanmedian)
-        low = _per_second(link, here, seconds, "asked_rate_bps", np.nanmin)
-        high = _per_second(link, here, seconds, "asked_rate_bps", np.nanmax)
-        passed = _per_second(link, here, seconds, "wire_bytes", np.nanmean) * 8
+        asked = per_second(link, here, seconds, "asked_rate_bps", np.nanmedian)
+        low = per_second(link, here, seconds, "asked_rate_bps", np.nanmin)
+        high = per_second(link, here, seconds, "asked_rate_bps", np.nanmax)
+        passed = per_second(link, here, seconds, "wire_bytes", np.nanmean) * 8
         if np.isfinite(asked).any():
             axes.fill_between(
                 seconds, low / 1e3, high / 1e3, step="post", alpha=0.15, color=BLUE, label="asked, range"
@@ -191,10 +169,10 @@ def asked_and_achieved(link: Columns, direction: str) -> str:
         axes.set_ylim(0, max(10.0, axes.get_ylim()[1]))
         _legend_above(axes)
 
-    return svg(draw)
+    return Drawing(draw)
 
 
-def delay_asked_and_probed(link: Columns) -> str:
+def delay_asked_and_probed(link: Columns) -> Drawing:
     """Draw the round-trip time asked for, per second, and what the probes saw."""
 
     def draw(axes: Axes) -> None:
@@ -202,28 +180,22 @@ def delay_asked_and_probed(link: Columns) -> str:
         seconds = np.unique(link["second"][here])
         for direction, colour in (("uplink", BLUE), ("downlink", ORANGE)):
             mask = here & (link["direction"] == direction)
-            asked = _per_second(link, mask, seconds, "asked_delay_ms", np.nanmedian)
+            asked = per_second(link, mask, seconds, "asked_delay_ms", np.nanmedian)
             axes.step(
                 seconds, asked, where="post", color=colour, label=f"{direction}, asked (median vehicle)"
             )
         if "probe_delay_ms" in link:
             seen = here & np.isfinite(link["probe_delay_ms"].astype(np.float64))
-            axes.plot(
-                link["second"][seen],
-                link["probe_delay_ms"][seen],
-                ".",
-                color=VERMILION,
-                markersize=3,
-                label="probe",
-            )
+            style = {"color": VERMILION, "markersize": 3, "label": f"probe, n = {seen.sum():,}"}
+            _marks(axes, link["second"][seen], link["probe_delay_ms"][seen], ".", **style)
         axes.set(xlabel="s after the start", ylabel="one-way delay, ms", yscale="log")
         _plain_log(axes.yaxis)
         _legend_above(axes)
 
-    return svg(draw)
+    return Drawing(draw)
 
 
-def _per_second(
+def per_second(
     link: Columns,
     mask: npt.NDArray[np.bool_],
     seconds: npt.NDArray[Any],
@@ -231,10 +203,12 @@ def _per_second(
     over: Callable[[Any], Any],
 ) -> npt.NDArray[np.float64]:
     """Return `over` of a column for each second; NaN where nothing was measured in it."""
-    values = link[column].astype(np.float64) if column in link else np.full(mask.size, np.nan)
-    result = np.full(seconds.size, np.nan)
-    for index, second in enumerate(seconds):
-        here = values[mask & (link["second"] == second)]
-        if np.isfinite(here).any():
-            result[index] = over(here)
-    return result
+    if column not in link or not seconds.size:
+        return np.full(seconds.size, np.nan)
+    known = mask & np.isfinite(link[column].astype(np.float64))
+    at, values = link["second"][known], link[column][known].astype(np.float64)
+    order = np.argsort(at, kind="stable")
+    begins = np.searchsorted(at[order], seconds, side="left")
+    ends = np.searchsorted(at[order], seconds, side="right")
+    parts = (values[order[begin:end]] for begin, end in zip(begins, ends, strict=True))
+    return np.array([over(part) if part.size else np.nan for part in parts], dtype=np.float64)

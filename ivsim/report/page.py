@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from ivsim.labels import words_of
 from ivsim.report import charts
+from ivsim.report.drawing import Charts
 from ivsim.report.html import rendered
 from ivsim.report.style import PART_COLUMNS, number, spoken_in, window_words
 from twin.metrics import METRICS
@@ -63,7 +64,10 @@ def write_page(directory: Path) -> Path:
         key_figures=[(name, number(metrics.get(name), METRICS[name].unit)) for name in KEY_FIGURES],
         window=window_words(metrics),
         certificate=certificate_table(metrics),
-        figures=_figures(manifest, ledger, link),
+        figures=[
+            (caption, Markup(drawing.svg()))  # noqa: S704 - matplotlib has escaped what it writes
+            for drawing, caption in _charts(manifest, ledger, link).values()
+        ],
         refusals=_refusals(ledger),
         wire=_wire(_columns(directory / "wire_categories.parquet")),
         parts=_parts(metrics),
@@ -127,36 +131,42 @@ def certificate_table(metrics: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _figures(
-    manifest: dict[str, Any], ledger: charts.Columns, link: charts.Columns
-) -> list[tuple[str, Markup]]:
-    parts: list[tuple[str, str]] = []
+def run_charts(directory: Path) -> Charts:
+    """Return the charts of a run: those of its messages and of its link, as far as it has any."""
+    manifest = json.loads((directory / "manifest.json").read_text())
+    return _charts(manifest, _columns(directory / "ledger.parquet"), _columns(directory / "link.parquet"))
+
+
+def _charts(manifest: dict[str, Any], ledger: charts.Columns, link: charts.Columns) -> Charts:
+    found: Charts = {}
     if ledger and len(ledger["fate"]):
-        parts += [
-            (
-                "Messages by fate, where each lost one was last seen, and who refused one",
+        found |= {
+            "fates.svg": (
                 charts.fates_by_hop(ledger),
+                "Messages by fate, where each lost one was last seen, and who refused one",
             ),
-            (
-                "Distribution of each stage's time over the messages that have both of its stamps",
+            "stages.svg": (
                 charts.latency_distribution(ledger),
+                "Distribution of each stage's time over the messages that have both of its stamps",
             ),
-            (
-                "Latency of every message against the time it was due",
+            "latency.svg": (
                 charts.latency_over_time(ledger, manifest["start_at_ns"]),
+                "Latency of every message against the time it was due",
             ),
-        ]
+        }
     if link and len(link["second"]):
-        parts += [
-            (
-                "Uplink rate asked by the trace, and wire bytes that passed at the vehicles' end",
+        found |= {
+            "uplink.svg": (
                 charts.asked_and_achieved(link, "uplink"),
+                "Uplink rate asked by the trace, and wire bytes that passed at the vehicles' end",
             ),
-            ("Downlink rate asked, and wire bytes that passed", charts.asked_and_achieved(link, "downlink")),
-            ("Delay asked for, and what the probes saw", charts.delay_asked_and_probed(link)),
-        ]
-    # matplotlib has escaped what it writes.
-    return [(caption, Markup(picture)) for caption, picture in parts]  # noqa: S704
+            "downlink.svg": (
+                charts.asked_and_achieved(link, "downlink"),
+                "Downlink rate asked, and wire bytes that passed",
+            ),
+            "delay.svg": (charts.delay_asked_and_probed(link), "Delay asked for, and what the probes saw"),
+        }
+    return found
 
 
 def _refusals(ledger: charts.Columns) -> list[tuple[str, str, str]]:

@@ -1,23 +1,18 @@
-"""The charts of studies as SVG text, known from papers; they hold no number of their own."""
+"""The charts of studies, known from papers; they hold no number of their own."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
-
-from ivsim.report.style import BLUE, MATPLOTLIB, mode_style
-from ivsim.study.statistics import Interval
-
-mpl.use("Agg")
-
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
+
+from ivsim.report.drawing import Drawing
+from ivsim.report.style import BLUE, mode_style
+from ivsim.study.statistics import Interval
 
 MOST_POINTS = 300
 
@@ -28,15 +23,9 @@ def drawn(
     columns: int = 1,
     *,
     share: bool = True,
-) -> str:
-    """Return a figure as SVG text without the XML prologue; `draw` gets the axes, or their row."""
-    with mpl.rc_context({**MATPLOTLIB, "svg.fonttype": "none"}):
-        figure = Figure(figsize=size)
-        draw(figure.subplots(1, columns, sharey=share and columns > 1))
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+) -> Drawing:
+    """Return a chart of a study; `draw` gets the axes, or their row."""
+    return Drawing(draw, size, columns, share=share, text=True)
 
 
 def _errors(intervals: Sequence[Interval]) -> list[list[float]]:

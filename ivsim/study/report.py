@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from ivsim.report.drawing import Charts
 from ivsim.study.clusters import MIN_BEYOND, MIN_REPETITIONS
-from ivsim.study.engines.base import Charts
 from ivsim.study.headline import headline
 from ivsim.study.markdown import page, table
 from ivsim.study.model import Study, cells_of
@@ -45,14 +45,15 @@ def write(directory: Path, parts: Sequence[str], charts: Charts) -> Path:
     """Write the parts of a report, the first two before its charts, as Markdown and as one page."""
     directory.mkdir(parents=True, exist_ok=True)
     shown = []
-    for name, (svg, caption) in charts.items():
-        (directory / name).write_text(svg)
+    pictures = {name: drawing.svg() for name, (drawing, _) in charts.items()}
+    for name, (_, caption) in charts.items():
+        (directory / name).write_text(pictures[name])
         shown.append(f"![{caption}]({name})\n\n*{caption}*")
     wanted = [*parts[:2], *(["## Figures", *shown] if shown else []), *parts[2:]]
     text = "\n\n".join(part for part in wanted if part) + "\n"
     path = directory / "report.md"
     path.write_text(text)
-    (directory / "report.html").write_text(page(text, {name: svg for name, (svg, _) in charts.items()}))
+    (directory / "report.html").write_text(page(text, pictures))
     return path
 
 

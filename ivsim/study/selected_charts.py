@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ivsim.report.drawing import Charts
 from ivsim.study import charts
-from ivsim.study.engines.base import Charts, Engine
+from ivsim.study.engines.base import Engine
 from ivsim.study.model import Study
 from ivsim.study.results import CellResult, done_of
 from ivsim.study.statistics import Interval

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ import pytest
 from ivsim import cli
 from ivsim.library import result_files
 from ivsim.library.compare import compare_runs
-from ivsim.library.export import export, tables
+from ivsim.library.export import export, loaders
 from ivsim.library.folder import results_in
 from ivsim.library.runs import load_results
+from ivsim.report.drawing import FORMATS as CHART_FORMATS
 from ivsim.runs.capture_join import HELD_BACK
 from ivsim.runs.kafka_log import SCHEMA as KAFKA_RECORDS
 from ivsim.runs.link_log import SCHEMA as LINK
@@ -86,6 +88,9 @@ def test_a_results_figures_are_shown_again(
         ("export notes", "notes: no result of a run or a study"),
         ("export one --to xlsx", "--to 'xlsx': allowed are csv, parquet, json"),
         ("export one --table sums", "--table 'sums': one has metrics, "),
+        ("export one --to svg --chart sums", "--chart 'sums': one has fates, stages, latency, "),
+        ("export one --to pdf --table ledger", "--table 'ledger': --to is one of csv, parquet, json for it"),
+        ("export one --chart stages", "--chart 'stages': --to is one of svg, png, pdf for it"),
         ("export one --output two", "--output two: not empty"),
         ("export one --output /proc/x", "--output /proc/x: No such file"),
     ],
@@ -136,15 +141,50 @@ READERS = {
 
 @pytest.mark.parametrize("to", READERS)
 def test_every_table_comes_back_as_it_was(to: str, folder: Path, tmp_path: Path) -> None:
-    known = tables(folder / "one")
+    known = loaders(folder / "one")
     assert {"metrics", "ledger", "link", "emissions"} <= set(known)
     written = export(folder / "one", to, tmp_path / "out")
     assert [path.name for path, _ in written] == [f"{name}.{to}" for name in known]
     for path, rows in written:
         table = known[path.stem]()
-        assert table.num_rows == rows
+        assert rows == f"{table.num_rows:,} rows"
         assert READERS[to](path, table.schema).to_pylist() == table.to_pylist(), path.stem
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(p.name for p, _ in written)
+
+
+# How a file of each kind begins.
+MAGIC = {"svg": b"<?xml", "png": b"\x89PNG\r\n", "pdf": b"%PDF-"}
+
+
+def test_every_format_of_charts_has_its_file() -> None:
+    assert list(MAGIC) == list(CHART_FORMATS)
+
+
+@pytest.mark.parametrize("to", MAGIC)
+def test_the_charts_of_a_report_are_files_for_a_paper(to: str, folder: Path, tmp_path: Path) -> None:
+    written = export(folder / "one", to, tmp_path / "out")
+    names = {path.stem for path, _ in written}
+    assert {"fates", "stages", "latency", "uplink", "downlink", "delay"} == names
+    for path, caption in written:
+        assert path.read_bytes().startswith(MAGIC[to])
+        assert caption[0].isupper()
+    ((again, _),) = export(folder / "one", to, tmp_path / "again", drawn=("stages",))
+    assert again.read_bytes() == (tmp_path / "out" / f"stages.{to}").read_bytes()
+
+
+@pytest.mark.parametrize("word", ["pandas", "polars"])
+def test_the_documents_examples_read_what_is_exported(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "library.md").read_text()
+    (example,) = re.findall(rf"```python\n(import {word} .*?)```", page, re.DOTALL)
+    made_up_result(tmp_path / "run")
+    fates = {row["fate"] for row in load_results(tmp_path / "run").ledger.to_pylist()}
+    export(tmp_path / "run", "parquet", tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "library.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert sorted(fate for fate in fates if fate not in said) == []
 
 
 def test_raw_bytes_are_hexadecimal_digits(folder: Path, tmp_path: Path) -> None:
@@ -186,7 +226,7 @@ def test_the_page_of_files_is_the_codes_own() -> None:
 def test_a_figure_that_is_not_defined_is_exported_as_null(folder: Path, tmp_path: Path) -> None:
     run = load_results(folder / "one")
     ((path, rows),) = export(folder / "one", "json", tmp_path, ("metrics",))
-    assert rows == len(METRICS)
+    assert rows == f"{len(METRICS)} rows"
     assert {row["name"]: row["value"] for row in json.loads(path.read_text())} == {
         name: run.metrics.get(name) for name in METRICS
     }

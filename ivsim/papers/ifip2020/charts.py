@@ -8,8 +8,8 @@ from typing import Any
 from ivsim.papers.ifip2020.codec_claims import CURRENT_STATUS, PAPER_BYTES, FormatCells
 from ivsim.papers.ifip2020.decisions import AllObservations
 from ivsim.papers.ifip2020.paper import FACTORS, LOSSES, MESSAGE_BYTES, MODES, SIZES
+from ivsim.report.drawing import Charts, Drawing
 from ivsim.study import charts
-from ivsim.study.engines.base import Charts
 from ivsim.study.engines.codec.report import size_histograms
 from ivsim.study.engines.echo.observations import EchoObservations, Observations
 from ivsim.study.engines.run_axes import trace_chart
@@ -81,7 +81,7 @@ def _over_loss(observations: Observations, size: str, figure: Any) -> Series:
     return found
 
 
-def _panels(series: Any, label: str, *, log_y: bool) -> str:
+def _panels(series: Any, label: str, *, log_y: bool) -> Drawing:
     def draw(axes: Any) -> None:
         for ax, size in zip(axes, SIZES, strict=True):
             charts.curves(ax, series(size), "packet loss, %", label if size == SIZES[0] else "", log_y=log_y)
@@ -132,7 +132,7 @@ def _rates(axes: Any, observations: Observations) -> None:
     charts.legend(axes)
 
 
-def _ecdfs(observations: Observations) -> str:
+def _ecdfs(observations: Observations) -> Drawing:
     def draw(axes: Any) -> None:
         for ax, loss in zip(axes, (0.0, 0.25), strict=True):
             cells = {m: c for m in MODES if (c := observations.get("loss_large", m, loss=loss)) is not None}

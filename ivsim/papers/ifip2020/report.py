@@ -22,6 +22,7 @@ from ivsim.papers.ifip2020.decisions import (
 )
 from ivsim.papers.ifip2020.paper import LOSSES, MODES, SIZES, PaperCells
 from ivsim.papers.ifip2020.reasons import reasons
+from ivsim.report.drawing import Charts
 from ivsim.study.claims import Decided, answer, claims_section, reasons_section
 from ivsim.study.engines.codec.observations import time_metric
 from ivsim.study.engines.codec_cpp.driver import DIRECTIONS, OPERATIONS
@@ -66,7 +67,7 @@ class Ifip2020(Paper):
             caveats(store, found),
         ]
 
-    def report_charts(self, store: Store) -> dict[str, tuple[str, str]]:
+    def report_charts(self, store: Store) -> Charts:
         observations = AllObservations(store)
         return charts.paper_charts(observations, results(store))
 

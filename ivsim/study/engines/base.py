@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from ivsim.report.drawing import Charts
 from ivsim.report.style import mode_style
 from ivsim.study.cells import Cell, Kept, Session, Task
 from ivsim.study.engines import ENGINES
@@ -17,8 +18,6 @@ from ivsim.study.results import CellObservations, CellResult
 from schemas.errors import Refusal
 from twin.metrics import Metric
 
-# file name -> (SVG, caption)
-Charts = dict[str, tuple[str, str]]
 # Called now and then while a session runs, with the seconds that it still takes.
 Tick = Callable[[float], None]
 

@@ -11,9 +11,10 @@ from gateways.protocols import every_mode
 from ivsim.option import Declared, ineffective
 from ivsim.option_rules import possible_options
 from ivsim.options import OPTIONS, RunOptions
+from ivsim.report.drawing import Charts
 from ivsim.study import charts
 from ivsim.study.cells import Cell
-from ivsim.study.engines.base import Axis, Charts, Checked
+from ivsim.study.engines.base import Axis, Checked
 from ivsim.study.results import CellResult, done_of
 from schemas.errors import Refusal
 
@@ -111,8 +112,8 @@ def trace_chart(results: Sequence[CellResult]) -> Charts:
         for ax, (name, (seconds, values)) in zip(np.atleast_1d(axes), series.items(), strict=True):
             charts.steps(ax, name, seconds, values)
 
-    svg = charts.drawn(draw, (3.4 * len(series) + 0.6, 2.4), len(series), share=False)
-    return {"trace.svg": (svg, "What the trace asks of the link, its first ten minutes")}
+    drawing = charts.drawn(draw, (3.4 * len(series) + 0.6, 2.4), len(series), share=False)
+    return {"trace.svg": (drawing, "What the trace asks of the link, its first ten minutes")}
 
 
 def caveats(results: Sequence[CellResult]) -> list[str]:

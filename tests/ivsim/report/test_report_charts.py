@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
+import statistics
 import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ivsim.report.charts import FATES, STAGES, fates_by_hop, latency_distribution, latency_over_time
+from ivsim.report.charts import (
+    FATES,
+    STAGES,
+    fates_by_hop,
+    latency_distribution,
+    latency_over_time,
+    per_second,
+)
+from ivsim.report.drawing import Drawing
 from ivsim.report.page import decided_by_host
 from ivsim.report.style import FATE_COLOURS, window_words
 
@@ -29,13 +41,56 @@ def test_lost_messages_stand_inside_the_figure_of_latencies(longest_ms: float) -
     }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        drawn = latency_over_time(ledger, START_NS)
+        drawn = latency_over_time(ledger, START_NS).svg()
     found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)
     assert found is not None
     width, height = map(float, found.groups())
     crosses = [(float(x), float(y)) for x, y in CROSS.findall(drawn)]
     assert len(crosses) == int(lost.sum()) + 1, "one a message, and one in the legend"
     assert all(0 < x < width and 0 < y < height for x, y in crosses)
+
+
+def test_the_figures_of_a_million_messages_stay_small() -> None:
+    count = 1_000_000
+    random = np.random.default_rng(1)
+    due = START_NS + np.sort(random.integers(0, 600_000_000_000, count))
+    later = due + (random.lognormal(4, 0.7, count) * 1e6).astype(np.int64)
+    arrived = np.where(random.random(count) < 0.01, np.nan, later)
+    names = {name for stage in STAGES.values() for name in stage}
+    ledger = dict.fromkeys(names, arrived) | {
+        "due_at_ns": due, "emitted_at_ns": due, "fate": np.where(np.isnan(arrived), "lost", "delivered"),
+    }  # fmt: skip
+    drawn = [latency_over_time(ledger, START_NS).svg(), latency_distribution(ledger).svg()]
+    assert sum(map(len, drawn)) < 700_000
+    n = int(np.isfinite(arrived).sum())
+    assert f"end-to-end latency, n = {n:,}" in text_of(latency_over_time(ledger, START_NS))
+
+
+def text_of(drawing: Drawing) -> str:
+    """Return the words of a figure's legend."""
+    (axes,) = drawing.axes
+    return "\n".join(text.get_text() for text in axes.get_legend().get_texts())
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.one_of(st.just(float("nan")), st.floats(0, 1e6)), st.booleans())
+    ),
+)
+def test_figures_of_a_second_are_of_its_own_rows(rows: list[tuple[int, float, bool]]) -> None:
+    link = {
+        "second": np.array([second for second, _, _ in rows], dtype=np.int64),
+        "x": np.array([value for _, value, _ in rows], dtype=np.float64),
+    }
+    mask = np.array([chosen for _, _, chosen in rows], dtype=bool)
+    seconds = np.unique(link["second"])
+    found = per_second(link, mask, seconds, "x", np.nanmedian)
+    for second, value in zip(seconds.tolist(), found.tolist(), strict=True):
+        own = [x for at, x, chosen in rows if at == second and chosen and not math.isnan(x)]
+        assert value == (
+            pytest.approx(statistics.median(own)) if own else pytest.approx(math.nan, nan_ok=True)
+        )
+    assert np.isnan(per_second(link, mask, seconds, "absent", np.nanmedian)).all()
 
 
 def test_a_run_of_which_nothing_arrived_has_figures_without_a_legend() -> None:
@@ -47,8 +102,8 @@ def test_a_run_of_which_nothing_arrived_has_figures_without_a_legend() -> None:
     }
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert "<svg" in latency_distribution(ledger)
-        assert "<svg" in latency_over_time(ledger, 0)
+        assert "<svg" in latency_distribution(ledger).svg()
+        assert "<svg" in latency_over_time(ledger, 0).svg()
 
 
 def test_every_fate_has_a_bar_and_a_colour_of_its_own() -> None:
@@ -57,7 +112,7 @@ def test_every_fate_has_a_bar_and_a_colour_of_its_own() -> None:
         "fate": np.array(fates),
         "hop": np.array([{"lost": "link", "refused": "broker"}.get(f) for f in fates]),
     }
-    bars = re.findall(r'style="fill: (#[0-9a-f]{6})', fates_by_hop(ledger))
+    bars = re.findall(r'style="fill: (#[0-9a-f]{6})', fates_by_hop(ledger).svg())
     assert len(set(FATE_COLOURS.values())) == len(FATES) == len(FATE_COLOURS)
     assert {colour.lower() for colour in FATE_COLOURS.values()} <= set(bars)
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from ivsim.report.drawing import Charts
 from ivsim.study.cells import Cell, Kept, Session, Task
-from ivsim.study.engines.base import Axis, Charts, Checked, Engine, Outcome, Results, Tick
+from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Tick
 from ivsim.study.engines.codec import memory, report, thesis_records, timing
 from ivsim.study.engines.codec.corpus import MESSAGES, PER_VEHICLE, corpus
 from ivsim.study.engines.codec.metrics import CODEC_METRICS, figures_of

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from ivsim.report.drawing import Charts, Drawing
 from ivsim.study import charts
-from ivsim.study.engines.base import Charts
 from ivsim.study.engines.codec.observations import CodecObservations
 from ivsim.study.markdown import table
 from ivsim.study.results import CellResult, done_of
@@ -34,7 +34,9 @@ def charts_of(results: Sequence[CellResult]) -> Charts:
     return {"sizes.svg": (size_histograms(found), caption)}
 
 
-def size_histograms(found: Mapping[str, Any], marks: Mapping[str, tuple[str, float]] | None = None) -> str:
+def size_histograms(
+    found: Mapping[str, Any], marks: Mapping[str, tuple[str, float]] | None = None
+) -> Drawing:
     """Draw one histogram per format; `marks` are further lines: format -> (label, bytes)."""
 
     def draw(axes: Any) -> None:

@@ -11,11 +11,12 @@ from typing import Any, ClassVar, Final, Self
 
 import pyarrow.parquet as pq
 
+from ivsim.report.drawing import Charts
 from ivsim.runs.runner import BROKEN
 from ivsim.study import charts
 from ivsim.study.cells import Cell, Kept, Session
 from ivsim.study.engines import run_axes
-from ivsim.study.engines.base import Axis, Charts, Checked, Engine, Outcome, Results, Tick
+from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Tick
 from ivsim.study.engines.echo import link_checks, plan
 from ivsim.study.engines.echo.metrics import ECHO_METRICS
 from ivsim.study.engines.echo.observations import EchoObservations

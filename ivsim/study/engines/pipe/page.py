@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
-from ivsim.report.charts import svg
+from ivsim.report.drawing import Drawing
 from ivsim.report.html import rendered
 from ivsim.report.page import certificate_table, decided_by_host
 from ivsim.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION, number
@@ -126,7 +126,7 @@ def _figures(directory: Path, manifest: dict[str, Any], metrics: dict[str, Any])
         words = "Delays of the records due after the warm-up: share of records at or below"
         parts.insert(0, (words, _distribution(delays)))
     # matplotlib has escaped what it writes.
-    return [(caption, Markup(picture)) for caption, picture in parts]  # noqa: S704
+    return [(caption, Markup(drawing.svg())) for caption, drawing in parts]  # noqa: S704
 
 
 def _delays(directory: Path, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _delays(directory: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     return {name: values for name, values in found.items() if values.size}
 
 
-def _distribution(delays: dict[str, Any]) -> str:
+def _distribution(delays: dict[str, Any]) -> Drawing:
     def draw(axes: Any) -> None:
         for name, values in delays.items():
             share = np.linspace(0, 1, min(values.size, MOST_POINTS))
@@ -162,10 +162,10 @@ def _distribution(delays: dict[str, Any]) -> str:
         axes.set(xscale="log", xlabel="ms", ylabel="share of records", ylim=(0, 1.01))
         axes.legend(loc="lower right")
 
-    return svg(draw)
+    return Drawing(draw)
 
 
-def _stages(metrics: dict[str, Any]) -> str:
+def _stages(metrics: dict[str, Any]) -> Drawing:
     def draw(axes: Any) -> None:
         known = [(stage, metrics[f"{stage}_us"]) for stage in STAGES]
         shown = [(stage, value) for stage, value in known if value is not None]
@@ -175,4 +175,4 @@ def _stages(metrics: dict[str, Any]) -> str:
         axes.invert_yaxis()
         axes.set(xlabel="µs of CPU time by record")
 
-    return svg(draw)
+    return Drawing(draw)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, Self
 
 from gateways.protocols import PROTOCOLS
 from ivsim.options import OPTIONS, RunOptions
+from ivsim.report.drawing import Charts
 from ivsim.report.style import mode_style
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.interrupt import Interrupted
@@ -26,7 +27,7 @@ from ivsim.runs.testbed import Testbed
 from ivsim.study import charts
 from ivsim.study.cells import Cell, Kept, Session
 from ivsim.study.engines import run_axes
-from ivsim.study.engines.base import Axis, Charts, Checked, Engine, Outcome, Results, Tick
+from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Tick
 from ivsim.study.engines.whole_run.age_of_information import AGE_METRICS, OF_OUTAGES, age_figures, mean_age
 from ivsim.study.engines.whole_run.observations import LedgerObservations
 from ivsim.study.engines.whole_run.security_metrics import (
