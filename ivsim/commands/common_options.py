@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateways.protocols import PROTOCOLS
+from ivsim.annotations import NONE, SERVICES, lines, wrong_with
 from ivsim.commands.files import check_writable
 from ivsim.option_signature import check_variables, option_parameters, word_parameters
 from ivsim.options import OPTIONS, PANELS, PROTOCOL, RUN
@@ -52,6 +53,16 @@ JUnit = Annotated[
         metavar="PATH",
     ),
 ]
+Annotations = Annotated[
+    str | None,
+    typer.Option(
+        "--annotations",
+        help=f"Also say on standard error what is wrong as a CI service shows it beside a change: {', '.join(SERVICES)} or"
+        f" {NONE}. (default github in a job of GitHub Actions)",
+        rich_help_panel=RUN,
+        metavar="TEXT",
+    ),
+]
 
 
 def run_parameters() -> list[inspect.Parameter]:
@@ -67,6 +78,12 @@ def checked_thresholds(threshold: Sequence[str] | None, junit: Path | None) -> l
     if junit is not None:
         check_writable("--junit", junit)
     return thresholds
+
+
+def annotate(service: str, command: str, outcome: Outcome, judged: Sequence[Judged]) -> None:
+    """Print what is wrong with a run as the service shows it."""
+    for line in lines(service, wrong_with(command, outcome.error, outcome.metrics, judged)):
+        print(line, file=sys.stderr)
 
 
 def exit_code(

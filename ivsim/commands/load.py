@@ -13,15 +13,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ivsim.annotations import chosen
 from ivsim.commands.common_options import (
+    Annotations,
     JUnit,
     Output,
     Quiet,
     Thresholds,
+    annotate,
     checked_thresholds,
     exit_code,
     run_parameters,
 )
+from ivsim.commands.config_file import NUMBER, TEXTS, Config, naming, read_config
 from ivsim.commands.load_capacity import find_capacity as run_capacity
 from ivsim.load.abort import OPTION as ABORT_ON
 from ivsim.load.abort import Watch, parse_conditions
@@ -39,6 +43,8 @@ from ivsim.runs.runner import Outcome, execute
 from ivsim.thresholds import Judged, Threshold, judge
 
 CAPACITY = "Capacity"
+# What a file may say beside the options of a run.
+_OWN = {"stage": TEXTS, "rate": NUMBER, "threshold": TEXTS, "abort_on": TEXTS}
 _VERDICTS = {"valid": "green", "degraded": "bold yellow"}
 
 
@@ -70,6 +76,8 @@ def command(
         ),
     ] = None,
     junit: JUnit = None,
+    annotations: Annotations = None,
+    config: Config = None,
     find_capacity: Annotated[
         bool,
         typer.Option(
@@ -116,9 +124,15 @@ def command(
     **given: Any,
 ) -> None:
     """Send a fleet's messages in stages of growing load, and say whether what they met was good enough."""
-    thresholds = checked_thresholds(threshold, junit)
-    fields, words = given_of(RunOptions, given)
-    fields = fields_with_mode(fields, words)
+    said, own = read_config(config, _OWN)
+    stage, rate = stage or own.get("stage"), own.get("rate") if rate is None else rate
+    abort_on = abort_on or own.get("abort_on")
+    thresholds = checked_thresholds(threshold or own.get("threshold"), junit)
+    service = chosen(annotations)
+    typed, words = given_of(RunOptions, given)
+    fields = said | typed
+    if words or "mode" not in said:
+        fields = fields_with_mode(fields, words)
     without = {FROM: first, TO: most, RESOLUTION: resolution}
     for_stages = {"--stage": stage, ABORT_ON: abort_on, "--junit": junit}
     refuse_given(for_stages if find_capacity else without, find_capacity=find_capacity)
@@ -126,14 +140,13 @@ def command(
         asked = capacity_asked(fields, rate, first, most, resolution)
         level = service_level(asked.options, thresholds)
         raise typer.Exit(run_capacity(asked, level, output, quiet=quiet, as_json=as_json))
-    options = options_of(fields, stage or (), rate)
+    options = options_of(fields, stage or (), rate, naming(config, said, typed))
     watch = Watch(parse_conditions(abort_on or ()))
     began_s = time.monotonic()
     display = Display(quiet=quiet or as_json, times=PhaseTimes(options, cache_file()))
     outcome = execute(options, output, quiet=quiet or as_json, disturb=watch, display=display)
-    raise typer.Exit(
-        _told(outcome, options, thresholds, junit, as_json=as_json, time_s=time.monotonic() - began_s)
-    )
+    took_s = time.monotonic() - began_s
+    raise typer.Exit(_told(outcome, options, thresholds, junit, service, as_json=as_json, time_s=took_s))
 
 
 def _told(
@@ -141,6 +154,7 @@ def _told(
     options: RunOptions,
     thresholds: list[Threshold],
     junit: Path | None,
+    service: str,
     *,
     as_json: bool,
     time_s: float,
@@ -162,6 +176,7 @@ def _told(
         print(json.dumps(result, indent=2, sort_keys=True))
     else:
         _print(outcome, options, stages, judged)
+    annotate(service, "ivsim load", outcome, judged)
     return exit_code(outcome, judged, junit, time_s, "ivsim load")
 
 

@@ -5,26 +5,29 @@ from __future__ import annotations
 import json
 import sys
 import time
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from ivsim.annotations import chosen
 from ivsim.commands.common_options import (
+    Annotations,
     JUnit,
     MetricsJson,
     Output,
     Quiet,
     Thresholds,
+    annotate,
     checked_thresholds,
     exit_code,
     run_parameters,
 )
+from ivsim.commands.config_file import TEXTS, Config, naming, read_config
 from ivsim.option_rules import checked_options
 from ivsim.option_signature import given_of, taking
-from ivsim.options import OPTIONS, RUN, RunOptions, fields_with_mode, option_name
+from ivsim.options import RUN, RunOptions, fields_with_mode
 from ivsim.thresholds import Threshold, judge
 from schemas.errors import Refusal
 
@@ -54,23 +57,17 @@ def command(
             show_default=False,
         ),
     ] = _PROGRESS[0],
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            help="A TOML file with options by the names of docs/options.md, such as loss_ratio = 0.05. What is"
-            " typed, or in the environment (IVSIM_RUN_LOSS), goes before it.",
-            rich_help_panel=RUN,
-            metavar="PATH",
-        ),
-    ] = None,
+    config: Config = None,
     threshold: Thresholds = None,
     junit: JUnit = None,
+    annotations: Annotations = None,
     **given: Any,
 ) -> None:
     """Send messages from a fleet over a replayed cellular link, keep its twins, and account for every message."""
-    thresholds = checked_thresholds(threshold, junit)
-    options = _options(given, config)
+    said, own = read_config(config, {"threshold": TEXTS})
+    thresholds = checked_thresholds(threshold or own.get("threshold"), junit)
+    service = chosen(annotations)
+    options = _options(given, config, said)
     if progress not in _PROGRESS:
         raise Refusal(f"--progress {progress!r}: allowed are {', '.join(_PROGRESS)}")
     silenced = quiet or as_json
@@ -78,34 +75,17 @@ def command(
         raise Refusal(f"--progress json: not with {'--quiet' if quiet else '--testbed'}")
     began_s = time.monotonic()
     outcome = _outcome(options, output, quiet=silenced, testbed=testbed, json_lines=progress == "json")
-    raise typer.Exit(_told(options, outcome, thresholds, junit, time.monotonic() - began_s, as_json=as_json))
+    took_s = time.monotonic() - began_s
+    raise typer.Exit(_told(options, outcome, thresholds, junit, took_s, service, as_json=as_json))
 
 
-def _options(given: dict[str, Any], config: Path | None) -> RunOptions:
+def _options(given: dict[str, Any], config: Path | None, said: dict[str, Any]) -> RunOptions:
     """Return the checked options; what is typed goes before what the file says."""
     typed, words = given_of(RunOptions, given)
-    said = {} if config is None else _read(config)
-
-    def naming(field: str) -> str:
-        return f"{config}: {field}" if field in said and field not in typed else option_name(field)
-
     fields = said | typed
     if words or "mode" not in said:
         fields = fields_with_mode(fields, words)
-    return checked_options(fields, naming)
-
-
-def _read(config: Path) -> dict[str, Any]:
-    try:
-        said = tomllib.loads(config.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Refusal(f"--config {config}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refusal(f"--config {config}: {error}") from None
-    for name in said:
-        if name not in OPTIONS:
-            raise Refusal(f"{config}: {name}: no such option; options are {', '.join(OPTIONS)}")
-    return said
+    return checked_options(fields, naming(config, said, typed))
 
 
 def _outcome(
@@ -130,6 +110,7 @@ def _told(
     thresholds: list[Threshold],
     junit: Path | None,
     took_s: float,
+    service: str,
     *,
     as_json: bool,
 ) -> int:
@@ -146,4 +127,5 @@ def _told(
     judged = judge(thresholds, outcome.metrics)
     for one in judged:
         print(one.words, file=sys.stderr if as_json else sys.stdout)
+    annotate(service, "ivsim run", outcome, judged)
     return exit_code(outcome, judged, junit, took_s, "ivsim run")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ivsim.option import Declared
-from ivsim.option_rules import run_options
-from ivsim.options import OPTIONS, RunOptions
+from ivsim.option_rules import checked_options
+from ivsim.options import OPTIONS, RunOptions, option_name
 from schemas.errors import Refusal
 
 STAGE, RATE = OPTIONS["stages"].word, "--rate"
 
 
-def options_of(fields: Mapping[str, Any], stages: Sequence[str], messages_per_s: float | None) -> RunOptions:
+def options_of(
+    fields: Mapping[str, Any],
+    stages: Sequence[str],
+    messages_per_s: float | None,
+    naming: Callable[[str], str] = option_name,
+) -> RunOptions:
     """Return the options of a load test; Refusal names what does not go together.
 
     Stages say how many vehicles there are, the most of any stage, and how long the run is, their sum.
@@ -23,6 +28,7 @@ def options_of(fields: Mapping[str, Any], stages: Sequence[str], messages_per_s:
         fields: of RunOptions, as far as they were given.
         stages: DURATION:VEHICLES or DURATION:FROM-TO each; none is a run with all vehicles throughout.
         messages_per_s: of a vehicle that sends; None where the interval says it.
+        naming: how a refusal calls a field.
     """
     asked = dict(fields)
     if messages_per_s is not None:
@@ -39,7 +45,7 @@ def options_of(fields: Mapping[str, Any], stages: Sequence[str], messages_per_s:
         asked["duration_s"] = sum(length_s for length_s, _, _ in parsed)
         if asked["vehicles"] == 0:
             raise Refusal(f"{STAGE} {stages[0]}: no vehicle sends in any stage")
-    return run_options(**asked)
+    return checked_options(asked, naming)
 
 
 def _alone(asked: Mapping[str, Any], other: Declared, given: str, what: str) -> None:

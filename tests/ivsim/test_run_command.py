@@ -152,6 +152,18 @@ def test_what_is_wrong_in_the_file_is_named_as_it_stands_there(
     assert err.replace(str(config), "FILE").startswith(f"ivsim: {says}")
 
 
+def test_a_file_may_say_thresholds_and_a_job_of_github_is_told(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text('threshold = ["end_to_end_latency_p99_ms<500"]\n')
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    code, _, err = command("--config", str(config))
+    says = "end_to_end_latency_p99_ms<500: missed: 600 ms"
+    assert (code, err.splitlines()[-1]) == (3, f"::error title=ivsim run%3A threshold::{says}")
+    assert "::error" not in command("--config", str(config), "--annotations", "none")[2]
+
+
 def test_a_variable_that_is_no_options_is_refused(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IVSIM_RUN_LOSSES", "0.1")
     code, _, err = command()

@@ -25,7 +25,7 @@ def outcome(ratio: float | None, **more: Any) -> Outcome:
 
 
 def told(found: Outcome, junit: Path | None = None, *, as_json: bool = False) -> int:
-    return load._told(found, run_options(), [parse(THRESHOLD)], junit, as_json=as_json, time_s=1.0)
+    return load._told(found, run_options(), [parse(THRESHOLD)], junit, "none", as_json=as_json, time_s=1.0)
 
 
 @pytest.mark.parametrize(
