@@ -48,6 +48,9 @@ _ROWS = (
         "chaos", "ivsim.commands.chaos", "Kill or cut a part in mid-run, and check what each mode promised."
     ),
     Command("up", "ivsim.commands.up", "Keep a testbed open, on which runs begin within seconds."),
+    Command(
+        "shell", "ivsim.commands.shell", "A shell where a vehicle lives, on its side of the replayed link."
+    ),
     Command("doctor", "ivsim.commands.doctor", "What is installed, what is missing, and how to get it."),
     Command("version", "ivsim.commands.version", "Print the version and the commit."),
 )
