@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ivsim.load.counters import Sample, Sampler
 from ivsim.load.verdict import first_word
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
+from ivsim.runs.counters import Sample, Sampler
 from ivsim.runs.processes import session_config
 from ivsim.runs.testbed import Testbed
 

@@ -603,6 +603,15 @@ class RunOptions(BaseModel):
             effective=(needs_some("page"),),
         ),
     ] = 8080
+    metrics_port: Annotated[
+        int | None,
+        Field(ge=0, lt=65_536),
+        Option(
+            "Port on 127.0.0.1 of one page for Prometheus with the figures of the run and of every part; 0 takes a free one.",
+            RUN,
+            absent="no page",
+        ),
+    ] = None
 
     seed: Annotated[
         int,

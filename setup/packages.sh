@@ -61,6 +61,7 @@ missing() {
     have mosquitto_pub || echo mosquitto-clients
     have coap-client-notls || echo libcoap3-bin
     have busybox || echo busybox
+    have mount && have umount || echo mount
     optional flatc flatbuffers-compiler
     have chromium || have chromium-browser || have google-chrome || optional chromium chromium
     has_fonts || echo fonts-dejavu-core

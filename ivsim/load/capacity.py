@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS
 from ivsim.load.capacity_asked import Asked
-from ivsim.load.counters import Sample, Sampler
 from ivsim.load.saturation import Counters, Saturation, counters_of, saturated
 from ivsim.load.search import Ask, Found, Kind, Verdict, find
 from ivsim.load.service_level import ServiceLevel, judgement
 from ivsim.options import RunOptions
+from ivsim.runs.counters import Sample, Sampler
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.processes import session_config

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from ivsim.load.counters import ROUTER, RUNNER, Sample
+from ivsim.runs.counters import ROUTER, RUNNER, Sample
 from ivsim.runs.processes import SENDER
 
 # Kafka's consumer lag grows when it ends this many seconds' messages above where it began: 1 % too little capacity for

@@ -31,7 +31,9 @@ def preflight(options: RunOptions) -> None:
             SERVERS[part.protocol.broker].find()
     _descriptors(options)
     if options.page:
-        _page_port(options.page_port)
+        _free_port("--page-port", options.page_port)
+    if options.metrics_port is not None:
+        _free_port("--metrics-port", options.metrics_port)
     if options.spark_master is not None:
         _spark_master(options.spark_master)
     java_command()
@@ -67,7 +69,7 @@ def _descriptors(options: RunOptions) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # what this run starts inherits it
 
 
-def _page_port(port: int) -> None:
+def _free_port(option: str, port: int) -> None:
     """Refuse a port that somebody listens on, before half a minute has gone into starting the rest."""
     with socket.socket() as probe_socket:
         # As the page's server does: a port that has just been closed is free.
@@ -75,7 +77,7 @@ def _page_port(port: int) -> None:
         try:
             probe_socket.bind(("127.0.0.1", port))
         except OSError as error:
-            raise Refusal(f"--page-port {port}: {error.strerror}; 0 takes a free one") from None
+            raise Refusal(f"{option} {port}: {error.strerror}; 0 takes a free one") from None
 
 
 def _spark_master(master: str) -> None:

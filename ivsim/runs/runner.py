@@ -22,6 +22,7 @@ from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.preflight import preflight
+from ivsim.runs.scrape import Scrape
 from ivsim.runs.shards import sender_shares
 from ivsim.runs.shared_parts import SharedParts
 from ivsim.runs.started import Ending, StartedRun
@@ -164,6 +165,7 @@ class Run:
         self._display, self._disturb = display, disturb
         self._began_s = time.monotonic()
         self._disk = DiskWatch((plan.directory.path,), plan.options)
+        self._scrape: Scrape | None = None
 
     def execute(self) -> Outcome:
         """Open, run, account, close; the outcome says what went wrong."""
@@ -173,6 +175,7 @@ class Run:
         drained = False
         with ExitStack() as stack:
             try:
+                self._scrape = self._open_scrape(stack)
                 components = open_components(plan, self._record, stack, self._shared, self._display)
                 if isinstance(kafka := components.servers.get(KAFKA), KafkaServer):
                     self._disk = DiskWatch((plan.directory.path, kafka.log), plan.options)
@@ -197,6 +200,15 @@ class Run:
                 if outcome.error is None:
                     self._display.ended()
         return outcome
+
+    def _open_scrape(self, stack: ExitStack) -> Scrape | None:
+        """Open the page for Prometheus, if it was asked for; Refusal for a port that is taken."""
+        port = self._plan.options.metrics_port
+        if port is None:
+            return None
+        scrape = stack.enter_context(Scrape(port, self._plan.run_id, self._plan.options))
+        self._display.note(f"for Prometheus: {scrape.url}")
+        return scrape
 
     def _start(self, components: Components, stack: ExitStack) -> StartedRun:
         """Let the link, its probes and the live figures begin, and tell the vehicles when second 0 is."""
@@ -248,6 +260,8 @@ class Run:
     def _tick(self, started: StartedRun, left_s: float) -> None:
         started.spare_new()
         self._disk.check()
+        if self._scrape is not None:
+            self._scrape(started)
         if self._disturb is not None:
             self._disturb(started)
         started.components.check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.bench_fleet import FULL, Size, cost, table
-from ivsim.load.counters import Sample
+from ivsim.runs.counters import Sample
 
 SIZE = Size(5_000, 2_500, 1_200, "direct")
 METRICS = {"delivery_ratio": 1.0, "end_to_end_latency_p99_ms": 12_345.6, "processing_delay_p99_ms": None}

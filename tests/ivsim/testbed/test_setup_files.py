@@ -39,7 +39,7 @@ def module(name: str):
 
 @pytest.mark.parametrize("line", [*PINS, *CONSTRAINTS])
 def test_every_version_is_pinned_and_no_address_is_recorded(line: str) -> None:
-    assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*", line)
+    assert re.fullmatch(r"[A-Za-z0-9_.-]+==([0-9]+!)?[0-9][0-9A-Za-z.]*", line)
 
 
 def test_constraints_hold_only_what_we_do_not_name_ourselves() -> None:

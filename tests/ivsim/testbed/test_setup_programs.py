@@ -29,6 +29,7 @@ PACKAGES = {
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
     "mosquitto_sub": "mosquitto-clients",
+    "mount": "mount",
     "mvn": "maven",
     "nsenter": "util-linux",
     "python3": "python3-venv",
@@ -37,6 +38,7 @@ PACKAGES = {
     "redis-server": "redis-server",
     "setpriv": "util-linux",
     "tshark": "tshark",
+    "umount": "mount",
     "unshare": "util-linux",
 }
 # Calls that start or look for a program, and which argument names it.

@@ -100,8 +100,8 @@ class Sampler:
             return None
         try:
             if self._consumer is None:
-                settings = {"bootstrap.servers": kafka.bootstrap, "group.id": "ivsim-count", "log_level": 2}
-                self._consumer = Consumer(settings)
+                settings = {"group.id": "ivsim-count", "log_level": 2}
+                self._consumer = Consumer(kafka.client_settings() | settings)
                 self._stack.callback(self._consumer.close)
             if not self._partitions:
                 topic = kafka.topics.status

@@ -1,0 +1,129 @@
+"""The page for Prometheus: what is on it, read by Prometheus' own parser, and that the dashboard asks for nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import socket
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateways import counters as gateway_counters
+from gateways.metrics import GAUGES, page
+from ivsim.option_rules import run_options
+from ivsim.runs.counters import Sample
+from ivsim.runs.runner import make_plan
+from ivsim.runs.scrape import Scrape, merged
+from schemas.errors import Refusal
+
+ROOT = Path(__file__).resolve().parents[3]
+GRAFANA = ROOT / "compose" / "grafana"
+OPTIONS = run_options(vehicles=3)
+SAMPLE = Sample(
+    at_s=12.5, cpu_s={"kafka": 3.0, "runner": 1.5}, memory_bytes={"kafka": 300, "runner": 100}, busy_s=77.0,
+    emitted=9, acknowledged=8, received=7, appended=None, in_twin=5,
+)  # fmt: skip
+
+
+def filled() -> Scrape:
+    scrape = Scrape(0, "a-run", OPTIONS)
+    scrape._sample, scrape._late_ms, scrape._down = SAMPLE, 40.0, {"gateway-0"}
+    scrape._row = {"p50 ms": 120.0, "p99 ms": None}
+    scrape._totals = {"emitted": 9, "acknowledged": 8, "ip_bytes": 4096}
+    return scrape
+
+
+def read(url: str) -> dict[str, dict[tuple[str, ...], float]]:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        text = answer.read().decode()
+    return {
+        family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
+        for family in text_string_to_metric_families(text)
+    }
+
+
+def test_the_page_has_the_run_and_every_part_and_nothing_that_is_not_known() -> None:
+    with filled() as scrape:
+        found = read(scrape.url)
+    assert found["ivsim_run_info"] == {("protobuf", "auto", "qos1", "mqtt", "a-run", "3"): 1.0}
+    points = {labels[0]: value for labels, value in found["ivsim_run_messages"].items()}
+    assert points == {
+        "emitted": 9, "acknowledged": 8, "refused": 0, "unsent": 0, "unanswered": 0, "received": 7, "in_twin": 5,
+    }  # fmt: skip
+    assert found["ivsim_run_end_to_end_latency_seconds"] == {("0.5",): 0.12}
+    assert found["ivsim_link_change_late_seconds"] == {(): 0.04}
+    assert found["ivsim_run_wire_bytes"] == {(): 4096.0}
+    assert found["ivsim_part_up"] == {("gateway-0",): 0.0, ("kafka",): 1.0, ("runner",): 1.0}
+    assert found["ivsim_part_cpu_seconds"] == {("kafka",): 3.0, ("runner",): 1.5}
+    assert found["ivsim_part_resident_memory_bytes"] == {("kafka",): 300.0, ("runner",): 100.0}
+
+
+def test_before_the_first_message_the_page_has_the_runs_name_and_after_the_end_there_is_none() -> None:
+    with Scrape(0, "a-run", OPTIONS) as scrape:
+        url = scrape.url
+        assert list(read(url)) == ["ivsim_run_info"]
+    with pytest.raises(OSError, match="refused"):
+        read(url)
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            Refusal, match=rf"^--metrics-port {port}: Address already in use; 0 takes a free one$"
+        ):
+            make_plan(run_options(vehicles=3, metrics_port=port), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_of_several_gateways_are_one_metric_with_the_samples_of_all() -> None:
+    texts = [
+        page({"received": count, "held": 1}, GAUGES, {"gateway": name}).decode() + "python_info 1.0\n"
+        for name, count in (("gateway-0", 5), ("gateway-1", 7))
+    ]
+    found = {metric.name: metric for metric in merged(texts)}
+    assert set(found) == {"ivsim_gateway_received", "ivsim_gateway_held"}
+    values = {sample.labels["gateway"]: sample.value for sample in found["ivsim_gateway_received"].samples}
+    assert values == {"gateway-0": 5.0, "gateway-1": 7.0}
+    assert found["ivsim_gateway_held"].type == "gauge"
+
+
+def test_a_part_that_does_not_answer_leaves_the_others_on_the_page() -> None:
+    with filled() as scrape:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            scrape._pages = (f"http://127.0.0.1:{silent.getsockname()[1]}/metrics",)
+        assert "ivsim_part_up" in read(scrape.url)
+
+
+def _builder() -> Any:
+    spec = importlib.util.spec_from_file_location("build_dashboard", ROOT / "setup" / "build_dashboard.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_dashboard_is_what_grafanas_own_library_makes_and_asks_for_what_is_there() -> None:
+    text = (GRAFANA / "ivsim.json").read_text()
+    builder = _builder()
+    assert text == builder.dashboard() + "\n"
+    asked = {name for panel in json.loads(text)["panels"] for target in panel["targets"]
+             for name in re.findall(r"\bivsim_\w+", target["expr"])}  # fmt: skip
+    known = {metric.name for metric in filled().collect()}
+    counters = dict.fromkeys([*gateway_counters.Counters().numbers(), *GAUGES], 0)
+    known |= {metric.name for metric in merged([page(counters, GAUGES, {"gateway": "g"}).decode()])}
+    known |= {"ivsim_twin_age_of_information_seconds"}  # of the twin service, by its own test
+    assert {name.removesuffix("_total") for name in asked} <= known
+    assert len(asked) >= 12
+
+
+def test_prometheus_is_told_the_port_that_the_documents_use() -> None:
+    (job,) = yaml.safe_load((GRAFANA / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["127.0.0.1:9464"]}]
