@@ -100,7 +100,7 @@ def _outcome(
     from ivsim.runs.phase_times import PhaseTimes, cache_file  # noqa: PLC0415
 
     times = PhaseTimes(options, cache_file())
-    display = JsonDisplay(sys.stderr) if json_lines else Display(quiet=quiet, times=times)
+    display = JsonDisplay(sys.stderr, times) if json_lines else Display(quiet=quiet, times=times)
     return outcome_of(options, output, quiet=quiet, display=display)
 
 

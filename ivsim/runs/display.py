@@ -149,16 +149,21 @@ class Display:
 class JsonDisplay(Display):
     """Says the same as lines of JSON for programs, an object each: phases, notes, and progress once a second.
 
-    Keys: `event` (phase, note or progress), `at_s` since the beginning; of a phase or a note its `text`; of progress
-    `share` (0 to 1), `left_s` until the last loss timeout is over, and `figures`, null where one is not known.
+    Keys: `event` (phase, note or progress), `at_s` since the beginning; of a phase or a note its `text`; of a phase what it
+    usually takes (`usual_s`); of progress `share` (0 to 1), `left_s` until the last loss timeout is over, and `figures`; of a
+    phase and of progress `all_left_s`, about how long it is until the run is over. null where one is not known.
     """
 
-    def __init__(self, out: TextIO) -> None:
-        super().__init__(quiet=True)
+    def __init__(self, out: TextIO, times: PhaseTimes | None = None) -> None:
+        super().__init__(quiet=True, times=times)
         self._out, self._began_s, self._told_s = out, time.monotonic(), -math.inf
 
     def phase(self, text: str) -> None:
-        self._tell("phase", text=text)
+        usual_s = None
+        if self._times is not None:
+            self._times.begin(text)
+            usual_s = _rounded(self._times.usual_s(text))
+        self._tell("phase", text=text, usual_s=usual_s, all_left_s=self._all_left_s())
 
     def note(self, text: str) -> None:
         self._tell("note", text=text)
@@ -166,8 +171,20 @@ class JsonDisplay(Display):
     def progress(self, share: float, left_s: float, row: dict[str, Any]) -> None:
         if time.monotonic() - self._told_s >= JSON_EVERY_S:
             self._told_s = time.monotonic()
-            self._tell("progress", share=round(share, 4), left_s=round(left_s, 1), figures=row)
+            rounded = {
+                "share": round(share, 4),
+                "left_s": round(left_s, 1),
+                "all_left_s": self._all_left_s(left_s),
+            }
+            self._tell("progress", **rounded, figures=row)
+
+    def _all_left_s(self, own_left_s: float | None = None) -> float | None:
+        return None if self._times is None else _rounded(self._times.left_s(own_left_s))
 
     def _tell(self, event: str, **said: Any) -> None:
         at_s = round(time.monotonic() - self._began_s, 3)
         print(json.dumps({"event": event, "at_s": at_s, **said}), file=self._out, flush=True)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

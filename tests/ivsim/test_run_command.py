@@ -12,8 +12,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from ivsim import cli
+from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.runs.display import JsonDisplay
+from ivsim.runs.phase_times import PhaseTimes
 from ivsim.runs.runner import Outcome
 
 FIGURES = {
@@ -164,6 +166,27 @@ def test_a_file_may_say_thresholds_and_a_job_of_github_is_told(
     assert "::error" not in command("--config", str(config), "--annotations", "none")[2]
 
 
+def test_a_program_that_follows_learns_how_long_it_usually_takes(tmp_path: Path) -> None:
+    options, path = run_options(duration_s=30.0), tmp_path / "times.json"
+    first = PhaseTimes(options, path)
+    for phase in ("starting Kafka", "running", "writing the report"):
+        first.begin(phase)
+    first.keep()
+    known = json.loads(path.read_text())
+    (times,) = known.values()
+    times |= {"starting Kafka": [4.0], "writing the report": [6.0]}
+    path.write_text(json.dumps(known))
+    out = io.StringIO()
+    with JsonDisplay(out, PhaseTimes(options, path)) as display:
+        display.phase("starting Kafka")
+        display.phase("running")
+        display.progress(0.5, 12.0, {})
+    kafka, running, progress = (json.loads(line) for line in out.getvalue().splitlines())
+    assert (kafka["usual_s"], kafka["all_left_s"]) == (4.0, pytest.approx(40.0, abs=1))
+    assert (running["usual_s"], running["all_left_s"]) == (None, pytest.approx(36.0, abs=1))
+    assert (progress["left_s"], progress["all_left_s"]) == (12.0, pytest.approx(18.0, abs=1))
+
+
 def test_a_variable_that_is_no_options_is_refused(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IVSIM_RUN_LOSSES", "0.1")
     code, _, err = command()
@@ -182,6 +205,11 @@ def test_progress_for_programs_is_an_object_a_line() -> None:
     assert [(one.pop("event"), one.pop("at_s") >= 0) for one in said] == [
         ("phase", True), ("note", True), ("progress", True),
     ]  # fmt: skip
-    assert said[0] == {"text": "starting Kafka"}
+    assert said[0] == {"text": "starting Kafka", "usual_s": None, "all_left_s": None}
     # The second one came within a second.
-    assert said[2] == {"share": 0.5, "left_s": 10.0, "figures": {"delivered": 3, "p99_ms": None}}
+    assert said[2] == {
+        "share": 0.5,
+        "left_s": 10.0,
+        "all_left_s": None,
+        "figures": {"delivered": 3, "p99_ms": None},
+    }
