@@ -190,6 +190,8 @@ class Bridge:
         self._draining = True
         end = time.monotonic() + timeout_s
         while self.delivery.held and time.monotonic() < end:
+            # Also what is still taken while the intake pauses waits for no batch: nothing more may come to fill it.
+            self.delivery.flush()
             await asyncio.sleep(_POLL_S)
             self._end_batch()
         return self.delivery.held == 0

@@ -7,6 +7,8 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from gateways.batching.batcher import BatchSetting
+from gateways.producer import BATCH_MESSAGES
 from gateways.protocols.base import Endpoint, IntakeSettings, SharedKeys, Tls
 from gateways.protocols.shared_keys import shared_keys
 from gateways.protocols.tls import tls_context
@@ -34,6 +36,21 @@ class Faults(Strict):
     mislabel: tuple[tuple[str, int], ...] = ()
 
 
+class Batching(Strict):
+    """Batches that the gateway makes itself, of each partition.
+
+    Attributes:
+        messages: closes a batch, by its count.
+        wait_ms: closes it too, by the age of its oldest message.
+    """
+
+    messages: Annotated[int, Field(ge=1, le=BATCH_MESSAGES)]
+    wait_ms: Annotated[float, Field(ge=0, le=60_000)]
+
+    def setting(self) -> BatchSetting:
+        return BatchSetting(self.messages, self.wait_ms)
+
+
 class GatewayConfig(Strict):
     """One gateway process.
 
@@ -47,6 +64,7 @@ class GatewayConfig(Strict):
         session_expiry_s: how long the broker keeps the session of a gateway that is gone; None: ALONE_S, or SHARED_S for
             a member of a group, whose share the others do not get as long.
         early_ack: acknowledge before Kafka has the record; the careless mode, never the default.
+        batching: batches of the gateway's own; None leaves them to librdkafka.
         receive_log: where to write the receive log; None writes none.
         metrics_port: Prometheus page on 127.0.0.1; 0 asks for a port, None opens none.
     """
@@ -72,6 +90,7 @@ class GatewayConfig(Strict):
     session_expiry_s: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     max_age_s: Annotated[int, Field(ge=0)] = 1
     early_ack: bool = False
+    batching: Batching | None = None
     receive_log: str | None = None
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = 0
     stop_timeout_s: Annotated[float, Field(gt=0)] = 10.0
@@ -103,6 +122,11 @@ def read_gateway_config(path: Path) -> GatewayConfig:
     config = read_config(path, GatewayConfig)
     if config.format not in FORMATS:
         raise Refusal(f"{path}: format {config.format!r}: allowed {', '.join(FORMATS)}")
+    if config.batching is not None and config.batching.messages > config.receive_max:
+        raise Refusal(
+            f"{path}: batching.messages {config.batching.messages}: no batch could fill, since a gateway holds"
+            f" receive_max {config.receive_max} messages at most"
+        )
     try:
         if config.tls is not None:
             tls_context(config.tls)

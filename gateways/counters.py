@@ -26,6 +26,10 @@ class Counters:
     dead_letters: int = _count("Messages that went to the dead letters.")
     older_epoch: int = _count("Messages of an epoch before the vehicle's newest.")
     produce_errors: int = _count("Records refused at first: sent again or written to the dead letters.")
+    batches: int = _count("Batches that --batching gave to the producer.")
+    full_batches: int = _count(
+        "Those of them that their count closed; age, a change or the end closed the others."
+    )
     pauses: int = _count("How often back-pressure stopped the intake.")
     dropped_on_purpose: int = _count("Messages that a test asked to be lost here.")
     connections_lost: int = _count("Connections of the intake that ended unasked.")

@@ -51,3 +51,6 @@ class Delivery(typing.Protocol):
 
     def poll(self) -> None:
         """Fetch the platform's confirmations without waiting."""
+
+    def flush(self) -> None:
+        """Send what is still gathered for a batch; nothing where none is."""

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from gateways import metrics
+from gateways.batched_delivery import BatchedDelivery
+from gateways.batching.partition import partitioner
 from gateways.bridge import Bridge
 from gateways.config import GatewayConfig
 from gateways.counters import Counters
 from gateways.kafka_delivery import KafkaDelivery
-from gateways.producer import RecordProducer
+from gateways.producer import BATCH_MESSAGES, RecordProducer
 from gateways.protocols import protocol_and_mode
 from gateways.protocols.ends import ConnectError
 from gateways.receive_log import ReceiveLog
@@ -47,9 +49,7 @@ class GatewayProcess:
         """Return the exit code; Refusal for what is wrong before anything was taken."""
         # The order matters: librdkafka's threads and the page's socket keep the namespace they were born in.
         with contextlib.ExitStack() as stack:
-            producer = RecordProducer(
-                self._config.bootstrap, self._config.held_bytes_max, self._config.kafka_login
-            )
+            producer = self._producer()
             stack.callback(producer.close)
             producer.require_topics((self._topics.status, self._topics.dead_letter))
             progress = self._progress()
@@ -69,16 +69,31 @@ class GatewayProcess:
             return {}
         return read_progress(self._config.bootstrap, self._topics.status, login=self._config.kafka_login)
 
+    def _producer(self) -> RecordProducer:
+        config = self._config
+        most = BATCH_MESSAGES if config.batching is None else config.batching.messages
+        return RecordProducer(config.bootstrap, config.held_bytes_max, config.kafka_login, most)
+
+    def _delivery(self, producer: RecordProducer, counters: Counters) -> KafkaDelivery:
+        common: dict[str, Any] = {
+            "producer": producer,
+            "topics": self._topics,
+            "counters": counters,
+            "early_ack": self._config.early_ack,
+            "fatal": self._fail,
+        }
+        if self._config.batching is None:
+            return KafkaDelivery(**common)
+        return BatchedDelivery(
+            setting=self._config.batching.setting(),
+            partition_of=partitioner(producer.partitions(self._topics.status)),
+            **common,
+        )
+
     def _build(self, producer: RecordProducer, progress: Progress) -> Bridge:
         config = self._config
         counters = Counters()
-        delivery = KafkaDelivery(
-            producer=producer,
-            topics=self._topics,
-            counters=counters,
-            early_ack=config.early_ack,
-            fatal=self._fail,
-        )
+        delivery = self._delivery(producer, counters)
         bridge = Bridge(
             delivery=delivery,
             counters=counters,

@@ -22,7 +22,13 @@ POISON = frozenset(
 )
 
 
-def settings(bootstrap: str, held_bytes_max: int, login: str = "") -> dict[str, Any]:
+# Records of a partition that librdkafka sends together at most, where nobody asks for less.
+BATCH_MESSAGES = 10_000
+
+
+def settings(
+    bootstrap: str, held_bytes_max: int, login: str = "", batch_messages: int = BATCH_MESSAGES
+) -> dict[str, Any]:
     """Return librdkafka's configuration; records wait without end, since their number is bounded upstream."""
     return {
         **client_settings(bootstrap, login),
@@ -30,7 +36,7 @@ def settings(bootstrap: str, held_bytes_max: int, login: str = "") -> dict[str, 
         "enable.idempotence": True,
         "message.timeout.ms": 0,
         "linger.ms": 2,
-        "batch.num.messages": 10_000,
+        "batch.num.messages": batch_messages,
         "message.max.bytes": 16_000_000,
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 4 * held_bytes_max // 1024 + 65_536,
@@ -44,13 +50,22 @@ def settings(bootstrap: str, held_bytes_max: int, login: str = "") -> dict[str, 
 
 
 class RecordProducer:
-    """A thin owner of confluent-kafka's Producer; `produce` is the library's own, for speed."""
+    """A thin owner of confluent-kafka's Producer; `produce` is the library's own, for speed.
 
-    def __init__(self, bootstrap: str, held_bytes_max: int, login: str = "") -> None:
+    Args:
+        bootstrap: Kafka's address.
+        held_bytes_max: payload that its users hold at most.
+        login: file by which it logs in; "" goes there in the clear.
+        batch_messages: records of a partition in one request at most.
+    """
+
+    def __init__(
+        self, bootstrap: str, held_bytes_max: int, login: str = "", batch_messages: int = BATCH_MESSAGES
+    ) -> None:
         self.fatal: str | None = None
         self._bootstrap = bootstrap
         self._producer = Producer(
-            {**settings(bootstrap, held_bytes_max, login), "error_cb": self._failed},
+            {**settings(bootstrap, held_bytes_max, login, batch_messages), "error_cb": self._failed},
             logger=logging.getLogger("kafka"),
         )
         self.produce = self._producer.produce
@@ -65,6 +80,13 @@ class RecordProducer:
         missing = [topic for topic in topics if topic not in known]
         if missing:
             raise Refusal(f"Kafka at {self._bootstrap} has no topic {', '.join(missing)}")
+
+    def partitions(self, topic: str, timeout_s: float = 10.0) -> int:
+        """Return how many partitions a topic has that is there; Refusal when Kafka does not answer."""
+        try:
+            return len(self._producer.list_topics(topic, timeout=timeout_s).topics[topic].partitions)
+        except KafkaException as error:
+            raise Refusal(f"Kafka at {self._bootstrap} does not answer: {error.args[0].str()}") from None
 
     def close(self) -> int:
         """Drop what is still queued, without waiting for Kafka; return how many records that were."""

@@ -154,6 +154,13 @@ ACKNOWLEDGING = Need(
 )
 
 
+BATCHED = Need(
+    lambda options: options.batching != "none",
+    lambda _options, name: f"needs {name('batching')} fixed",
+    shared=True,
+)
+
+
 class Faults(BaseModel):
     """Losses on purpose, so that a test can ask whether the ledger names each; the manifest lists them.
 
@@ -551,6 +558,39 @@ class RunOptions(BaseModel):
             axis="early_ack",
         ),
     ] = False
+    batching: Annotated[
+        Literal["none", "fixed"],
+        Option(
+            "Batches of records that the gateway makes for each partition of Kafka: none, so that a record waits 2 ms for"
+            " others, or fixed, by count and age.",
+            CLOUD,
+            effective=(GATEWAY,),
+            off="none",
+            axis="batching",
+        ),
+    ] = "none"
+    batch_messages: Annotated[
+        int,
+        Field(ge=1, le=1_000),
+        Option(
+            "Messages that close a batch.",
+            CLOUD,
+            "messages",
+            effective=(GATEWAY, BATCHED),
+            axis="batch_messages",
+        ),
+    ] = 10
+    batch_ms: Annotated[
+        float,
+        Field(ge=0, le=10_000),
+        Option(
+            "Age of its oldest message that closes a batch.",
+            CLOUD,
+            "ms",
+            effective=(GATEWAY, BATCHED),
+            axis="batch_ms",
+        ),
+    ] = 100.0
     trigger: Annotated[
         Literal["realtime", "microbatch"],
         Option("Trigger of the Spark query.", CLOUD, effective=(GATEWAY,), axis="trigger"),

@@ -177,9 +177,17 @@ def gateway_config(plan: RunPlan, endpoints: Endpoints, part: FleetPart, index: 
         "group": GROUP,
         "shared": options.gateways > 1,
         "early_ack": options.early_ack and part.mode.gateway_acknowledges,
+        "batching": batching_of(options),
         "receive_log": str(plan.directory.path / f"received-{index}.events"),
         "faults": {"drop": options.faults.gateway, "mislabel": options.faults.twin},
     }
+
+
+def batching_of(options: RunOptions) -> dict[str, Any] | None:
+    """Return the batches that gateways make themselves, None where they make none."""
+    if options.batching == "none":
+        return None
+    return {"messages": options.batch_messages, "wait_ms": options.batch_ms}
 
 
 def echo_config(mode: str, port: int, namespace: str) -> dict[str, Any]:

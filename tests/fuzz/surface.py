@@ -93,6 +93,9 @@ class PaperDelivery:
     def poll(self) -> None:
         pass
 
+    def flush(self) -> None:
+        pass
+
 
 def paper_bridge(format_name: str, protocol: str, mode: str) -> tuple[Bridge, PaperDelivery]:
     """Return a bridge whose platform is of paper; `connect` gives it its intake."""

@@ -30,6 +30,9 @@ def written(tmp_path: Path, **changes: object) -> Path:
         ({"receive_max": 0}, "receive_max"),
         ({"format": "xml"}, "xml"),
         ({"faults": {"lose": []}}, "faults.lose"),
+        ({"batching": {"messages": 0, "wait_ms": 1}}, "batching.messages"),
+        ({"batching": {"messages": 1, "wait_ms": -1}}, "batching.wait_ms"),
+        ({"batching": {"messages": 1_001, "wait_ms": 1}}, "batching.messages 1001: no batch could fill"),
     ],
 )
 def test_wrong_configurations_are_refused_by_name(tmp_path: Path, changes: dict, named: str) -> None:
