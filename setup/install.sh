@@ -50,7 +50,7 @@ python_packages() {
     # What the tests need contains what a run and the site need: those take nothing away again.
     extra=
     { [ "$want" != docs ] && [ ! -e .venv/has-docs ]; } || extra=docs
-    { [ "$want" != test ] && [ ! -e .venv/has-dev ]; } || extra="dev docs"
+    { [ "$want" != test ] && [ ! -e .venv/has-dev ]; } || extra="dev docs models"
     # shellcheck disable=SC2086
     .venv/bin/python setup/requirements.py $extra >.venv/requirements.txt
     wanted=$(digest .venv/requirements.txt constraints.txt)

@@ -38,8 +38,12 @@ def tcp_bytes_per_s(segment_bytes: float, rtt_ms: float, loss_ratio: float) -> f
 
     MSS / RTT x sqrt(3 / (2 p)): Mathis, Semke, Mahdavi and Ott, "The Macroscopic Behavior of the TCP Congestion Avoidance
     Algorithm" (1997), without delayed acknowledgements. It holds for Reno and, with small windows, CUBIC; not for BBR.
-    Without loss it knows no limit: infinite.
+    Without loss it knows no limit: infinite. ValueError for what is no segment, delay or loss.
     """
+    if not (segment_bytes > 0 and rtt_ms > 0 and 0 <= loss_ratio <= 1):
+        raise ValueError(
+            f"{segment_bytes} bytes, {rtt_ms} ms, loss {loss_ratio}: above 0, above 0, from 0 to 1"
+        )
     if loss_ratio == 0:
         return math.inf
     return segment_bytes / (rtt_ms / 1e3) * math.sqrt(1.5 / loss_ratio)
@@ -101,7 +105,9 @@ class LossLogistic:
     spread: float
 
     @classmethod
-    def fitted(cls, loss_ratio: ArrayLike, messages: ArrayLike, acknowledged: ArrayLike, lost: ArrayLike) -> Self:
+    def fitted(
+        cls, loss_ratio: ArrayLike, messages: ArrayLike, acknowledged: ArrayLike, lost: ArrayLike
+    ) -> Self:
         """Return the curve of least squares; ValueError for fewer cells than parameters."""
         cells = cells_of(loss_ratio, messages, acknowledged)
         shares = np.asarray(lost, dtype=np.float64)
@@ -120,11 +126,15 @@ class LossLogistic:
         return cls(middle, a_message, moved, math.exp(log_spread))
 
     def lost(self, loss_ratio: ArrayLike, messages: ArrayLike, acknowledged: ArrayLike) -> Shares:
-        at = self.middle + self.a_message * np.asarray(messages) + self.acknowledged * np.asarray(acknowledged)
+        at = (
+            self.middle + self.a_message * np.asarray(messages) + self.acknowledged * np.asarray(acknowledged)
+        )
         return np.asarray(special.expit((np.asarray(loss_ratio) - at) / self.spread))
 
 
 def cells_of(loss_ratio: ArrayLike, messages: ArrayLike, acknowledged: ArrayLike) -> Shares:
     """Return cells as rows of (loss of the link, count, acknowledged); single values are the same in every cell."""
-    columns = np.broadcast_arrays(*(np.asarray(c, dtype=np.float64) for c in (loss_ratio, messages, acknowledged)))
+    columns = np.broadcast_arrays(
+        *(np.asarray(c, dtype=np.float64) for c in (loss_ratio, messages, acknowledged))
+    )
     return np.stack([column.ravel() for column in columns], axis=1)

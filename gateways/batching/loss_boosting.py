@@ -35,7 +35,9 @@ class LossBoosting:
         cells = cells_of(loss_ratio, messages, acknowledged)
         shares = np.asarray(lost, dtype=np.float64)
         if len(shares) != len(cells) or len(cells) < _LEAST:
-            raise ValueError(f"{len(cells)} cells with {len(shares)} losses: as many of both, and {_LEAST} at least")
+            raise ValueError(
+                f"{len(cells)} cells with {len(shares)} losses: as many of both, and {_LEAST} at least"
+            )
         leaf = max(2, min(20, len(cells) // 20))
         trees = HistGradientBoostingRegressor(
             monotonic_cst=list(_MONOTONE), min_samples_leaf=leaf, early_stopping=False, random_state=seed
@@ -45,4 +47,4 @@ class LossBoosting:
     def lost(self, loss_ratio: ArrayLike, messages: ArrayLike, acknowledged: ArrayLike) -> Shares:
         shape = np.broadcast_shapes(*(np.shape(column) for column in (loss_ratio, messages, acknowledged)))
         predicted = self._trees.predict(cells_of(loss_ratio, messages, acknowledged))
-        return np.clip(np.asarray(predicted), 0.0, 1.0).reshape(shape)
+        return np.asarray(np.clip(np.asarray(predicted), 0.0, 1.0).reshape(shape))

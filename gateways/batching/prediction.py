@@ -37,7 +37,7 @@ class PredictionError:
 
     @property
     def _errors(self) -> NDArray[np.float64]:
-        return np.abs(np.array(self.predicted) - np.array(self.measured))
+        return np.asarray(np.abs(np.array(self.predicted) - np.array(self.measured)))
 
 
 def limits_of(latencies_ms: ArrayLike, count: int = LIMITS) -> tuple[float, ...]:
@@ -74,4 +74,6 @@ def cells_error(predicted: ArrayLike, measured: ArrayLike) -> PredictionError:
     shares, found = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
     if shares.shape != found.shape or shares.ndim != 1 or not shares.size:
         raise ValueError(f"{shares.size} predictions for {found.size} cells")
-    return PredictionError(tuple(map(float, range(len(found)))), tuple(shares.tolist()), tuple(found.tolist()))
+    return PredictionError(
+        tuple(map(float, range(len(found)))), tuple(shares.tolist()), tuple(found.tolist())
+    )

@@ -24,7 +24,9 @@ class Throughput:
 
     def __post_init__(self) -> None:
         if not (self.message_s >= 0 and self.request_s >= 0 and self.message_s + self.request_s > 0):
-            raise ValueError(f"{self.message_s} s a message, {self.request_s} s a request: not below 0, nor both 0")
+            raise ValueError(
+                f"{self.message_s} s a message, {self.request_s} s a request: not below 0, nor both 0"
+            )
 
     @classmethod
     def fitted(cls, messages: ArrayLike, per_s: ArrayLike) -> Self:
