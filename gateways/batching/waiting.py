@@ -10,7 +10,7 @@ which are independent. With P(k, x) the probability that k arrivals take less th
 
     share of messages that wait longer than w  =  sum_i P(i - 1, B_T - w) Q(n - i, w)  /  sum_i P(i - 1, B_T).
 
-P and Q depend on neither i nor n alone: for every n at a time the sum is a convolution.
+P and Q depend on neither i nor n alone: they are had once for all n.
 """
 
 from __future__ import annotations
@@ -27,59 +27,82 @@ from gateways.batching.latency_laws import Base, Shares
 
 # Slices of equal probability of the base, in whose middle it stands.
 _SLICES = 64
-# Steps of an integral over waits, and the share of them beyond its end.
-_STEPS = 512
-_NOTHING = 1e-12
 
 
-def late_waits(messages: int, wait_ms: float, per_s: float, limit_ms: ArrayLike) -> NDArray[np.float64]:
-    """Return the share of messages that wait longer than each limit, for every count: axis 0 is B_S - 1.
-
-    ValueError for a count, a wait or a rate that no batch has.
+def late_waits(messages: ArrayLike, wait_ms: float, per_s: float, limit_ms: ArrayLike) -> NDArray[np.float64]:
+    """Return the share of messages that wait longer than each limit, for each count: axis 0 is the count.
 
     Args:
-        messages: the greatest count, from 1.
+        messages: counts (B_S), each from 1: a row of them, or one.
         wait_ms: the age that closes a batch.
         per_s: Poisson arrivals at the partition.
         limit_ms: any limits; all messages wait longer than a negative one.
+
+    Raises:
+        ValueError: a count, a wait or a rate that no batch has.
     """
-    if not (messages >= 1 and 0 <= wait_ms < math.inf and 0 <= per_s < math.inf):
-        raise ValueError(
-            f"{messages} messages, {wait_ms} ms, {per_s}/s: a count from 1, a wait and a rate from 0"
-        )
+    counts = _told_apart(_counts(messages, wait_ms, per_s), per_s / 1e3 * wait_ms)
     limits = np.asarray(limit_ms, dtype=np.float64)
     flat = limits.ravel()
     inside = np.clip(flat, 0.0, wait_ms)
     per_ms = per_s / 1e3
-    count = np.arange(messages)
-    arrived = _arrived(count, per_ms * (wait_ms - inside))
-    missing = 1 - _arrived(count, per_ms * inside)
-    late = (
-        np.stack([np.convolve(a, m)[:messages] for a, m in zip(arrived, missing, strict=True)], axis=1)
-        / np.cumsum(_arrived(count, np.array([per_ms * wait_ms]))[0])[:, None]
+    others = np.arange(counts.max())
+    arrived = _arrived(others, per_ms * (wait_ms - inside))
+    missing = 1 - _arrived(others, per_ms * inside)
+    taken = np.cumsum(_arrived(others, np.array([per_ms * wait_ms]))[0])
+    late = np.stack(
+        [np.einsum("li,li->l", arrived[:, :n], missing[:, n - 1 :: -1]) / taken[n - 1] for n in counts]
     )
     late[:, flat >= wait_ms] = 0.0
     late[:, flat < 0] = 1.0
-    return np.asarray(late.reshape(messages, *limits.shape))
+    return np.asarray(late.reshape(*np.shape(messages), *limits.shape))
+
+
+def mean_waits_ms(messages: ArrayLike, wait_ms: float, per_s: float) -> NDArray[np.float64]:
+    """Return how long a message waits for its batch in the mean, for each count.
+
+    With A_k the time of k arrivals, message i waits min(A_(n-1), B_T) - A_(i-1) where that is above 0: in the mean
+    G(i - 1) - G(n - 1), where G(k) = E[(B_T - A_k)+] = B_T P(k, B_T) - k / r P(k + 1, B_T).
+
+    Raises:
+        ValueError: a count, a wait or a rate that no batch has.
+    """
+    counts = _counts(messages, wait_ms, per_s)
+    others = np.arange(counts.max() + 1)
+    expected = per_s / 1e3 * wait_ms
+    arrived = _arrived(others, np.array([expected]))[0]
+    left_ms = wait_ms * arrived
+    if expected > 0:
+        left_ms[:-1] -= others[:-1] / expected * wait_ms * arrived[1:]
+    left_ms = left_ms[:-1]
+    waited = np.cumsum(left_ms)[counts - 1] - counts * left_ms[counts - 1]
+    return np.asarray((waited / np.cumsum(arrived)[counts - 1]).reshape(np.shape(messages)))
+
+
+def _counts(messages: ArrayLike, wait_ms: float, per_s: float) -> NDArray[np.int_]:
+    counts = np.atleast_1d(np.asarray(messages, dtype=np.int_))
+    if not (counts.size and (counts >= 1).all() and 0 <= wait_ms < math.inf and 0 <= per_s < math.inf):
+        raise ValueError(
+            f"{counts.tolist()} messages, {wait_ms} ms, {per_s}/s: counts from 1, a wait and a rate from 0"
+        )
+    return counts
+
+
+def _told_apart(counts: NDArray[np.int_], expected: float) -> NDArray[np.int_]:
+    """Return the counts, those that arrivals reach within the age with less than 1e-12 as the least of them."""
+    return np.minimum(counts, math.ceil(expected + 8 * math.sqrt(expected) + 30))
 
 
 def _arrived(count: NDArray[np.int_], mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probability that `count` arrivals take less than a time in which `mean` are expected (rows: times)."""
-    # The time of k arrivals has an Erlang law; none at all are there at once.
-    taken = special.gammainc(np.maximum(count, 1), mean[:, None])
-    return np.where(count == 0, 1.0, taken)
+    """Return the probability of `count` arrivals and more in times in which `mean` are expected (rows: times).
 
-
-def mean_wait_ms(setting: BatchSetting, per_s: float) -> float:
-    """Return how long a message waits for its batch in the mean: the integral of `late_waits`."""
-    others = setting.messages - 1
-    if others == 0 or setting.wait_ms == 0:
-        return 0.0
-    # Where arrivals close the batches long before their age does, nearly all of that time is waited by none.
-    filled_ms = float(special.gammainccinv(others, _NOTHING)) / per_s * 1e3 if per_s else math.inf
-    most_ms = min(setting.wait_ms, filled_ms)
-    at_ms = (np.arange(_STEPS) + 0.5) / _STEPS * most_ms
-    return float(late_waits(setting.messages, setting.wait_ms, per_s, at_ms)[-1].mean() * most_ms)
+    Args:
+        count: 0, 1, 2 and so on.
+        mean: from 0.
+    """
+    logs = special.xlogy(count, mean[:, None]) - mean[:, None] - special.gammaln(count + 1)
+    fewer = np.cumsum(np.exp(logs), axis=1)
+    return np.asarray(np.concatenate([np.ones((len(mean), 1)), 1 - fewer[:, :-1]], axis=1).clip(0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +124,7 @@ class Waiting:
         if setting.messages == 1 or setting.wait_ms == 0:
             return self.base.late(limit_ms)
         left_ms = np.asarray(limit_ms, dtype=np.float64)[..., None] - middles_ms(self.base)
-        return np.asarray(
-            late_waits(setting.messages, setting.wait_ms, self.per_s, left_ms)[-1].mean(axis=-1)
-        )
+        return np.asarray(late_waits(setting.messages, setting.wait_ms, self.per_s, left_ms).mean(axis=-1))
 
 
 def middles_ms(base: Base, slices: int = _SLICES) -> Shares:

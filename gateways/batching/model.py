@@ -1,0 +1,135 @@
+"""What a setting would do at the link as it is: late, lost and timely messages, for many settings at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from gateways.batching.batcher import BatchSetting
+from gateways.batching.latency_laws import Sample
+from gateways.batching.loss import Goodput, tcp_bytes_per_s
+from gateways.batching.observation import Observation
+from gateways.batching.waiting import late_waits, mean_waits_ms, middles_ms
+
+# An idempotent producer of librdkafka has no more requests unanswered.
+IN_FLIGHT = 5
+# Slices of the answers' times: a share is off by 1/64 at most, and a decision takes milliseconds.
+_SLICES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What runs of its own measure of a path, and no period shows.
+
+    Attributes:
+        message_bytes: of a message on the link.
+        request_bytes: of a request beside its messages, headers of every layer included.
+        segment_bytes: of TCP's payload in a packet.
+        window_halves: TCP's congestion control halves its window at each loss (Reno, CUBIC), so that loss bounds what the
+            link carries; BBR does not.
+    """
+
+    message_bytes: float
+    request_bytes: float
+    segment_bytes: float
+    window_halves: bool
+
+    def __post_init__(self) -> None:
+        if not (self.message_bytes > 0 and self.segment_bytes > 0 and self.request_bytes >= 0):
+            raise ValueError(
+                f"message_bytes {self.message_bytes}, segment_bytes {self.segment_bytes}, request_bytes"
+                f" {self.request_bytes}: above 0, above 0, from 0"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What one setting would do.
+
+    Attributes:
+        late_ratio: share of what gets through that takes longer than the limit (eta_v).
+        lost_ratio: share that does not get through (eta_l).
+        per_s: messages a second that are offered (X).
+        mean_ms: mean latency of what gets through.
+    """
+
+    setting: BatchSetting
+    late_ratio: float
+    lost_ratio: float
+    per_s: float
+    mean_ms: float
+
+    @property
+    def timely_per_s(self) -> float:
+        """Return the timely throughput, (1 - eta_v)(1 - eta_l) X."""
+        return (1 - self.late_ratio) * self.through_per_s
+
+    @property
+    def through_per_s(self) -> float:
+        """Return the throughput, late messages included."""
+        return (1 - self.lost_ratio) * self.per_s
+
+
+@dataclass(frozen=True, slots=True)
+class BatchModel:
+    """Predicts by the waiting law upon the answers of the period, and by the goodput formula: neither is fitted.
+
+    Attributes:
+        limit_ms: of the latency, from taking a message to Kafka's confirmation.
+        per_s: messages taken a second.
+        partitions: over which they are spread evenly.
+        base: law of the time from the end of a batch to its confirmation.
+        goodput: of the link.
+    """
+
+    limit_ms: float
+    per_s: float
+    partitions: int
+    base: Sample
+    goodput: Goodput
+
+    @classmethod
+    def of(
+        cls, observation: Observation, calibration: Calibration, limit_ms: float, partitions: int
+    ) -> Self | None:
+        """Return the model at what was observed; None where nothing was taken or nothing was confirmed."""
+        if not observation.per_s > 0 or not observation.answers_ms:
+            return None
+        base = Sample.of(observation.answers_ms)
+        carried = math.inf
+        if calibration.window_halves and observation.rtt_ms and observation.loss_ratio is not None:
+            carried = tcp_bytes_per_s(calibration.segment_bytes, observation.rtt_ms, observation.loss_ratio)
+        goodput = Goodput(
+            observation.per_s,
+            IN_FLIGHT,
+            observation.request_ms or float(np.mean(base.sorted_ms)),
+            carried,
+            calibration.message_bytes,
+            calibration.request_bytes,
+        )
+        return cls(limit_ms, observation.per_s, partitions, base, goodput)
+
+    def predict(self, settings: Sequence[BatchSetting]) -> list[Prediction]:
+        """Return a prediction for each setting, in their order; those of the same age cost hardly more than one."""
+        predictions: dict[BatchSetting, Prediction] = {}
+        for wait_ms in dict.fromkeys(setting.wait_ms for setting in settings):
+            alike = [setting for setting in settings if setting.wait_ms == wait_ms]
+            predictions |= zip(alike, self._of_one_age(alike, wait_ms), strict=True)
+        return [predictions[setting] for setting in settings]
+
+    def _of_one_age(self, settings: Sequence[BatchSetting], wait_ms: float) -> list[Prediction]:
+        counts = np.array([setting.messages for setting in settings])
+        partition_per_s = self.per_s / self.partitions
+        late = late_waits(
+            counts, wait_ms, partition_per_s, self.limit_ms - middles_ms(self.base, _SLICES)
+        ).mean(axis=-1)
+        means_ms = mean_waits_ms(counts, wait_ms, partition_per_s) + np.mean(self.base.sorted_ms)
+        lost = self.goodput.lost(counts)
+        return [
+            Prediction(setting, float(late_ratio), float(lost_ratio), self.per_s, float(mean_ms))
+            for setting, late_ratio, lost_ratio, mean_ms in zip(settings, late, lost, means_ms, strict=True)
+        ]

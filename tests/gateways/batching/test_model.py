@@ -1,0 +1,110 @@
+"""Predictions against a gateway that is simulated record by record: the batcher, requests in flight, and answers."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateways.batching.batcher import Batcher, BatchSetting
+from gateways.batching.model import IN_FLIGHT, BatchModel, Calibration
+from gateways.batching.observation import Observation
+
+CALIBRATION = Calibration(555.0, 150.0, 1_448.0, window_halves=True)
+LIMIT_MS = 100.0
+
+
+def simulated_latencies_ms(
+    setting: BatchSetting, per_s: float, answers_ms: np.ndarray, count: int
+) -> np.ndarray:
+    """Return the latencies of Poisson arrivals at one partition: their batch, five requests in flight, the answer."""
+    rng = np.random.default_rng(1)
+    batcher: Batcher[float] = Batcher(setting)
+    batches: list[tuple[float, list[float]]] = []
+    for now_s in np.cumsum(rng.exponential(1 / per_s, count)).tolist():
+        while (deadline_s := batcher.deadline_s) is not None and deadline_s <= now_s:
+            batches += [(deadline_s, batch) for batch in batcher.due(deadline_s)]
+        closed = batcher.add(0, now_s, now_s)
+        batches += [] if closed is None else [(now_s, closed)]
+    free_s, latencies = [0.0] * IN_FLIGHT, []
+    for closed_s, batch in batches:
+        answered_s = max(closed_s, heapq.heappop(free_s)) + rng.choice(answers_ms) / 1e3
+        heapq.heappush(free_s, answered_s)
+        latencies += [answered_s - came_s for came_s in batch]
+    return np.array(latencies) * 1e3
+
+
+@pytest.mark.parametrize(
+    "setting", [BatchSetting(1, 0.0), BatchSetting(4, 100.0), BatchSetting(10, 60.0), BatchSetting(100, 50.0)]
+)
+def test_late_and_mean_are_those_of_a_simulated_gateway(setting: BatchSetting) -> None:
+    answers_ms = np.random.default_rng(2).gamma(36.0, 0.8, 500)
+    model = BatchModel.of(Observation(50.0, tuple(answers_ms)), CALIBRATION, LIMIT_MS, 1)
+    assert model is not None
+    (prediction,) = model.predict([setting])
+    latencies = simulated_latencies_ms(setting, 50.0, answers_ms, 20_000)
+    assert prediction.late_ratio == pytest.approx((latencies > LIMIT_MS).mean(), abs=0.02)
+    assert prediction.mean_ms == pytest.approx(latencies.mean(), rel=0.05)
+    assert prediction.lost_ratio == 0
+    assert prediction.timely_per_s == pytest.approx(50.0 * (1 - prediction.late_ratio))
+
+
+def test_partitions_share_what_is_taken() -> None:
+    answers_ms = (30.0, 31.0, 33.0)
+    one = BatchModel.of(Observation(50.0, answers_ms), CALIBRATION, LIMIT_MS, 1)
+    four = BatchModel.of(Observation(200.0, answers_ms), CALIBRATION, LIMIT_MS, 4)
+    assert one is not None
+    assert four is not None
+    (a,), (b,) = one.predict([BatchSetting(4, 80.0)]), four.predict([BatchSetting(4, 80.0)])
+    assert (a.late_ratio, a.mean_ms) == (b.late_ratio, b.mean_ms)
+
+
+def test_what_gets_through_is_bounded_by_requests_and_by_the_link() -> None:
+    observation = Observation(1_000.0, (100.0,), request_ms=50.0, rtt_ms=30.0, loss_ratio=0.15)
+    model = BatchModel.of(observation, CALIBRATION, 1_000.0, 1)
+    assert model is not None
+    one, many = model.predict([BatchSetting(1, 0.0), BatchSetting(100, 10.0)])
+    assert one.through_per_s == pytest.approx(5 / 0.05)
+    assert many.through_per_s == pytest.approx(1_448 / 0.03 * math.sqrt(10) / 556.5)
+    steady = BatchModel.of(observation, Calibration(555.0, 150.0, 1_448.0, False), 1_000.0, 1)
+    assert steady is not None
+    assert steady.predict([BatchSetting(100, 10.0)])[0].through_per_s == 1_000.0
+
+
+@pytest.mark.parametrize("observation", [Observation(0.0, (5.0,)), Observation(10.0, ())])
+def test_nothing_seen_is_no_model(observation: Observation) -> None:
+    assert BatchModel.of(observation, CALIBRATION, LIMIT_MS, 1) is None
+
+
+@given(
+    st.lists(
+        st.builds(BatchSetting, st.integers(1, 60), st.sampled_from([0.0, 10.0, 80.0])),
+        min_size=1,
+        max_size=8,
+    ),
+    st.floats(0.1, 2_000),
+)
+def test_settings_are_predicted_in_their_order_as_each_is_alone(
+    settings: list[BatchSetting], per_s: float
+) -> None:
+    model = BatchModel.of(Observation(per_s, (20.0, 40.0, 90.0)), CALIBRATION, LIMIT_MS, 2)
+    assert model is not None
+    together = model.predict(settings)
+    assert [prediction.setting for prediction in together] == settings
+    for prediction in together:
+        (alone,) = model.predict([prediction.setting])
+        assert prediction.late_ratio == pytest.approx(alone.late_ratio, abs=1e-9)
+        assert prediction.mean_ms == pytest.approx(alone.mean_ms)
+        assert 0 <= prediction.timely_per_s <= prediction.through_per_s <= per_s
+
+
+@pytest.mark.parametrize(
+    "figures", [(0.0, 1.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, 0.0), (math.nan, 1.0, 1.0)]
+)
+def test_a_calibration_below_0_is_refused(figures: tuple[float, float, float]) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        Calibration(*figures, window_halves=True)
