@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateways.batching.batcher import BatchSetting
-from gateways.batching.model import BatchModel, Calibration, Prediction
+from gateways.batching.model import BatchModel, Prediction
 from gateways.batching.observation import Observation
 from gateways.batching.policies import POLICIES, Bounds, Choice, Policy, deadline
 
@@ -20,7 +20,6 @@ class ControllerSettings:
         period_s: between two decisions.
         bounds: what is chosen from.
         partitions: of the topic.
-        calibration: None where the policy needs none.
         drift_max: difference of predicted and measured late shares beyond which a period counts as drifted.
         drift_periods: so many drifted ones in a row, and the deadline rule decides; so many others, and the policy does.
     """
@@ -30,7 +29,6 @@ class ControllerSettings:
     period_s: float
     bounds: Bounds
     partitions: int
-    calibration: Calibration | None = None
     drift_max: float = 0.2
     drift_periods: int = 2
 
@@ -44,8 +42,6 @@ class ControllerSettings:
             raise ValueError(
                 f"period_s {self.period_s}: shorter than a batch, which may wait {longest_ms:g} ms; it must be longer"
             )
-        if self.row.rule is not None and self.calibration is None:
-            raise ValueError(f"policy {self.policy!r}: needs a calibration of the path")
         if self.partitions < 1:
             raise ValueError(f"partitions {self.partitions}: 1 at least")
         if not 0 < self.drift_max <= 1 or self.drift_periods < 1:
@@ -120,10 +116,10 @@ class Controller:
     def _choice(self, observation: Observation) -> Choice | tuple[str, str]:
         """Return what the policy or its fall-back chooses, or (rule, reason) where nothing can be chosen."""
         settings = self._settings
-        rule, calibration = settings.row.rule, settings.calibration
-        if rule is None or calibration is None:
+        rule = settings.row.rule
+        if rule is None:
             return "configured", "the setting is fixed"
-        model = BatchModel.of(observation, calibration, settings.limit_ms, settings.partitions)
+        model = BatchModel.of(observation, settings.limit_ms, settings.partitions)
         if model is None:
             return "blind", "nothing was taken, or nothing confirmed, in the period"
         if not self._fallen_back:

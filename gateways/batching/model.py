@@ -12,38 +12,15 @@ import numpy as np
 from gateways.batching.batcher import BatchSetting
 from gateways.batching.latency_laws import Sample
 from gateways.batching.loss import Goodput, tcp_bytes_per_s
-from gateways.batching.observation import Observation
+from gateways.batching.observation import LinkState, Observation
 from gateways.batching.waiting import late_waits, mean_waits_ms, middles_ms
 
 # An idempotent producer of librdkafka has no more requests unanswered.
 IN_FLIGHT = 5
 # Slices of the answers' times: a share is off by 1/64 at most, and a decision takes milliseconds.
 _SLICES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """What runs of its own measure of a path, and no period shows.
-
-    Attributes:
-        message_bytes: of a message on the link.
-        request_bytes: of a request beside its messages, headers of every layer included.
-        segment_bytes: of TCP's payload in a packet.
-        window_halves: TCP's congestion control halves its window at each loss (Reno, CUBIC), so that loss bounds what the
-            link carries; BBR does not.
-    """
-
-    message_bytes: float
-    request_bytes: float
-    segment_bytes: float
-    window_halves: bool
-
-    def __post_init__(self) -> None:
-        if not (self.message_bytes > 0 and self.segment_bytes > 0 and self.request_bytes >= 0):
-            raise ValueError(
-                f"message_bytes {self.message_bytes}, segment_bytes {self.segment_bytes}, request_bytes"
-                f" {self.request_bytes}: above 0, above 0, from 0"
-            )
+# Algorithms that halve their window, or nearly, at a loss, so that loss bounds what the link carries; BBR does not.
+_HALVING = frozenset({"reno", "cubic"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +70,16 @@ class BatchModel:
     goodput: Goodput
 
     @classmethod
-    def of(
-        cls, observation: Observation, calibration: Calibration, limit_ms: float, partitions: int
-    ) -> Self | None:
+    def of(cls, observation: Observation, limit_ms: float, partitions: int) -> Self | None:
         """Return the model at what was observed; None where nothing was taken or nothing was confirmed."""
         if not observation.per_s > 0 or not observation.answers_ms:
             return None
         base = Sample.of(observation.answers_ms)
-        carried = math.inf
-        if calibration.window_halves and observation.rtt_ms and observation.loss_ratio is not None:
-            carried = tcp_bytes_per_s(calibration.segment_bytes, observation.rtt_ms, observation.loss_ratio)
         goodput = Goodput(
             observation.per_s,
             IN_FLIGHT,
-            observation.request_ms or float(np.mean(base.sorted_ms)),
-            carried,
-            calibration.message_bytes,
-            calibration.request_bytes,
+            observation.link.request_ms or float(np.mean(base.sorted_ms)),
+            *_carried(observation.link),
         )
         return cls(limit_ms, observation.per_s, partitions, base, goodput)
 
@@ -133,3 +103,15 @@ class BatchModel:
             Prediction(setting, float(late_ratio), float(lost_ratio), self.per_s, float(mean_ms))
             for setting, late_ratio, lost_ratio, mean_ms in zip(settings, late, lost, means_ms, strict=True)
         ]
+
+
+def _carried(link: LinkState) -> tuple[float, float, float]:
+    """Return what TCP carries in bytes a second, a message's and a request's bytes; no bound where any is unknown."""
+    unbounded = math.inf, 1.0, 0.0
+    if link.rtt_ms is None or link.loss_ratio is None or link.segment_bytes is None:
+        return unbounded
+    if link.message_bytes is None or link.request_bytes is None or link.congestion_control not in _HALVING:
+        return unbounded
+    # Headers of TCP and IP are not in `segment_bytes`, and so neither in what a message takes.
+    bytes_per_s = tcp_bytes_per_s(link.segment_bytes, link.rtt_ms, link.loss_ratio)
+    return bytes_per_s, link.message_bytes, link.request_bytes

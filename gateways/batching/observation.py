@@ -6,22 +6,41 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class LinkState:
+    """The path from a producer to its broker; what is not known is None, which is not 0.
+
+    Attributes:
+        request_ms: mean time of a request, from its last byte written to its answer.
+        message_bytes: mean of a record in a request, its own framing included.
+        request_bytes: mean of a request beside its records, TCP's and IP's headers not included.
+        rtt_ms: round trip of TCP, smoothed.
+        loss_ratio: share of the segments sent that were lost, as retransmissions tell it.
+        segment_bytes: TCP's payload in a full packet.
+        congestion_control: TCP's algorithm.
+    """
+
+    request_ms: float | None = None
+    message_bytes: float | None = None
+    request_bytes: float | None = None
+    rtt_ms: float | None = None
+    loss_ratio: float | None = None
+    segment_bytes: int | None = None
+    congestion_control: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
-    """One period; what was not seen in it is None, which is not 0.
+    """One period.
 
     Attributes:
         per_s: messages taken a second.
         answers_ms: of records confirmed in the period, the time from the end of their batch to Kafka's confirmation;
             empty when none was.
-        request_ms: mean time of a request of the producer, from its last byte sent to its answer.
-        late_ratio: share of the messages confirmed in the period that took longer than the limit.
-        rtt_ms: round trip of TCP to the broker, smoothed.
-        loss_ratio: share of the packets sent that were lost, as retransmissions tell it.
+        late_ratio: share of the messages confirmed in the period that took longer than the limit; None without any.
+        link: as far as it is known.
     """
 
     per_s: float
     answers_ms: tuple[float, ...] = ()
-    request_ms: float | None = None
     late_ratio: float | None = None
-    rtt_ms: float | None = None
-    loss_ratio: float | None = None
+    link: LinkState = LinkState()

@@ -76,7 +76,7 @@ class Policy:
 
     Attributes:
         meaning: one clause for the help text.
-        rule: model, setting now and bounds to the next setting; None never changes it, and needs no calibration.
+        rule: model, setting now and bounds to the next setting; None never changes it.
         falls_back: to the deadline rule, when its predictions have drifted from what is measured.
     """
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gateways.batching.batcher import BatchSetting
 from gateways.batching.controller import Controller, ControllerSettings, Decision
-from gateways.batching.model import Calibration
-from gateways.batching.observation import Observation
+from gateways.batching.observation import LinkState, Observation
 from gateways.batching.policies import POLICIES, Bounds
 
 CONFIGURED = BatchSetting(10, 100.0)
@@ -21,16 +20,22 @@ SETTINGS = ControllerSettings(
     period_s=10.0,
     bounds=Bounds(CONFIGURED, 1_000),
     partitions=2,
-    calibration=Calibration(555.0, 150.0, 1_448.0, window_halves=True),
 )
 OBSERVED = st.builds(
     Observation,
     per_s=st.sampled_from([0.0, 5.0, 100.0, 1_500.0]),
     answers_ms=st.sampled_from([(), (40.0, 44.0), (200.0, 290.0, 340.0), (900.0,)]),
-    request_ms=st.none() | st.sampled_from([30.0, 400.0]),
     late_ratio=st.none() | st.sampled_from([0.0, 0.3, 1.0]),
-    rtt_ms=st.none() | st.just(30.0),
-    loss_ratio=st.none() | st.sampled_from([0.0, 0.08, 0.3]),
+    link=st.builds(
+        LinkState,
+        request_ms=st.none() | st.sampled_from([30.0, 400.0]),
+        message_bytes=st.just(555.0),
+        request_bytes=st.just(150.0),
+        rtt_ms=st.none() | st.just(30.0),
+        loss_ratio=st.none() | st.sampled_from([0.0, 0.08, 0.3]),
+        segment_bytes=st.just(1_448),
+        congestion_control=st.just("cubic"),
+    ),
 )
 
 
@@ -60,8 +65,8 @@ def test_decisions_are_a_chain_and_the_same_again(policy: str, observations: lis
 
 
 @given(st.lists(OBSERVED, max_size=12))
-def test_fixed_changes_nothing_and_needs_no_calibration(observations: list[Observation]) -> None:
-    controller = Controller(replace(SETTINGS, policy="fixed", calibration=None, period_s=0.01))
+def test_fixed_changes_nothing(observations: list[Observation]) -> None:
+    controller = Controller(replace(SETTINGS, policy="fixed", period_s=0.01))
     assert all(controller.decide(o, 0.0).setting == CONFIGURED for o in observations)
 
 
@@ -74,7 +79,7 @@ def test_a_collapsing_link_makes_greater_batches_and_its_return_does_not_flap() 
     # Requests that take 30 ms, then 600 ms: five of 10 messages then carry 83 of 300 messages/s.
     def period(request_ms: float) -> Observation:
         answers = tuple(request_ms + n / 10 for n in range(50))
-        return Observation(300.0, answers, request_ms=request_ms)
+        return Observation(300.0, answers, link=LinkState(request_ms))
 
     controller = Controller(replace(SETTINGS, limit_ms=1_000.0))
     good = controller.decide(period(30.0), 10.0)
@@ -116,8 +121,6 @@ def test_the_published_policy_does_not_fall_back() -> None:
         ({"limit_ms": 0.0}, "limit_ms 0.0: must be above 0"),
         ({"period_s": 0.35}, "period_s 0.35: shorter than a batch, which may wait 350 ms"),
         ({"bounds": Bounds(BatchSetting(2, 20_000.0), 9)}, "which may wait 20000 ms"),
-        ({"calibration": None}, "policy 'timely': needs a calibration of the path"),
-        ({"policy": "pareto", "calibration": None}, "policy 'pareto': needs a calibration"),
         ({"partitions": 0}, "partitions 0: 1 at least"),
         ({"drift_max": 0.0}, "drift_max 0.0"),
         ({"drift_periods": 0}, "drift_periods 0"),

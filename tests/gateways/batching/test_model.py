@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateways.batching.batcher import Batcher, BatchSetting
-from gateways.batching.model import IN_FLIGHT, BatchModel, Calibration
-from gateways.batching.observation import Observation
+from gateways.batching.model import IN_FLIGHT, BatchModel
+from gateways.batching.observation import LinkState, Observation
 
-CALIBRATION = Calibration(555.0, 150.0, 1_448.0, window_halves=True)
+LINK = LinkState(50.0, 555.0, 150.0, 30.0, 0.15, 1_448, "cubic")
 LIMIT_MS = 100.0
 
 
@@ -43,7 +44,7 @@ def simulated_latencies_ms(
 )
 def test_late_and_mean_are_those_of_a_simulated_gateway(setting: BatchSetting) -> None:
     answers_ms = np.random.default_rng(2).gamma(36.0, 0.8, 500)
-    model = BatchModel.of(Observation(50.0, tuple(answers_ms)), CALIBRATION, LIMIT_MS, 1)
+    model = BatchModel.of(Observation(50.0, tuple(answers_ms)), LIMIT_MS, 1)
     assert model is not None
     (prediction,) = model.predict([setting])
     latencies = simulated_latencies_ms(setting, 50.0, answers_ms, 20_000)
@@ -55,8 +56,8 @@ def test_late_and_mean_are_those_of_a_simulated_gateway(setting: BatchSetting) -
 
 def test_partitions_share_what_is_taken() -> None:
     answers_ms = (30.0, 31.0, 33.0)
-    one = BatchModel.of(Observation(50.0, answers_ms), CALIBRATION, LIMIT_MS, 1)
-    four = BatchModel.of(Observation(200.0, answers_ms), CALIBRATION, LIMIT_MS, 4)
+    one = BatchModel.of(Observation(50.0, answers_ms), LIMIT_MS, 1)
+    four = BatchModel.of(Observation(200.0, answers_ms), LIMIT_MS, 4)
     assert one is not None
     assert four is not None
     (a,), (b,) = one.predict([BatchSetting(4, 80.0)]), four.predict([BatchSetting(4, 80.0)])
@@ -64,20 +65,35 @@ def test_partitions_share_what_is_taken() -> None:
 
 
 def test_what_gets_through_is_bounded_by_requests_and_by_the_link() -> None:
-    observation = Observation(1_000.0, (100.0,), request_ms=50.0, rtt_ms=30.0, loss_ratio=0.15)
-    model = BatchModel.of(observation, CALIBRATION, 1_000.0, 1)
+    observation = Observation(1_000.0, (100.0,), link=LINK)
+    model = BatchModel.of(observation, 1_000.0, 1)
     assert model is not None
     one, many = model.predict([BatchSetting(1, 0.0), BatchSetting(100, 10.0)])
     assert one.through_per_s == pytest.approx(5 / 0.05)
     assert many.through_per_s == pytest.approx(1_448 / 0.03 * math.sqrt(10) / 556.5)
-    steady = BatchModel.of(observation, Calibration(555.0, 150.0, 1_448.0, False), 1_000.0, 1)
-    assert steady is not None
-    assert steady.predict([BatchSetting(100, 10.0)])[0].through_per_s == 1_000.0
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    ["message_bytes", "request_bytes", "rtt_ms", "loss_ratio", "segment_bytes", "congestion_control"],
+)
+def test_what_is_not_known_of_the_link_bounds_nothing(unknown: str) -> None:
+    observation = Observation(1_000.0, (100.0,), link=replace(LINK, **{unknown: None}))
+    model = BatchModel.of(observation, 1_000.0, 1)
+    assert model is not None
+    assert model.predict([BatchSetting(100, 10.0)])[0].through_per_s == 1_000.0
+
+
+def test_loss_does_not_bound_bbr() -> None:
+    observation = Observation(1_000.0, (100.0,), link=replace(LINK, congestion_control="bbr"))
+    model = BatchModel.of(observation, 1_000.0, 1)
+    assert model is not None
+    assert model.predict([BatchSetting(100, 10.0)])[0].through_per_s == 1_000.0
 
 
 @pytest.mark.parametrize("observation", [Observation(0.0, (5.0,)), Observation(10.0, ())])
 def test_nothing_seen_is_no_model(observation: Observation) -> None:
-    assert BatchModel.of(observation, CALIBRATION, LIMIT_MS, 1) is None
+    assert BatchModel.of(observation, LIMIT_MS, 1) is None
 
 
 @given(
@@ -91,7 +107,7 @@ def test_nothing_seen_is_no_model(observation: Observation) -> None:
 def test_settings_are_predicted_in_their_order_as_each_is_alone(
     settings: list[BatchSetting], per_s: float
 ) -> None:
-    model = BatchModel.of(Observation(per_s, (20.0, 40.0, 90.0)), CALIBRATION, LIMIT_MS, 2)
+    model = BatchModel.of(Observation(per_s, (20.0, 40.0, 90.0)), LIMIT_MS, 2)
     assert model is not None
     together = model.predict(settings)
     assert [prediction.setting for prediction in together] == settings
@@ -100,11 +116,3 @@ def test_settings_are_predicted_in_their_order_as_each_is_alone(
         assert prediction.late_ratio == pytest.approx(alone.late_ratio, abs=1e-9)
         assert prediction.mean_ms == pytest.approx(alone.mean_ms)
         assert 0 <= prediction.timely_per_s <= prediction.through_per_s <= per_s
-
-
-@pytest.mark.parametrize(
-    "figures", [(0.0, 1.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, 0.0), (math.nan, 1.0, 1.0)]
-)
-def test_a_calibration_below_0_is_refused(figures: tuple[float, float, float]) -> None:
-    with pytest.raises(ValueError, match="above 0"):
-        Calibration(*figures, window_halves=True)

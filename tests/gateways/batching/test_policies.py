@@ -7,20 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateways.batching.batcher import BatchSetting
-from gateways.batching.model import BatchModel, Calibration, Prediction
-from gateways.batching.observation import Observation
+from gateways.batching.model import BatchModel, Prediction
+from gateways.batching.observation import LinkState, Observation
 from gateways.batching.policies import POLICIES, Bounds, deadline, pareto, pareto_front, reactive, timely
 
-CALIBRATION = Calibration(555.0, 150.0, 1_448.0, window_halves=True)
 CONFIGURED = BatchSetting(10, 100.0)
 BOUNDS = Bounds(CONFIGURED, 1_000)
 OBSERVED = st.builds(
     Observation,
     per_s=st.floats(0.5, 3_000),
     answers_ms=st.lists(st.floats(1, 1_500), min_size=1, max_size=20).map(tuple),
-    request_ms=st.none() | st.floats(1, 1_000),
-    rtt_ms=st.none() | st.floats(1, 1_000),
-    loss_ratio=st.none() | st.floats(0, 0.6),
+    link=st.builds(
+        LinkState,
+        request_ms=st.none() | st.floats(1, 1_000),
+        message_bytes=st.none() | st.floats(50, 2_000),
+        request_bytes=st.floats(0, 500),
+        rtt_ms=st.none() | st.floats(1, 1_000),
+        loss_ratio=st.none() | st.floats(0, 0.6),
+        segment_bytes=st.just(1_448),
+        congestion_control=st.sampled_from(["cubic", "bbr"]),
+    ),
 )
 SETTINGS = st.builds(BatchSetting, st.integers(1, 1_000), st.floats(0, 500))
 PREDICTIONS = st.lists(
@@ -34,7 +40,7 @@ PREDICTIONS = st.lists(
 
 
 def model(observation: Observation, limit_ms: float = 350.0) -> BatchModel:
-    made = BatchModel.of(observation, CALIBRATION, limit_ms, 2)
+    made = BatchModel.of(observation, limit_ms, 2)
     assert made is not None
     return made
 
