@@ -42,13 +42,19 @@ class BatchedDelivery(KafkaDelivery):
     def deliver(self, key: bytes, payload: bytes, headers: list[Header], receipt: Receipt) -> None:
         self.held += 1
         self.held_bytes += len(payload)
-        record = Record(self._topic, key, payload, headers, receipt)
-        closed = self._add(self._partition_of(key), record, self._clock_s())
+        now_s = self._clock_s()
+        record = self._recorded(key, payload, headers, receipt, now_s)
+        closed = self._add(self._partition_of(key), record, now_s)
         if closed is not None:
             self._counters.full_batches += len(closed) == self._batcher.setting.messages
             self._send_batch(closed)
         if self._early_ack:
             self._settle(receipt)
+
+    def _recorded(
+        self, key: bytes, payload: bytes, headers: list[Header], receipt: Receipt, _now_s: float
+    ) -> Record:
+        return Record(self._topic, key, payload, headers, receipt)
 
     def poll(self) -> None:
         self._send_batches(self._batcher.due(self._clock_s()))

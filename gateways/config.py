@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from gateways.batching.batcher import BatchSetting
+from gateways.batching.policies import POLICIES
 from gateways.producer import BATCH_MESSAGES
 from gateways.protocols.base import Endpoint, IntakeSettings, SharedKeys, Tls
 from gateways.protocols.shared_keys import shared_keys
@@ -42,10 +43,23 @@ class Batching(Strict):
     Attributes:
         messages: closes a batch, by its count.
         wait_ms: closes it too, by the age of its oldest message.
+        policy: a name of POLICIES, by which both are chosen anew each period.
+        limit_ms: of the latency, from taking a message to Kafka's confirmation; a policy that chooses needs it.
+        period_s: between two choices.
+        decision_log: where to write the choices; None writes none.
     """
 
     messages: Annotated[int, Field(ge=1, le=BATCH_MESSAGES)]
     wait_ms: Annotated[float, Field(ge=0, le=60_000)]
+    policy: str = "fixed"
+    limit_ms: Annotated[float, Field(gt=0)] | None = None
+    period_s: Annotated[float, Field(gt=0)] = 10.0
+    decision_log: str | None = None
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the setting is chosen anew, and is not that of the beginning throughout."""
+        return POLICIES[self.policy].rule is not None
 
     def setting(self) -> BatchSetting:
         return BatchSetting(self.messages, self.wait_ms)
@@ -122,11 +136,7 @@ def read_gateway_config(path: Path) -> GatewayConfig:
     config = read_config(path, GatewayConfig)
     if config.format not in FORMATS:
         raise Refusal(f"{path}: format {config.format!r}: allowed {', '.join(FORMATS)}")
-    if config.batching is not None and config.batching.messages > config.receive_max:
-        raise Refusal(
-            f"{path}: batching.messages {config.batching.messages}: no batch could fill, since a gateway holds"
-            f" receive_max {config.receive_max} messages at most"
-        )
+    _check_batching(path, config)
     try:
         if config.tls is not None:
             tls_context(config.tls)
@@ -137,3 +147,23 @@ def read_gateway_config(path: Path) -> GatewayConfig:
     except Refusal as error:
         raise Refusal(f"{path}: {error}") from error
     return config
+
+
+def _check_batching(path: Path, config: GatewayConfig) -> None:
+    batching = config.batching
+    if batching is None:
+        return
+    if batching.messages > config.receive_max:
+        raise Refusal(
+            f"{path}: batching.messages {batching.messages}: no batch could fill, since a gateway holds"
+            f" receive_max {config.receive_max} messages at most"
+        )
+    if batching.policy not in POLICIES:
+        raise Refusal(f"{path}: batching.policy {batching.policy!r}: allowed {', '.join(POLICIES)}")
+    if batching.chooses:
+        from gateways.batch_control import controller_settings  # noqa: PLC0415 - slow, and few gateways choose
+
+        try:
+            controller_settings(batching, config.receive_max, 1)
+        except ValueError as error:
+            raise Refusal(f"{path}: batching.{error}") from None

@@ -10,11 +10,13 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateways import metrics
 from gateways.batched_delivery import BatchedDelivery
 from gateways.batching.partition import partitioner
+from gateways.batching.period import Period
+from gateways.batching.producer_statistics import ProducerWatch
 from gateways.bridge import Bridge
 from gateways.config import GatewayConfig
 from gateways.counters import Counters
@@ -24,11 +26,15 @@ from gateways.protocols import protocol_and_mode
 from gateways.protocols.ends import ConnectError
 from gateways.receive_log import ReceiveLog
 from gateways.resume import Progress, read_progress
+from gateways.watched_delivery import WatchedDelivery
 from schemas.control import Commands, emit, failure_line
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
 from schemas.namespace import enter
 from schemas.topics import KafkaTopics
+
+if TYPE_CHECKING:
+    from gateways.batch_control import BatchControl
 
 _PROGRESS_S = 0.5
 
@@ -44,6 +50,9 @@ class GatewayProcess:
         self._failure: str | None = None
         self._cpu_at_ready_s = 0.0
         self._bridge: Bridge
+        self._watch = ProducerWatch()
+        self._period: Period | None = None
+        self._control: BatchControl | None = None
 
     async def run(self) -> int:
         """Return the exit code; Refusal for what is wrong before anything was taken."""
@@ -60,6 +69,9 @@ class GatewayProcess:
                 enter(self._config.namespace)
             self._bridge = self._build(producer, progress)
             stack.callback(self._bridge.close)
+            self._control = self._batch_control(producer)
+            if self._control is not None:
+                stack.callback(self._control.close)
             async with self._page(page_socket):
                 return await self._serve(page_socket)
 
@@ -70,9 +82,13 @@ class GatewayProcess:
         return read_progress(self._config.bootstrap, self._topics.status, login=self._config.kafka_login)
 
     def _producer(self) -> RecordProducer:
-        config = self._config
-        most = BATCH_MESSAGES if config.batching is None else config.batching.messages
-        return RecordProducer(config.bootstrap, config.held_bytes_max, config.kafka_login, most)
+        config, batching = self._config, self._config.batching
+        most, statistics = BATCH_MESSAGES, None
+        if batching is not None:
+            # A count that is chosen anew may be any up to what the gateway holds.
+            most = config.receive_max if batching.chooses else batching.messages
+            statistics = self._watch.take if batching.chooses else None
+        return RecordProducer(config.bootstrap, config.held_bytes_max, config.kafka_login, most, statistics)
 
     def _delivery(self, producer: RecordProducer, counters: Counters) -> KafkaDelivery:
         common: dict[str, Any] = {
@@ -82,12 +98,31 @@ class GatewayProcess:
             "early_ack": self._config.early_ack,
             "fatal": self._fail,
         }
-        if self._config.batching is None:
+        batching = self._config.batching
+        if batching is None:
             return KafkaDelivery(**common)
-        return BatchedDelivery(
-            setting=self._config.batching.setting(),
-            partition_of=partitioner(producer.partitions(self._topics.status)),
-            **common,
+        common["setting"] = batching.setting()
+        common["partition_of"] = partitioner(producer.partitions(self._topics.status))
+        if batching.limit_ms is None or not batching.chooses:
+            return BatchedDelivery(**common)
+        self._period = Period(batching.limit_ms, time.monotonic())
+        return WatchedDelivery(period=self._period, **common)
+
+    def _batch_control(self, producer: RecordProducer) -> BatchControl | None:
+        """Return what chooses the setting of the batches; None where it stays."""
+        batching, delivery = self._config.batching, self._bridge.delivery
+        if batching is None or self._period is None or not isinstance(delivery, BatchedDelivery):
+            return None
+        from gateways.batch_control import controlled  # noqa: PLC0415 - slow to import, and few gateways choose
+
+        return controlled(
+            batching,
+            self._config.receive_max,
+            producer.partitions(self._topics.status),
+            delivery=delivery,
+            period=self._period,
+            watch=self._watch,
+            kafka_ports=producer.broker_ports(),
         )
 
     def _build(self, producer: RecordProducer, progress: Progress) -> Bridge:
@@ -129,6 +164,8 @@ class GatewayProcess:
         emit("ready", host=host, port=port, metrics_port=metrics_port)
         self._cpu_at_ready_s = time.process_time()
         tasks = [asyncio.ensure_future(self._obey()), asyncio.ensure_future(self._report())]
+        if self._control is not None and self._config.batching is not None:
+            tasks.append(asyncio.ensure_future(self._control.run(self._config.batching.period_s)))
         await self._stop.wait()
         for task in tasks:
             task.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -24,6 +25,8 @@ POISON = frozenset(
 
 # Records of a partition that librdkafka sends together at most, where nobody asks for less.
 BATCH_MESSAGES = 10_000
+# Between two statistics, where they are asked for.
+_STATISTICS_MS = 1_000
 
 
 def settings(
@@ -57,15 +60,24 @@ class RecordProducer:
         held_bytes_max: payload that its users hold at most.
         login: file by which it logs in; "" goes there in the clear.
         batch_messages: records of a partition in one request at most.
+        statistics: called in `poll` each second with librdkafka's statistics, as JSON.
     """
 
     def __init__(
-        self, bootstrap: str, held_bytes_max: int, login: str = "", batch_messages: int = BATCH_MESSAGES
+        self,
+        bootstrap: str,
+        held_bytes_max: int,
+        login: str = "",
+        batch_messages: int = BATCH_MESSAGES,
+        statistics: Callable[[str], None] | None = None,
     ) -> None:
         self.fatal: str | None = None
         self._bootstrap = bootstrap
+        told: dict[str, Any] = {"error_cb": self._failed}
+        if statistics is not None:
+            told |= {"stats_cb": statistics, "statistics.interval.ms": _STATISTICS_MS}
         self._producer = Producer(
-            {**settings(bootstrap, held_bytes_max, login, batch_messages), "error_cb": self._failed},
+            {**settings(bootstrap, held_bytes_max, login, batch_messages), **told},
             logger=logging.getLogger("kafka"),
         )
         self.produce = self._producer.produce
@@ -87,6 +99,14 @@ class RecordProducer:
             return len(self._producer.list_topics(topic, timeout=timeout_s).topics[topic].partitions)
         except KafkaException as error:
             raise Refusal(f"Kafka at {self._bootstrap} does not answer: {error.args[0].str()}") from None
+
+    def broker_ports(self, timeout_s: float = 10.0) -> frozenset[int]:
+        """Return the ports of Kafka's brokers, as they advertise them; Refusal when Kafka does not answer."""
+        try:
+            brokers = self._producer.list_topics(timeout=timeout_s).brokers
+        except KafkaException as error:
+            raise Refusal(f"Kafka at {self._bootstrap} does not answer: {error.args[0].str()}") from None
+        return frozenset(broker.port for broker in brokers.values())
 
     def close(self) -> int:
         """Drop what is still queued, without waiting for Kafka; return how many records that were."""

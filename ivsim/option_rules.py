@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from pydantic import ValidationError
 
+from gateways.batching.policies import POLICIES
 from gateways.protocols import PROTOCOLS
 from ivsim.option import Naming, ineffective, refusal_of, shown
 from ivsim.options import AUTO_SHARDS, OPTIONS, RunOptions, option_name, rtt_of
@@ -70,6 +71,18 @@ def _window(options: RunOptions, name: Naming) -> Iterator[str]:
         yield (
             f"{name('warmup_s')} {options.warmup_s:g}: must be shorter than"
             f" {name('duration_s')} {options.duration_s:g}"
+        )
+
+
+def _batches(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse a period that ends before a batch that began in it may."""
+    if options.batching == "none" or POLICIES[options.batching].rule is None:
+        return
+    longest_ms = max(options.batch_limit_ms, options.batch_ms)
+    if options.batch_period_s * 1e3 <= longest_ms:
+        yield (
+            f"{name('batch_period_s')} {options.batch_period_s:g}: must be longer than a batch may wait,"
+            f" {longest_ms / 1e3:g} s by {name('batch_limit_ms')} and {name('batch_ms')}"
         )
 
 
@@ -161,6 +174,7 @@ _RULES: Final = (
     _mode,
     _mix,
     _window,
+    _batches,
     _messages,
     _columns,
     _outage_in_run,

@@ -25,6 +25,7 @@ from pydantic import (
     field_validator,
 )
 
+from gateways.batching.policies import POLICIES
 from gateways.protocols import PROTOCOLS, protocol_named
 from ivsim.labels import checked_name, checked_tags
 from ivsim.mix import EXAMPLE, FleetPart, checked_mix, fleet_parts
@@ -156,7 +157,14 @@ ACKNOWLEDGING = Need(
 
 BATCHED = Need(
     lambda options: options.batching != "none",
-    lambda _options, name: f"needs {name('batching')} fixed",
+    lambda _options, name: f"needs {name('batching')} {', '.join(POLICIES)}",
+    shared=True,
+)
+
+
+CHOOSING = Need(
+    lambda options: options.batching != "none" and POLICIES[options.batching].rule is not None,
+    lambda _options, name: f"needs {name('batching')} {', '.join(n for n, p in POLICIES.items() if p.rule)}",
     shared=True,
 )
 
@@ -559,11 +567,12 @@ class RunOptions(BaseModel):
         ),
     ] = False
     batching: Annotated[
-        Literal["none", "fixed"],
+        str,
         Option(
             "Batches of records that the gateway makes for each partition of Kafka: none, so that a record waits 2 ms for"
-            " others, or fixed, by count and age.",
+            " others, fixed, by count and age, or a policy that chooses both anew each period.",
             CLOUD,
+            choices=lambda: ("none", *POLICIES),
             effective=(GATEWAY,),
             off="none",
             axis="batching",
@@ -591,6 +600,30 @@ class RunOptions(BaseModel):
             axis="batch_ms",
         ),
     ] = 100.0
+    batch_limit_ms: Annotated[
+        float,
+        Field(gt=0, le=60_000),
+        Option(
+            "Latency that a policy of batches is to keep, from the gateway's taking a message to Kafka's confirmation.",
+            CLOUD,
+            "ms",
+            word="batch-limit",
+            effective=(GATEWAY, CHOOSING),
+            axis="batch_limit_ms",
+        ),
+    ] = 500.0
+    batch_period_s: Annotated[
+        float,
+        Field(gt=0, le=3_600),
+        Option(
+            "Time after which a policy of batches chooses anew.",
+            CLOUD,
+            "s",
+            word="batch-period",
+            effective=(GATEWAY, CHOOSING),
+            axis="batch_period_s",
+        ),
+    ] = 10.0
     trigger: Annotated[
         Literal["realtime", "microbatch"],
         Option("Trigger of the Spark query.", CLOUD, effective=(GATEWAY,), axis="trigger"),

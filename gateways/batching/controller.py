@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateways.batching import rules
 from gateways.batching.batcher import BatchSetting
 from gateways.batching.model import BatchModel, Prediction
 from gateways.batching.observation import Observation
-from gateways.batching.policies import POLICIES, Bounds, Choice, Policy, deadline
+from gateways.batching.policies import POLICIES, Policy
+from gateways.batching.rules import Bounds, Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +118,16 @@ class Controller:
     def _choice(self, observation: Observation) -> Choice | tuple[str, str]:
         """Return what the policy or its fall-back chooses, or (rule, reason) where nothing can be chosen."""
         settings = self._settings
-        rule = settings.row.rule
-        if rule is None:
+        name = settings.row.rule
+        if name is None:
             return "configured", "the setting is fixed"
         model = BatchModel.of(observation, settings.limit_ms, settings.partitions)
         if model is None:
             return "blind", "nothing was taken, or nothing confirmed, in the period"
         if not self._fallen_back:
-            return rule(model, self._setting, settings.bounds)
-        choice = deadline(model, self._setting, settings.bounds)
+            chosen: Choice = getattr(rules, name)(model, self._setting, settings.bounds)
+            return chosen
+        choice = rules.deadline(model, self._setting, settings.bounds)
         if choice.rule == "unreachable":
             return choice
         reason = f"the share of late messages was off by more than {settings.drift_max:g}: {choice.reason}"

@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -65,8 +65,8 @@ class TcpReading:
         )
 
 
-def readings(peer_port: int) -> dict[Address, TcpReading]:
-    """Return this process's connections to a port, by their own address; one that ends meanwhile is left out."""
+def readings(peer_ports: Collection[int]) -> dict[Address, TcpReading]:
+    """Return this process's connections to these ports, by their own address; one that ends meanwhile is left out."""
     found = {}
     for entry in _OWN_DESCRIPTORS.iterdir():
         with contextlib.suppress(OSError):  # closed since it was listed, or not connected
@@ -74,7 +74,7 @@ def readings(peer_port: int) -> dict[Address, TcpReading]:
                 continue
             # Of a library's own socket a copy is asked, which shares the connection and is closed again.
             with socket.socket(fileno=os.dup(int(entry.name))) as copy:
-                if _is_tcp(copy) and copy.getpeername()[1] == peer_port:
+                if _is_tcp(copy) and copy.getpeername()[1] in peer_ports:
                     content = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES)
                     algorithm = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _CC_BYTES)
                     name = algorithm.partition(b"\0")[0].decode()

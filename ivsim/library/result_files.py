@@ -33,6 +33,10 @@ FILES: Final[Mapping[str, str]] = {
     "link_proof.json": "with `--prove-link`: the checks of each second that was driven through the link again behind the run",
     "emissions.events": "the senders' log as it grew, binary; `emissions-0.events` and so on of several senders",
     "received-0.events": "a gateway's log as it grew, binary; one a gateway",
+    "decisions-0.jsonl": (
+        "where `--batching` names a policy that chooses: a line of JSON a decision of a gateway, with rule, reason and what it"
+        " was made of; one file a gateway ([batching.md](batching.md#the-decisions))"
+    ),
     "wire.events": "the capture's counts as they grew, binary",
     "frames.pcap": "every frame at the vehicles' end, with `--pcap`",
     "logs/": "what each process said",

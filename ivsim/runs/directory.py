@@ -51,6 +51,10 @@ class RunDirectory:
         """Return the logs that the senders of the run have written; a sender that never began has none."""
         return sorted(self.path.glob("emissions*.events"))
 
+    def decision_log(self, gateway: int) -> Path:
+        """Return where a gateway writes how its batches are chosen, where they are."""
+        return self.path / f"decisions-{gateway}.jsonl"
+
     @property
     def emissions(self) -> Path:
         return self.path / "emissions.parquet"

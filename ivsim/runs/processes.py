@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gateways.batching.policies import POLICIES
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import SharedKeys, Tls
 from ivsim.mix import FleetPart
@@ -177,17 +178,26 @@ def gateway_config(plan: RunPlan, endpoints: Endpoints, part: FleetPart, index: 
         "group": GROUP,
         "shared": options.gateways > 1,
         "early_ack": options.early_ack and part.mode.gateway_acknowledges,
-        "batching": batching_of(options),
+        "batching": batching_of(options, plan.directory.decision_log(index)),
         "receive_log": str(plan.directory.path / f"received-{index}.events"),
         "faults": {"drop": options.faults.gateway, "mislabel": options.faults.twin},
     }
 
 
-def batching_of(options: RunOptions) -> dict[str, Any] | None:
-    """Return the batches that gateways make themselves, None where they make none."""
+def batching_of(options: RunOptions, decision_log: Path) -> dict[str, Any] | None:
+    """Return the batches that a gateway makes itself, None where it makes none."""
     if options.batching == "none":
         return None
-    return {"messages": options.batch_messages, "wait_ms": options.batch_ms}
+    fixed = {"messages": options.batch_messages, "wait_ms": options.batch_ms}
+    if POLICIES[options.batching].rule is None:
+        return fixed
+    return {
+        **fixed,
+        "policy": options.batching,
+        "limit_ms": options.batch_limit_ms,
+        "period_s": options.batch_period_s,
+        "decision_log": str(decision_log),
+    }
 
 
 def echo_config(mode: str, port: int, namespace: str) -> dict[str, Any]:

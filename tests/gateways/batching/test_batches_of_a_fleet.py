@@ -62,7 +62,7 @@ def place(
         host, port = request.getfixturevalue(broker)
         return {
             "protocol": protocol, "mode": mode, "host": host, "port": port,
-            "bootstrap": kafka, "topics_prefix": topics.prefix, "batching": batching_of(OPTIONS),
+            "bootstrap": kafka, "topics_prefix": topics.prefix, "batching": batching_of(OPTIONS, Path("unused")),
         }  # fmt: skip
 
     return placed

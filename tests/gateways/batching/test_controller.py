@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gateways.batching.batcher import BatchSetting
 from gateways.batching.controller import Controller, ControllerSettings, Decision
 from gateways.batching.observation import LinkState, Observation
-from gateways.batching.policies import POLICIES, Bounds
+from gateways.batching.policies import POLICIES
+from gateways.batching.rules import Bounds
 
 CONFIGURED = BatchSetting(10, 100.0)
 SETTINGS = ControllerSettings(

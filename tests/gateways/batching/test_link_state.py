@@ -44,9 +44,9 @@ def exchange(connection: tuple[socket.socket, socket.socket], count: int) -> Non
 def test_the_kernel_s_counts_of_a_real_connection_are_read(connection) -> None:
     near, _ = connection
     port = near.getpeername()[1]
-    before = readings(port)
+    before = readings({port})
     exchange(connection, 20)
-    now = readings(port)
+    now = readings({port})
     assert list(now) == [near.getsockname()]
     assert now[near.getsockname()].sent - before[near.getsockname()].sent == 20
     link = link_between(before, now)
@@ -62,16 +62,16 @@ def test_the_kernel_s_counts_of_a_real_connection_are_read(connection) -> None:
 
 def test_looking_leaves_no_descriptor_open(connection) -> None:
     port = connection[0].getpeername()[1]
-    readings(port)
+    readings({port})
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(10):
-        readings(port)
+        readings({port})
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_an_idle_connection_says_nothing(connection) -> None:
     port = connection[0].getpeername()[1]
-    now = readings(port)
+    now = readings({port})
     assert link_between(now, now) == LinkState()
     assert link_between({}, {}) == LinkState()
 
