@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.links import Condition
-from simulator.links.proof import probes
+from simulator.links.proof import bulk_tcp
 from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify_rate import judge_rate
 from simulator.links.proof.verify_replay import _judge_second
@@ -65,6 +65,9 @@ class Clock:
     def monotonic(self):
         return self.now
 
+    def select(self, readers, _writers, _others, _timeout_s):
+        return readers, [], []
+
     def recv(self, _size):
         self.now += 0.05
         return b"x"
@@ -78,9 +81,10 @@ class Clock:
 def test_a_lossy_transfer_is_counted_from_its_begin(monkeypatch, skipped, above):
     """From a later begin on, what waited behind the lost segment counts as if it had crossed since."""
     clock = Clock()
-    monkeypatch.setattr(probes, "time", clock)
-    monkeypatch.setattr(probes, "_arrived", clock.arrived)
-    rate = probes._swallow(clock, 2.0, skipped)
+    for name in ("time", "select"):
+        monkeypatch.setattr(bulk_tcp, name, clock)
+    monkeypatch.setattr(bulk_tcp, "_arrived", clock.arrived)
+    rate = bulk_tcp.received_bps(clock, 2.0, skipped)
     assert (rate > RATE_BPS * 1.05) == above
     assert above or rate == pytest.approx(RATE_BPS, rel=0.01)
 
