@@ -10,6 +10,7 @@ all, so that a case in which nothing was sent cannot pass.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,7 +112,8 @@ def owed_by_broker(rows: Iterable[Row], injected_at_ns: Mapping[str, Sequence[in
     ended, killed = last(ENDS_OF_GATEWAY), last(KILLS_OF_BROKER)
 
     def owed(row: Row) -> bool:
-        return bool(row["hop"] == "gateway" and row["received_at_ns"] < min(ended, killed))
+        # None where it had reached the gateway's host, and nobody had read it.
+        return row["hop"] == "gateway" and (row["received_at_ns"] or math.inf) < min(ended, killed)
 
     return [{**row, "hop": "broker"} if owed(row) else row for row in rows]
 

@@ -99,7 +99,8 @@ def test_what_a_gateway_held_when_it_and_its_broker_were_killed_is_the_brokers_l
     injected_at_ns: dict[str, list[int]], owes: str
 ) -> None:
     held = row("lost", "gateway", acknowledged_at_ns=2, received_at_ns=5, appended_at_ns=None)
-    others = [*(row() for _ in range(5)), lost("link"), lost("broker")]
+    unread = row("lost", "gateway", acknowledged_at_ns=None, received_at_ns=None, appended_at_ns=None)
+    others = [*(row() for _ in range(6)), lost("link"), lost("broker"), unread]
     found = owed_by_broker([held, *others], injected_at_ns)
     assert found == [{**held, "hop": owes}, *others]
     assert len(broken(found, SAVED)) == (owes == "gateway")
