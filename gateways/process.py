@@ -50,7 +50,7 @@ class GatewayProcess:
         self._failure: str | None = None
         self._cpu_at_ready_s = 0.0
         self._bridge: Bridge
-        self._watch = ProducerWatch()
+        self._watch = ProducerWatch(self._topics.status)
         self._period: Period | None = None
         self._control: BatchControl | None = None
 

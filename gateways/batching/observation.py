@@ -11,8 +11,8 @@ class LinkState:
 
     Attributes:
         request_ms: mean time of a request, from its last byte written to its answer.
-        message_bytes: mean of a record in a request, its own framing included.
-        request_bytes: mean of a request beside its records, TCP's and IP's headers not included.
+        message_bytes: mean of a record in a request, with key, headers and framing.
+        request_bytes: of a request beside its records, TCP's and IP's headers not included.
         rtt_ms: round trip of TCP, smoothed.
         loss_ratio: share of the segments sent that were lost, as retransmissions tell it.
         segment_bytes: TCP's payload in a full packet.

@@ -16,6 +16,7 @@ from gateways.batching.observation import LinkState
 from gateways.batching.period import Period
 from gateways.batching.producer_statistics import ProducerWatch
 from gateways.batching.tcp_info import TcpReading, link_between, readings
+from gateways.producer import RecordProducer
 
 HERE = ("198.18.0.1", 40_000)
 
@@ -103,9 +104,7 @@ def test_a_connection_that_was_made_anew_counts_from_its_beginning() -> None:
     assert link.rtt_ms == 90.0, "of the connection that sent most"
 
 
-def statistics(
-    produced: int, sent_bytes: int, messages: int, message_bytes: int, rtts: list[tuple[int, int]]
-) -> str:
+def statistics(produced: int, sent_bytes: int, messages: int, rtts: list[tuple[int, int]]) -> str:
     brokers = {
         f"b:{number}": {
             "req": {"Produce": produced if number == 0 else 0, "Metadata": 3},
@@ -114,26 +113,53 @@ def statistics(
         }
         for number, (average_us, count) in enumerate(rtts)
     }
-    return json.dumps({"txmsgs": messages, "txmsg_bytes": message_bytes, "brokers": brokers})
+    return json.dumps({"txmsgs": messages, "brokers": brokers})
 
 
 def test_a_period_of_statistics_is_the_difference_of_its_counts_and_the_mean_of_its_times() -> None:
-    watch = ProducerWatch()
-    watch.take(statistics(10, 7_000, 10, 5_500, [(30_000, 10), (0, 0)]))
-    assert watch.end() == LinkState(request_ms=30.0, message_bytes=550.0, request_bytes=150.0)
-    watch.take(statistics(12, 10_000, 15, 8_200, [(40_000, 1), (0, 0)]))
-    watch.take(statistics(14, 12_000, 20, 10_000, [(100_000, 3), (0, 0)]))
+    watch = ProducerWatch("t" * 42)
+    watch.take(statistics(10, 7_000, 10, [(30_000, 10), (0, 0)]))
+    assert watch.end() == LinkState(request_ms=30.0, message_bytes=550.0, request_bytes=150)
+    watch.take(statistics(12, 10_000, 15, [(40_000, 1), (0, 0)]))
+    watch.take(statistics(14, 12_000, 20, [(100_000, 3), (0, 0)]))
     found = watch.end()
     assert found.request_ms == pytest.approx(85.0)
-    assert found.message_bytes == pytest.approx(450.0)
-    assert found.request_bytes == pytest.approx((5_000 - 4_500) / 4)
+    assert found.message_bytes == pytest.approx((5_000 - 4 * 150) / 10)
+    assert found.request_bytes == 150
 
 
 def test_a_period_without_requests_says_nothing() -> None:
-    watch = ProducerWatch()
+    watch = ProducerWatch("t")
     assert watch.end() == LinkState()
-    watch.take(statistics(0, 0, 0, 0, [(0, 0)]))
+    watch.take(statistics(0, 0, 0, [(0, 0)]))
     assert watch.end() == LinkState()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("batch_messages", [1, 50])
+def test_librdkafka_s_requests_and_records_have_the_bytes_that_are_said(
+    kafka, topics, batch_messages: int
+) -> None:
+    watch = ProducerWatch(topics.status)
+    producer = RecordProducer(kafka, 1 << 26, "", batch_messages, watch.take)
+    try:
+        producer.require_topics((topics.status,))
+        for _ in range(4):
+            for _ in range(50):
+                producer.produce(topics.status, b"x" * 500, b"V00001", headers=[("sequence", b"12")])
+            # Statistics come each second, and twice is after all has been sent.
+            for _ in range(7):
+                producer.poll(0.1)
+        for _ in range(25):
+            producer.poll(0.1)
+    finally:
+        producer.close()
+    found = watch.end()
+    # A record of Kafka's format 2: length, attributes, timestamp, offset, key, value and headers as varints.
+    record_bytes = 2 + 1 + 1 + 1 + 1 + 6 + 2 + 500 + 1 + 1 + 8 + 1 + 2
+    # Requests that are none of its records (metadata, the producer's number) are a few hundred bytes among them.
+    assert found.message_bytes == pytest.approx(record_bytes, rel=0.01)
+    assert found.request_ms is not None
 
 
 def test_a_period_counts_what_was_taken_late_and_answered_and_begins_anew() -> None:
