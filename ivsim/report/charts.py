@@ -56,7 +56,8 @@ def _legend(axes: Axes, **where: Any) -> None:
         axes.legend(**where)
 
 
-def _legend_above(axes: Axes) -> None:
+def legend_above(axes: Axes) -> None:
+    """Explain the colours above the figure, where they hide nothing."""
     _legend(axes, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, borderaxespad=0)
 
 
@@ -123,7 +124,7 @@ def latency_over_time(ledger: Columns, start_at_ns: int) -> Drawing:
             _marks(axes, due_s[lost], base, "x", color=VERMILION, label=label, clip_on=False, transform=along)
         axes.set(yscale="log", xlabel="due, s after the start", ylabel="latency, ms")
         _plain_log(axes.yaxis)
-        _legend_above(axes)
+        legend_above(axes)
 
     return Drawing(draw)
 
@@ -167,7 +168,7 @@ def asked_and_achieved(link: Columns, direction: str) -> Drawing:
         axes.set_yscale("symlog", linthresh=1.0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_ylim(0, max(10.0, axes.get_ylim()[1]))
-        _legend_above(axes)
+        legend_above(axes)
 
     return Drawing(draw)
 
@@ -190,7 +191,7 @@ def delay_asked_and_probed(link: Columns) -> Drawing:
             _marks(axes, link["second"][seen], link["probe_delay_ms"][seen], ".", **style)
         axes.set(xlabel="s after the start", ylabel="one-way delay, ms", yscale="log")
         _plain_log(axes.yaxis)
-        _legend_above(axes)
+        legend_above(axes)
 
     return Drawing(draw)
 

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from ivsim.labels import words_of
 from ivsim.report import charts
+from ivsim.report.decisions import HEADS, chosen_over_time, decision_rows, read_decisions
 from ivsim.report.drawing import Charts
 from ivsim.report.html import rendered
 from ivsim.report.style import PART_COLUMNS, number, spoken_in, window_words
@@ -71,6 +72,7 @@ def write_page(directory: Path) -> Path:
         refusals=_refusals(ledger),
         wire=_wire(_columns(directory / "wire_categories.parquet")),
         parts=_parts(metrics),
+        batches=_batches(manifest, directory),
         security=_security(metrics),
         live=_live(metrics),
         metrics=[
@@ -134,7 +136,11 @@ def certificate_table(metrics: dict[str, Any]) -> dict[str, Any] | None:
 def run_charts(directory: Path) -> Charts:
     """Return the charts of a run: those of its messages and of its link, as far as it has any."""
     manifest = json.loads((directory / "manifest.json").read_text())
-    return _charts(manifest, _columns(directory / "ledger.parquet"), _columns(directory / "link.parquet"))
+    found = _charts(manifest, _columns(directory / "ledger.parquet"), _columns(directory / "link.parquet"))
+    for gateway, decisions in read_decisions(directory).items():
+        caption = f"How gateway {gateway} chose its batches, and what it knew of its link, at each decision"
+        found[f"batches-{gateway}.svg"] = (chosen_over_time(decisions, manifest["start_at_ns"]), caption)
+    return found
 
 
 def _charts(manifest: dict[str, Any], ledger: charts.Columns, link: charts.Columns) -> Charts:
@@ -211,6 +217,24 @@ def _parts(metrics: dict[str, Any]) -> dict[str, Any] | None:
                 *(number(part[name], unit) for _, name, unit in PART_COLUMNS),
             ]
             for part in metrics["parts"]
+        ],
+    }
+
+
+def _batches(manifest: dict[str, Any], directory: Path) -> dict[str, Any] | None:
+    """Return how gateways chose their batches; None where none did."""
+    decisions = read_decisions(directory)
+    if not decisions:
+        return None
+    options, start_at_ns = manifest["options"], manifest["start_at_ns"]
+    return {
+        "policy": options["batching"],
+        "limit": f"{options['batch_limit_ms']:g}",
+        "heads": HEADS,
+        "rows": decision_rows(decisions),
+        "figures": [
+            (gateway, Markup(chosen_over_time(several, start_at_ns).svg()))  # noqa: S704 - escaped by matplotlib
+            for gateway, several in decisions.items()
         ],
     }
 
