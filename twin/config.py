@@ -43,6 +43,9 @@ class TwinConfig(BaseModel):
         default=True, description="cross batch boundaries before `ready` (real time, on this machine)"
     )
     microbatch_interval_s: float = Field(default=0.0, ge=0, le=3_600)
+    kept_records: bool = Field(
+        default=False, description="the ledger reads RUN_DIR/kafka_records.parquet in the place of Kafka"
+    )
     live: bool = Field(default=True, description="write live figures to run.metrics")
     live_interval_s: float = Field(default=2.0, gt=0, le=60)
     live_window_s: int = Field(default=10, ge=1, le=3_600)
@@ -102,7 +105,7 @@ def read_twin_config(path: str | os.PathLike[str]) -> TwinConfig:
 
 
 def _checked(config: TwinConfig, path: str | os.PathLike[str]) -> TwinConfig:
-    if config.topology == "gateway" and not config.bootstrap:
+    if config.topology == "gateway" and not (config.bootstrap or config.kept_records):
         raise Refusal(f"{path}: bootstrap: HOST:PORT of Kafka is needed (only topology echo has none)")
     if not Path(config.run_dir).is_dir():
         raise Refusal(f"{path}: run_dir: no directory {config.run_dir}")

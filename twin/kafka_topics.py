@@ -11,6 +11,8 @@ from twin.listed_topics import await_listed
 from twin.new_topics import new_topic
 from twin.source import warm_output_topic, warm_topic
 
+Ends = dict[int, int]  # partition -> the offset behind its last record
+
 
 def wanted(config: TwinConfig) -> list[NewTopic]:
     """Return the run's topics."""
@@ -23,7 +25,7 @@ def wanted(config: TwinConfig) -> list[NewTopic]:
     ]
 
 
-def ends(config: TwinConfig, topic: str, timeout_s: float = 5.0) -> dict[int, int]:
+def ends(config: TwinConfig, topic: str, timeout_s: float = 5.0) -> Ends:
     """Return the offset behind the last record of each partition; Refusal unless Kafka answers and has this topic."""
     admin = AdminClient({**config.kafka_client(), "log_level": 0})
     try:

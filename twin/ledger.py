@@ -68,9 +68,9 @@ def write_ledger(
     reasons = list(partial or [])
     emissions = read_emissions(session, config)
     window = read_window(config, reasons)
-    topics = topics or run_topics.of_run(session, config)
+    topics = topics or (run_topics.kept if config.kept_records else run_topics.of_run)(session, config)
     with held(session, stages(config)), closing(topics):
-        say("reading Kafka")
+        say("reading Kafka's records" if config.kept_records else "reading Kafka")
         kafka = records.none(session) if config.topology == "echo" else topics.records(session, reasons)
         say("giving each message its fate")
         ledger = fates(session, config, emissions, kafka, window)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,16 +16,27 @@ def command(
     results: Annotated[
         Path, typer.Argument(metavar="RESULTS", help="A directory of a finished run.", parser=result_path)
     ],
+    *,
+    ledger: Annotated[
+        bool,
+        typer.Option(
+            "--ledger",
+            help="Make the ledger anew, too, from the vehicles' and gateways' logs and Kafka's records.",
+        ),
+    ] = False,
 ) -> None:
     """Make a finished run's figures and report anew from its tables, and say which figures changed.
 
     After an update of ivsim, or where report.html was lost. Every file but
     report.html must be as the run wrote it (SHA256SUMS): otherwise it is refused
     with the file's name, and nothing is changed. Of a study: ivsim study report.
+
+    With --ledger the twin's own job gives every message its fate once more, as it
+    did at the end of the run; also where the run ended without a ledger.
     """
     from ivsim.library.report_anew import report_anew  # noqa: PLC0415 - charts and pyspark: --help need not wait
 
-    changed = report_anew(results)
+    changed = report_anew(results, ledger=ledger, say=lambda words: print(words, file=sys.stderr))
     for one in changed:
         print("\n".join(paragraph(f"{one.name}: {one.now}, was {one.before}", width_of())))
     print(f"figures changed: {len(changed)}")

@@ -1,4 +1,4 @@
-"""A finished run's figures and report once more, from the tables that it left; nothing of it is measured again.
+"""A finished run's figures and report once more, from the tables that it left, the ledger too if asked; nothing is measured again.
 
 What is made anew: every figure of METRICS, those of each part of a mixed fleet, the validity, and the page. What the run
 alone could know stays as it said it: what Kafka held, the certificate, the comparison with the live figures, security.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow.parquet as pq
 
 from ivsim.library.folder import is_study
+from ivsim.library.ledger_anew import LEDGER, rows_changed, write_ledger_anew
 from ivsim.library.runs import load_results
 from ivsim.report import write_page
 from ivsim.runs.directory import RunDirectory
@@ -35,6 +36,7 @@ from twin.window import read_window
 METRICS_FILE: Final = "metrics.json"
 PAGE: Final = "report.html"
 SUMS: Final = "SHA256SUMS"
+NO_LEDGER: Final = "there is no ledger"
 # Without these there is nothing to make it of.
 _NEEDED: Final = (
     SUMS, "run.json", "clock.json", "ledger.parquet", "link.parquet", "connections.parquet",
@@ -61,62 +63,94 @@ class Changed(NamedTuple):
     now: Any
 
 
-def report_anew(directory: Path) -> list[Changed]:
-    """Make a run's figures and report anew, and return the figures that changed; Refusal names the file in the way."""
+def report_anew(
+    directory: Path, *, ledger: bool = False, say: Callable[[str], None] = lambda _: None
+) -> list[Changed]:
+    """Make a run's figures and report anew, and return the figures that changed; Refusal names the file in the way.
+
+    Args:
+        directory: of the run.
+        ledger: make the ledger anew first, from the emission log, the receive log and Kafka's records.
+        say: is told of each step in a few words.
+    """
     if is_study(directory):
         raise Refusal(f"{directory}: results of a study: `ivsim study report {directory}`")
     run = load_results(directory)
     if RunDirectory(directory).work.exists():
         raise Refusal(f"{directory}: the run goes on, or was killed: `ivsim doctor --clean`")
-    sums = _checked(directory)
-    metrics = _figures(directory, run.manifest, run.metrics)
+    sums = _checked(directory, {PAGE, LEDGER} if ledger else {PAGE})
+    written = [METRICS_FILE, PAGE, *([LEDGER] if ledger else [])]
+    rows: list[Changed] = []
     try:
         with tempfile.TemporaryDirectory(prefix=".report-", dir=directory) as unfinished:
             made = Path(unfinished)
             for path in directory.iterdir():
-                if path.is_file() and path.name not in {METRICS_FILE, PAGE}:
+                if path.is_file() and path.name not in written:
                     (made / path.name).symlink_to(path.absolute())
+            said = run.metrics
+            if ledger:
+                (made / "work").mkdir()
+                found = write_ledger_anew(made, run.manifest["options"], made / "work", say)
+                said = with_ledger(said, found)
+                rows = _changed_rows(directory / LEDGER, made / LEDGER)
+            say("working out the figures")
+            metrics = _figures(made, run.manifest, said)
             write_json(made / METRICS_FILE, metrics)
             write_page(made)
-            for name in (METRICS_FILE, PAGE):
+            for name in written:
                 sums[name] = _digest(made / name)
             new_sums = made / "sums"
             new_sums.write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)), encoding="utf-8")
-            for source, target in (
-                (made / METRICS_FILE, METRICS_FILE),
-                (made / PAGE, PAGE),
-                (new_sums, SUMS),
-            ):
+            for source, target in (*((made / name, name) for name in written), (new_sums, SUMS)):
                 source.replace(directory / target)
     except OSError as error:
         raise Refusal(f"{directory}: {error.strerror or error}") from None
     names = dict.fromkeys([*run.metrics, *metrics])
-    return [
+    return rows + [
         Changed(name, run.metrics.get(name), metrics.get(name))
         for name in names
         if run.metrics.get(name) != metrics.get(name)
     ]
 
 
-def _checked(directory: Path) -> dict[str, str]:
-    """Return the checksums of a run's files; Refusal unless each but the page is as the run wrote it."""
-    for name in _NEEDED:
+def _changed_rows(before: Path, now: Path) -> list[Changed]:
+    """Return how many rows of the ledger are others; nothing where none is."""
+    differing = rows_changed(before, now)
+    if differing == 0:
+        return []
+    return [Changed("rows of the ledger", None, "all" if differing is None else differing)]
+
+
+def with_ledger(said: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the run said of itself, but for what it said only because it had no ledger."""
+    reasons = [
+        one for one in (said.get("partial_reason") or "").split("; ") if one and not one.startswith(NO_LEDGER)
+    ]
+    missing = {name: value for name, value in found.items() if said.get(name) is None}
+    return {**said, **missing, "partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
+
+
+def _checked(directory: Path, anew: Collection[str]) -> dict[str, str]:
+    """Return the checksums of a run's files; Refusal unless each is as the run wrote it, but those that are made anew."""
+    needed = [name for name in _NEEDED if name not in anew]
+    for name in needed:
         if not (directory / name).is_file():
             raise Refusal(f"{directory / name}: missing; without it no report can be made")
     sums = _said_sums(directory / SUMS)
-    for name in (*_NEEDED, METRICS_FILE, "manifest.json"):
+    for name in (*needed, METRICS_FILE, "manifest.json"):
         if name not in sums and name != SUMS:
             raise Refusal(f"{directory / name}: not in {SUMS}; the run did not write it")
-    for name, digest in sums.items():
-        if name == PAGE:
-            continue
-        if not (directory / name).is_file():
-            raise Refusal(f"{directory / name}: missing; the run wrote one ({SUMS})")
-        if _digest(directory / name) != digest:
-            raise Refusal(f"{directory / name}: changed since the run wrote it ({SUMS})")
-    for name in sums:
+    for name in [name for name in sums if name not in anew]:
+        _as_written(directory / name, sums[name])
         _readable(directory / name)
     return sums
+
+
+def _as_written(path: Path, digest: str) -> None:
+    if not path.is_file():
+        raise Refusal(f"{path}: missing; the run wrote one ({SUMS})")
+    if _digest(path) != digest:
+        raise Refusal(f"{path}: changed since the run wrote it ({SUMS})")
 
 
 def _said_sums(path: Path) -> dict[str, str]:
