@@ -47,6 +47,7 @@ class BatchControl:
         delivery: whose setting is changed.
         period, watch: what is told of messages and of the producer's requests meanwhile.
         kafka_ports: ports of Kafka's brokers, by which the producer's connections are known.
+        stops: how often back-pressure has stopped the intake, and whether it does now.
         log: of the decisions; None writes none.
         clock_s: the delivery's.
     """
@@ -59,6 +60,7 @@ class BatchControl:
         period: Period,
         watch: ProducerWatch,
         kafka_ports: Collection[int],
+        stops: Callable[[], tuple[int, bool]],
         log: DecisionLog | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,6 +69,8 @@ class BatchControl:
         self._period = period
         self._watch = watch
         self._kafka_ports = kafka_ports
+        self._stops = stops
+        self._stopped = stops()
         self._log = log
         self._clock_s = clock_s
         self._tcp = readings(kafka_ports)
@@ -80,7 +84,10 @@ class BatchControl:
     def step(self) -> Decision:
         """End the period now, and return what was decided and is in force."""
         tcp, now_s = readings(self._kafka_ports), self._clock_s()
-        observation = self._period.end(now_s, self._watch.end(), link_between(self._tcp, tcp))
+        (before, was_stopped), self._stopped = self._stopped, self._stops()
+        held_back = was_stopped or self._stopped[0] > before
+        link = link_between(self._tcp, tcp)
+        observation = self._period.end(now_s, self._watch.end(), link, held_back=held_back)
         self._tcp = tcp
         decision = self._controller.decide(observation, now_s)
         if decision.setting != decision.before:

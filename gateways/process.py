@@ -123,6 +123,7 @@ class GatewayProcess:
             period=self._period,
             watch=self._watch,
             kafka_ports=producer.broker_ports(),
+            stops=lambda: (self._bridge.counters.pauses, self._bridge.paused),
         )
 
     def _build(self, producer: RecordProducer, progress: Progress) -> Bridge:

@@ -121,7 +121,9 @@ class Controller:
         name = settings.row.rule
         if name is None:
             return "configured", "the setting is fixed"
-        model = BatchModel.of(observation, settings.limit_ms, settings.partitions)
+        model = BatchModel.of(
+            observation, settings.limit_ms, settings.partitions, settings.bounds.messages_max
+        )
         if model is None:
             return "blind", "nothing was taken, or nothing confirmed, in the period"
         if not self._fallen_back:

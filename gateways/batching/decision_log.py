@@ -31,6 +31,7 @@ def decision_row(decision: Decision, decided_at_ns: int) -> dict[str, Any]:
         "reason": decision.reason,
         "observed_per_s": seen.per_s,
         "observed_late_ratio": seen.late_ratio,
+        "held_back": seen.held_back,
         "answers": len(seen.answers_ms),
         "answer_ms": float(np.median(seen.answers_ms)) if seen.answers_ms else None,
         "request_ms": link.request_ms,

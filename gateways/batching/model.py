@@ -57,7 +57,7 @@ class BatchModel:
 
     Attributes:
         limit_ms: of the latency, from taking a message to Kafka's confirmation.
-        per_s: messages taken a second.
+        per_s: messages taken a second, which come to wait for a batch.
         partitions: over which they are spread evenly.
         base: law of the time from the end of a batch to its confirmation.
         goodput: of the link.
@@ -70,17 +70,22 @@ class BatchModel:
     goodput: Goodput
 
     @classmethod
-    def of(cls, observation: Observation, limit_ms: float, partitions: int) -> Self | None:
-        """Return the model at what was observed; None where nothing was taken or nothing was confirmed."""
+    def of(cls, observation: Observation, limit_ms: float, partitions: int, messages_max: int) -> Self | None:
+        """Return the model at what was observed; None where nothing was taken or nothing was confirmed.
+
+        While back-pressure held the intake back, what is offered is taken for as much as batches of `messages_max` would
+        carry: else every setting would seem to carry all, since no more was taken than the one in force carried.
+        """
         if not observation.per_s > 0 or not observation.answers_ms:
             return None
         base = Sample.of(observation.answers_ms)
-        goodput = Goodput(
-            observation.per_s,
-            IN_FLIGHT,
-            observation.link.request_ms or float(np.mean(base.sorted_ms)),
-            *_carried(observation.link),
-        )
+        answer_ms = observation.link.request_ms or float(np.mean(base.sorted_ms))
+        carried = _carried(observation.link)
+        offered_per_s = observation.per_s
+        if observation.held_back:
+            most = Goodput(math.inf, IN_FLIGHT, answer_ms, *carried).through_per_s(messages_max)
+            offered_per_s = max(offered_per_s, float(most))
+        goodput = Goodput(offered_per_s, IN_FLIGHT, answer_ms, *carried)
         return cls(limit_ms, observation.per_s, partitions, base, goodput)
 
     def predict(self, settings: Sequence[BatchSetting]) -> list[Prediction]:
@@ -100,7 +105,7 @@ class BatchModel:
         means_ms = mean_waits_ms(counts, wait_ms, partition_per_s) + np.mean(self.base.sorted_ms)
         lost = self.goodput.lost(counts)
         return [
-            Prediction(setting, float(late_ratio), float(lost_ratio), self.per_s, float(mean_ms))
+            Prediction(setting, float(late_ratio), float(lost_ratio), self.goodput.per_s, float(mean_ms))
             for setting, late_ratio, lost_ratio, mean_ms in zip(settings, late, lost, means_ms, strict=True)
         ]
 

@@ -38,9 +38,11 @@ class Observation:
             empty when none was.
         late_ratio: share of the messages confirmed in the period that took longer than the limit; None without any.
         link: as far as it is known.
+        held_back: back-pressure stopped the intake, so that more was offered than `per_s`, and nobody knows how much.
     """
 
     per_s: float
     answers_ms: tuple[float, ...] = ()
     late_ratio: float | None = None
     link: LinkState = LinkState()
+    held_back: bool = False

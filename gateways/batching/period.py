@@ -35,13 +35,16 @@ class Period:
         self._late += now_s - taken_s > self._limit_s
         self._answers_s.append(now_s - ended_s)
 
-    def end(self, now_s: float, requests: LinkState, tcp: LinkState) -> Observation:
+    def end(
+        self, now_s: float, requests: LinkState, tcp: LinkState, *, held_back: bool = False
+    ) -> Observation:
         """Return the period that ends, and begin the next.
 
         Args:
             now_s: after the beginning of the period.
             requests: what is known of the link by the producer's requests.
             tcp: what is known of it by TCP.
+            held_back: back-pressure stopped the intake in the period.
         """
         link = replace(
             tcp,
@@ -52,7 +55,9 @@ class Period:
         # A confirmation within the clock's resolution took no time that a law could be made of.
         answers_ms = tuple(answer_s * 1e3 for answer_s in self._answers_s if answer_s > 0)
         late_ratio = self._late / self._confirmed if self._confirmed else None
-        observation = Observation(self.taken / (now_s - self._begun_s), answers_ms, late_ratio, link)
+        observation = Observation(
+            self.taken / (now_s - self._begun_s), answers_ms, late_ratio, link, held_back
+        )
         self.taken = self._confirmed = self._late = 0
         self._answers_s.clear()
         self._begun_s = now_s

@@ -28,6 +28,7 @@ class Stand:
 
     def __init__(self, log: Path | None = None) -> None:
         self.now_s = 100.0
+        self.stops, self.stopped = 0, False
         self.fatal: str | None = None
         self.waiting: list[tuple[bytes, Any]] = []
         self.acknowledged: list[Any] = []
@@ -49,6 +50,7 @@ class Stand:
             period=self.period,
             watch=ProducerWatch("t"),
             kafka_ports=(),
+            stops=lambda: (self.stops, self.stopped),
             log=None if log is None else DecisionLog(log),
             clock_s=lambda: self.now_s,
         )
@@ -110,6 +112,16 @@ async def test_a_decision_is_obeyed_by_open_batches_and_written_down(tmp_path: P
     assert second["expected_late_ratio"] == first["predicted_late_ratio"] == decision.prediction.late_ratio
     assert (second["rule"], second["predicted_late_ratio"], second["answer_ms"]) == ("blind", None, None)
     assert first.keys() == second.keys()
+
+
+async def test_a_period_is_held_back_that_began_stopped_or_was_stopped() -> None:
+    stand = Stand()
+    found = []
+    for stops, stopped in ((0, False), (1, True), (1, True), (1, False), (1, False), (2, False)):
+        stand.stops, stand.stopped = stops, stopped
+        stand.now_s += 10.0
+        found.append(stand.control.step().observation.held_back)
+    assert found == [False, True, True, True, False, True]
 
 
 async def test_dead_letters_are_no_matter_of_the_period() -> None:

@@ -94,6 +94,17 @@ def test_a_collapsing_link_makes_greater_batches_and_its_return_does_not_flap() 
     assert again.setting == collapsed.setting
 
 
+def test_a_gateway_that_is_held_back_makes_greater_batches_though_it_takes_no_more_than_it_sends() -> None:
+    answers = tuple(500.0 + n / 10 for n in range(50))
+    seen = Observation(100.0, answers, link=LinkState(500.0))
+    kept, changed = (
+        Controller(replace(SETTINGS, limit_ms=1_000.0)).decide(replace(seen, held_back=held_back), 10.0)
+        for held_back in (False, True)
+    )
+    assert (kept.rule, kept.setting) == ("kept", CONFIGURED)
+    assert (changed.rule, changed.setting.messages) == ("largest", 1_000)
+
+
 def test_predictions_that_have_drifted_give_way_to_the_deadline_rule_until_they_hold_again() -> None:
     late, right = seen(0.6), seen(0.0)
     decisions = played([right, late, late, late, right, right])

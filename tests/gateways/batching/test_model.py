@@ -44,7 +44,7 @@ def simulated_latencies_ms(
 )
 def test_late_and_mean_are_those_of_a_simulated_gateway(setting: BatchSetting) -> None:
     answers_ms = np.random.default_rng(2).gamma(36.0, 0.8, 500)
-    model = BatchModel.of(Observation(50.0, tuple(answers_ms)), LIMIT_MS, 1)
+    model = BatchModel.of(Observation(50.0, tuple(answers_ms)), LIMIT_MS, 1, 1_000)
     assert model is not None
     (prediction,) = model.predict([setting])
     latencies = simulated_latencies_ms(setting, 50.0, answers_ms, 20_000)
@@ -56,8 +56,8 @@ def test_late_and_mean_are_those_of_a_simulated_gateway(setting: BatchSetting) -
 
 def test_partitions_share_what_is_taken() -> None:
     answers_ms = (30.0, 31.0, 33.0)
-    one = BatchModel.of(Observation(50.0, answers_ms), LIMIT_MS, 1)
-    four = BatchModel.of(Observation(200.0, answers_ms), LIMIT_MS, 4)
+    one = BatchModel.of(Observation(50.0, answers_ms), LIMIT_MS, 1, 1_000)
+    four = BatchModel.of(Observation(200.0, answers_ms), LIMIT_MS, 4, 1_000)
     assert one is not None
     assert four is not None
     (a,), (b,) = one.predict([BatchSetting(4, 80.0)]), four.predict([BatchSetting(4, 80.0)])
@@ -66,7 +66,7 @@ def test_partitions_share_what_is_taken() -> None:
 
 def test_what_gets_through_is_bounded_by_requests_and_by_the_link() -> None:
     observation = Observation(1_000.0, (100.0,), link=LINK)
-    model = BatchModel.of(observation, 1_000.0, 1)
+    model = BatchModel.of(observation, 1_000.0, 1, 1_000)
     assert model is not None
     one, many = model.predict([BatchSetting(1, 0.0), BatchSetting(100, 10.0)])
     assert one.through_per_s == pytest.approx(5 / 0.05)
@@ -79,21 +79,34 @@ def test_what_gets_through_is_bounded_by_requests_and_by_the_link() -> None:
 )
 def test_what_is_not_known_of_the_link_bounds_nothing(unknown: str) -> None:
     observation = Observation(1_000.0, (100.0,), link=replace(LINK, **{unknown: None}))
-    model = BatchModel.of(observation, 1_000.0, 1)
+    model = BatchModel.of(observation, 1_000.0, 1, 1_000)
     assert model is not None
     assert model.predict([BatchSetting(100, 10.0)])[0].through_per_s == 1_000.0
 
 
+def test_what_was_held_back_is_offered_as_much_as_the_greatest_batches_carry() -> None:
+    # 5 requests of 10 messages in 500 ms are 100/s: no more was taken.
+    seen = Observation(100.0, (500.0,), link=LinkState(request_ms=500.0))
+    settings = [BatchSetting(10, 100.0), BatchSetting(100, 100.0)]
+    taken = BatchModel.of(seen, 1_000.0, 1, 100)
+    offered = BatchModel.of(replace(seen, held_back=True), 1_000.0, 1, 100)
+    assert taken is not None
+    assert offered is not None
+    assert [p.through_per_s for p in taken.predict(settings)] == pytest.approx([100.0, 100.0])
+    assert [p.through_per_s for p in offered.predict(settings)] == pytest.approx([100.0, 1_000.0])
+    assert [p.mean_ms for p in offered.predict(settings)] == [p.mean_ms for p in taken.predict(settings)]
+
+
 def test_loss_does_not_bound_bbr() -> None:
     observation = Observation(1_000.0, (100.0,), link=replace(LINK, congestion_control="bbr"))
-    model = BatchModel.of(observation, 1_000.0, 1)
+    model = BatchModel.of(observation, 1_000.0, 1, 1_000)
     assert model is not None
     assert model.predict([BatchSetting(100, 10.0)])[0].through_per_s == 1_000.0
 
 
 @pytest.mark.parametrize("observation", [Observation(0.0, (5.0,)), Observation(10.0, ())])
 def test_nothing_seen_is_no_model(observation: Observation) -> None:
-    assert BatchModel.of(observation, LIMIT_MS, 1) is None
+    assert BatchModel.of(observation, LIMIT_MS, 1, 1_000) is None
 
 
 @given(
@@ -107,7 +120,7 @@ def test_nothing_seen_is_no_model(observation: Observation) -> None:
 def test_settings_are_predicted_in_their_order_as_each_is_alone(
     settings: list[BatchSetting], per_s: float
 ) -> None:
-    model = BatchModel.of(Observation(per_s, (20.0, 40.0, 90.0)), LIMIT_MS, 2)
+    model = BatchModel.of(Observation(per_s, (20.0, 40.0, 90.0)), LIMIT_MS, 2, 1_000)
     assert model is not None
     together = model.predict(settings)
     assert [prediction.setting for prediction in together] == settings

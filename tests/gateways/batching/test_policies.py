@@ -29,6 +29,7 @@ OBSERVED = st.builds(
         segment_bytes=st.just(1_448),
         congestion_control=st.sampled_from(["cubic", "bbr"]),
     ),
+    held_back=st.booleans(),
 )
 SETTINGS = st.builds(BatchSetting, st.integers(1, 1_000), st.floats(0, 500))
 PREDICTIONS = st.lists(
@@ -42,7 +43,7 @@ PREDICTIONS = st.lists(
 
 
 def model(observation: Observation, limit_ms: float = 350.0) -> BatchModel:
-    made = BatchModel.of(observation, limit_ms, 2)
+    made = BatchModel.of(observation, limit_ms, 2, 1_000)
     assert made is not None
     return made
 
@@ -63,7 +64,8 @@ def test_whatever_is_seen_every_policy_chooses_within_its_bounds(
         choice = rule(made, now, BOUNDS)
         assert 1 <= choice.setting.messages <= 1_000, name
         assert choice.setting.wait_ms <= max(limit_ms, CONFIGURED.wait_ms, now.wait_ms)
-        assert 0 <= choice.prediction.timely_per_s <= observation.per_s * (1 + 1e-9)
+        assert 0 <= choice.prediction.timely_per_s <= choice.prediction.per_s * (1 + 1e-9)
+        assert choice.prediction.per_s == observation.per_s or observation.held_back
         assert (choice.rule == "kept") <= (choice.setting == now)
         assert rule(made, now, BOUNDS) == choice, "the same state gives the same choice"
 
