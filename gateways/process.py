@@ -123,8 +123,17 @@ class GatewayProcess:
             period=self._period,
             watch=self._watch,
             kafka_ports=producer.broker_ports(),
-            stops=lambda: (self._bridge.counters.pauses, self._bridge.paused),
+            stops=self._stops,
         )
+
+    def _stops(self) -> tuple[int, bool]:
+        """Return how often back-pressure has stopped the intake, and whether it does now.
+
+        A peer that obeys the protocol's own limit (MQTT's receive maximum, AMQP's prefetch) is stopped without a pause.
+        """
+        bridge = self._bridge
+        full = bridge.delivery.held >= self._config.receive_max
+        return bridge.counters.pauses, bridge.paused or full
 
     def _build(self, producer: RecordProducer, progress: Progress) -> Bridge:
         config = self._config

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from gateways.config import Batching, read_gateway_config
 from gateways.counters import Counters
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.watched_delivery import WatchedDelivery
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.kafka_admin import create_topics
 from schemas.errors import Refusal
 from schemas.topics import KafkaTopics, vehicle_id
 
@@ -195,3 +199,47 @@ def test_a_real_gateway_chooses_by_what_it_sees_and_loses_nothing(
     assert all(mean_bytes + 100 < row["message_bytes"] < mean_bytes + 700 for row in known)
     assert all(100 < row["request_bytes"] < 200 for row in known)
     assert all(row["wait_ms"] <= 500.0 for row in rows if row["rule"] == "largest")
+
+
+@pytest.mark.broker
+@pytest.mark.kafka
+def test_while_kafka_stands_still_a_gateway_that_chooses_keeps_its_setting_and_loses_nothing(
+    run_record, mosquitto_loopback, start_gateway, read_records, publish, payloads, until, tmp_path: Path
+) -> None:
+    log = tmp_path / "decisions-0.jsonl"
+    host, port = mosquitto_loopback
+    batching = {
+        "messages": 5, "wait_ms": 50.0, "policy": "timely", "limit_ms": 500.0, "period_s": 1.0,
+        "decision_log": str(log),
+    }  # fmt: skip
+    messages = [(mqtt_topic(vehicle_id(v)), p) for v, _, p in payloads(10, 60)]
+    server = type("Server", (), {"host": host, "port": port})
+    with KafkaServer(run_record) as kafka:
+        topics = KafkaTopics("still.")
+        create_topics(kafka.bootstrap, topics)
+        gateway = start_gateway(
+            host=host, port=port, bootstrap=kafka.bootstrap, topics_prefix=topics.prefix, batching=batching,
+            receive_max=100,
+        )  # fmt: skip
+        publish(server, messages[:200])
+        until(gateway, lambda event: event["delivered"] == 200)
+        os.kill(kafka._process.pid, signal.SIGSTOP)
+        try:
+            publish(server, messages[200:])
+            rows = len(log.read_text().splitlines())
+            for _ in range(8):
+                event = gateway.wait_for("progress", 10)
+            assert event["acknowledged"] <= event["delivered"] < 600
+        finally:
+            os.kill(kafka._process.pid, signal.SIGCONT)
+        until(gateway, lambda event: event["delivered"] == 600)
+        gateway.stop()
+        done = gateway.latest["done"]
+        assert (done["drained"], done["acknowledged"], done["held"]) == (True, 600, 0)
+        records = read_records(kafka.bootstrap, topics.status, 600)
+    assert sorted(record.value() for record in records) == sorted(payload for _, payload in messages)
+    decided = [json.loads(line) for line in log.read_text().splitlines()]
+    still = [row for row in decided[rows:] if row["rule"] == "blind"]
+    assert still, "nothing was confirmed in a period in which Kafka stood still"
+    assert all((r["messages"], r["wait_ms"]) == (r["messages_before"], r["wait_ms_before"]) for r in still)
+    assert still[-1]["held_back"], "the gateway held all that it may"
