@@ -76,7 +76,8 @@ class BatchControl:
         self._tcp = readings(kafka_ports)
 
     async def run(self, period_s: float) -> None:
-        """Decide at the end of each period until cancelled."""
+        """Decide at the end of each period until cancelled; the first begins now, not when the gateway was made."""
+        self._period.begin(self._clock_s())
         while True:
             await asyncio.sleep(period_s)
             self.step()

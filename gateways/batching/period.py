@@ -22,12 +22,15 @@ class Period:
     """
 
     def __init__(self, limit_ms: float, begun_s: float) -> None:
-        self.taken = 0
         self._limit_s = limit_ms / 1e3
-        self._begun_s = begun_s
-        self._confirmed = 0
-        self._late = 0
         self._answers_s: deque[float] = deque(maxlen=_ANSWERS)
+        self.begin(begun_s)
+
+    def begin(self, now_s: float) -> None:
+        """Begin a period, and forget what was before."""
+        self.taken = self._confirmed = self._late = 0
+        self._answers_s.clear()
+        self._begun_s = now_s
 
     def confirmed(self, taken_s: float, ended_s: float, now_s: float) -> None:
         """Count a message that was taken, whose batch was ended, and which Kafka has now."""
@@ -58,7 +61,5 @@ class Period:
         observation = Observation(
             self.taken / (now_s - self._begun_s), answers_ms, late_ratio, link, held_back
         )
-        self.taken = self._confirmed = self._late = 0
-        self._answers_s.clear()
-        self._begun_s = now_s
+        self.begin(now_s)
         return observation

@@ -176,3 +176,7 @@ def test_a_period_counts_what_was_taken_late_and_answered_and_begins_anew() -> N
     assert seen.link == LinkState(request_ms=33.0, message_bytes=5.0, rtt_ms=30.0, loss_ratio=0.1)
     nothing = period.end(20.0, LinkState(), LinkState())
     assert (nothing.per_s, nothing.answers_ms, nothing.late_ratio) == (0.0, (), None)
+    period.taken = 7
+    period.begin(30.0)
+    period.taken += 5
+    assert period.end(35.0, LinkState(), LinkState()).per_s == 1.0
