@@ -15,6 +15,7 @@ from gateways.batching.policies import POLICIES
 from gateways.protocols import PROTOCOLS
 from ivsim.option import Naming, ineffective, refusal_of, shown
 from ivsim.options import AUTO_SHARDS, OPTIONS, RunOptions, option_name, rtt_of
+from ivsim.target import SCHEMES, parse
 from schemas.errors import Refusal
 from simulator.traces import Trace
 
@@ -72,6 +73,31 @@ def _window(options: RunOptions, name: Naming) -> Iterator[str]:
             f"{name('warmup_s')} {options.warmup_s:g}: must be shorter than"
             f" {name('duration_s')} {options.duration_s:g}"
         )
+
+
+def _target(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse a target that is none, another protocol's, or beside what says the same in other words."""
+    if options.target is None:
+        return
+    try:
+        target = parse(options.target)
+    except ValueError as error:
+        yield f"{name('target')} {error}"
+        return
+    if options.mix is not None:
+        yield f"{name('mix')} {options.mix!r}: not with {name('target')}, which is one broker"
+    elif target.protocol != options.protocol:
+        yield f"{name('target')} {options.target}: {name('protocol')} {options.protocol} needs one of {_urls(options)}"
+    if options.security != "plain":
+        yield f"{name('security')} {options.security}: {name('target')} says it: {', '.join(SCHEMES)}"
+    for field in ("target_ca", "target_certificates"):
+        if getattr(options, field) is not None and not target.tls:
+            yield f"{name(field)} {getattr(options, field)}: has no effect with {name('target')} {options.target}"
+
+
+def _urls(options: RunOptions) -> str:
+    found = [f"{name}://" for name, scheme in SCHEMES.items() if scheme.protocol == options.protocol]
+    return ", ".join(found) or "none: it has no broker"
 
 
 def _batches(options: RunOptions, name: Naming) -> Iterator[str]:
@@ -175,6 +201,7 @@ _RULES: Final = (
     _mix,
     _window,
     _batches,
+    _target,
     _messages,
     _columns,
     _outage_in_run,

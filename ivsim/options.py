@@ -639,6 +639,50 @@ class RunOptions(BaseModel):
             effective=(GATEWAY,),
         ),
     ] = 5.0
+    target: Annotated[
+        str | None,
+        Option(
+            "A broker of yours in place of the run's own, such as mqtts://broker.example:8883 (mqtt, mqtts, amqp, amqps).",
+            CLOUD,
+            absent="the run's own",
+        ),
+    ] = None
+    target_consent: Annotated[
+        str | None,
+        Option(
+            "The target's host once more, where it is not this machine: yes, it may be loaded.",
+            CLOUD,
+            absent="none",
+            effective=(needs_some("target"),),
+        ),
+    ] = None
+    target_accounts: Annotated[
+        str | None,
+        Option(
+            "JSON file of who logs in at the target as whom.",
+            CLOUD,
+            absent="nobody logs in",
+            effective=(needs_some("target"),),
+        ),
+    ] = None
+    target_ca: Annotated[
+        str | None,
+        Option(
+            "PEM file of the authority that signed the target's certificate.",
+            CLOUD,
+            absent="the system's",
+            effective=(needs_some("target"),),
+        ),
+    ] = None
+    target_certificates: Annotated[
+        str | None,
+        Option(
+            "Directory with the certificate and key of each client of the target, such as gateway.pem.",
+            CLOUD,
+            absent="none",
+            effective=(needs_some("target"),),
+        ),
+    ] = None
     kafka: Annotated[
         str | None,
         Option("HOST:PORT of a Kafka broker.", CLOUD, absent="the run's own", effective=(GATEWAY,)),

@@ -35,6 +35,7 @@ class SenderConfig(Strict):
         certificates: directory with each vehicle's certificate and key, `<vehicle id>.pem`; None shows none.
         keys: what each vehicle shares with the gateway; None protects nothing.
         passwords: by vehicle id, which is then the user's name; None connects without.
+        usernames: by vehicle id, where the user's name is another.
         bind_addresses: each vehicle binds its own 198.18.x.y (inside the vehicles' namespace).
         events_path: where to write the emission log.
         topology: `echo` puts a receiver beside each vehicle.
@@ -56,6 +57,7 @@ class SenderConfig(Strict):
     certificates: str | None = None
     keys: SharedKeys | None = None
     passwords: dict[str, str] | None = Field(default=None, repr=False)
+    usernames: dict[str, str] = Field(default_factory=dict)
     bind_addresses: bool = False
     topology: Literal["gateway", "echo"] = "gateway"
     outbox_limit: Annotated[int, Field(ge=0)] = 1000
@@ -88,7 +90,8 @@ class SenderConfig(Strict):
             return endpoint
         if identity not in self.passwords:
             raise Refusal(f"passwords: none for vehicle {identity}")
-        return dataclasses.replace(endpoint, username=identity, password=self.passwords[identity])
+        username = self.usernames.get(identity, identity)
+        return dataclasses.replace(endpoint, username=username, password=self.passwords[identity])
 
     def _tls(self, identity: str) -> Tls | None:
         if self.tls is None or self.certificates is None:

@@ -83,11 +83,16 @@ class Word:
 
 @pydantic_dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Tls:
-    """Files in PEM form; the peer's certificate is always verified. Configurations hold it as it is."""
+    """Files in PEM form; the peer's certificate is always verified. Configurations hold it as it is.
+
+    Attributes:
+        server_name: that the peer's certificate must have, where it is not the host that is connected to.
+    """
 
     ca_file: str
     certificate_file: str | None = None
     key_file: str | None = None
+    server_name: str | None = None
 
 
 @pydantic_dataclass(frozen=True, config=ConfigDict(extra="forbid"))

@@ -32,7 +32,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     TLS 1.3 is spoken.
     """
     for name, path in asdict(tls).items():
-        if path is not None:
+        if path is not None and name.endswith("_file"):
             _check_readable(name, path)
     context = _Context(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and name of the peer
     context.sslsocket_class = _Socket
@@ -67,6 +67,7 @@ class TlsClient:
 
     def __init__(self, tls: Tls) -> None:
         self.context = tls_context(tls)
+        self._server_name = tls.server_name
         self.refusal = ""
         self._newest: ssl.SSLObject | ssl.SSLSocket | None = None
         self._session: ssl.SSLSession | None = None
@@ -77,7 +78,7 @@ class TlsClient:
         """Return TLS on a connected, non-blocking socket, while the loop goes on; OSError leaves it to be closed."""
         session = self.begin()
         secured = self.context.wrap_socket(
-            sock, server_hostname=host, do_handshake_on_connect=False, session=session
+            sock, server_hostname=self.name_of(host), do_handshake_on_connect=False, session=session
         )
         assert isinstance(secured, _Socket)
         secured.client = self
@@ -95,6 +96,10 @@ class TlsClient:
         except BaseException:
             secured.close()
             raise
+
+    def name_of(self, host: str) -> str:
+        """Return the name that the certificate of the peer at this host must have."""
+        return self._server_name or host
 
     @contextlib.contextmanager
     def resuming(self) -> Iterator[ssl.SSLContext]:

@@ -15,7 +15,9 @@ from gateways.protocols import PROTOCOLS
 from ivsim.annotations import NONE, SERVICES, lines, wrong_with
 from ivsim.commands.files import check_writable
 from ivsim.option_signature import check_variables, option_parameters, word_parameters
-from ivsim.options import OPTIONS, PANELS, PROTOCOL, RUN
+from ivsim.options import OPTIONS, PANELS, PROTOCOL, RUN, RunOptions
+from ivsim.target import needs_consent
+from ivsim.target import parse as parse_target
 from ivsim.thresholds import EXIT_MISSED, Judged, Threshold, all_met, parse, write_junit
 
 if TYPE_CHECKING:
@@ -78,6 +80,21 @@ def checked_thresholds(threshold: Sequence[str] | None, junit: Path | None) -> l
     if junit is not None:
         check_writable("--junit", junit)
     return thresholds
+
+
+def agreed(options: RunOptions) -> RunOptions:
+    """Return the options with a consent to the target's load, asked for on a terminal where it is missing."""
+    if options.target is None or options.target_consent is not None or not sys.stdin.isatty():
+        return options
+    target = parse_target(options.target)
+    if not needs_consent(target):
+        return options
+    load = f"{options.vehicles / options.interval_s:.3g} messages/s of {options.vehicles} vehicles"
+    if not typer.confirm(
+        f"{load} would go to {target.host}, which is not this machine. Is it yours to load?", err=True
+    ):
+        return options  # the run is refused with what to type
+    return options.model_copy(update={"target_consent": target.host})
 
 
 def annotate(service: str, command: str, outcome: Outcome, judged: Sequence[Judged]) -> None:

@@ -20,6 +20,7 @@ from ivsim.commands.common_options import (
     Output,
     Quiet,
     Thresholds,
+    agreed,
     annotate,
     checked_thresholds,
     exit_code,
@@ -140,7 +141,7 @@ def command(
         asked = capacity_asked(fields, rate, first, most, resolution)
         level = service_level(asked.options, thresholds)
         raise typer.Exit(run_capacity(asked, level, output, quiet=quiet, as_json=as_json))
-    options = options_of(fields, stage or (), rate, naming(config, said, typed))
+    options = agreed(options_of(fields, stage or (), rate, naming(config, said, typed)))
     watch = Watch(parse_conditions(abort_on or ()))
     began_s = time.monotonic()
     display = Display(quiet=quiet or as_json, times=PhaseTimes(options, cache_file()))

@@ -19,6 +19,7 @@ from ivsim.commands.common_options import (
     Output,
     Quiet,
     Thresholds,
+    agreed,
     annotate,
     checked_thresholds,
     exit_code,
@@ -67,7 +68,7 @@ def command(
     said, own = read_config(config, {"threshold": TEXTS})
     thresholds = checked_thresholds(threshold or own.get("threshold"), junit)
     service = chosen(annotations)
-    options = _options(given, config, said)
+    options = agreed(_options(given, config, said))
     if progress not in _PROGRESS:
         raise Refusal(f"--progress {progress!r}: allowed are {', '.join(_PROGRESS)}")
     silenced = quiet or as_json

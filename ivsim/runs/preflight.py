@@ -8,6 +8,8 @@ import socket
 
 from ivsim.options import RunOptions, option_name
 from ivsim.runs.shards import SPARE_FILES, open_files, shard_count, sockets_a_vehicle
+from ivsim.runs.target_credentials import target_credentials
+from ivsim.target import check_answers, check_consent, parse
 from ivsim.testbed.kafka import java_command
 from ivsim.testbed.kafka_admin import probe
 from ivsim.testbed.paths import installed_jars
@@ -27,9 +29,11 @@ def preflight(options: RunOptions) -> None:
         if shutil.which(program) is None:
             raise Refusal(f"no {program} found: run `make setup`, or install the package {package}")
     for part in options.parts:
-        if part.protocol.broker is not None:
+        if part.protocol.broker is not None and options.target is None:
             SERVERS[part.protocol.broker].find()
     _descriptors(options)
+    if options.target is not None:
+        _target(options, options.target)
     if options.page:
         _free_port("--page-port", options.page_port)
     if options.metrics_port is not None:
@@ -52,13 +56,15 @@ def _descriptors(options: RunOptions) -> None:
         shards = shard_count(options, own)
         # Of each kind of process: how many share the part's vehicles, and what lets more of them do it.
         kinds = {f"each of {shards} senders" if shards > 1 else "the sender": (shards, option_name("shards"))}
+        relayed = options.target is not None
         if part.protocol.broker is not None:
-            kinds[part.protocol.broker] = (1, "")
+            kinds["the relay" if relayed else part.protocol.broker] = (1, "")
         for process, (sharing, remedy) in kinds.items():
-            files = -(-own // sharing) * sockets + SPARE_FILES
+            each = sockets * 2 if process == "the relay" else sockets  # one to the vehicle, one to the target
+            files = -(-own // sharing) * each + SPARE_FILES
             most = max(most, files)
             if allowed and allowed < files:
-                fitting = max(0, (allowed - SPARE_FILES) // sockets) * sharing * options.vehicles // own
+                fitting = max(0, (allowed - SPARE_FILES) // each) * sharing * options.vehicles // own
                 raise Refusal(
                     f"{option_name('vehicles')} {options.vehicles}: {process} needs {files} open files, {allowed} are"
                     f" allowed, enough for {fitting} vehicles: raise `ulimit -Hn`"
@@ -67,6 +73,15 @@ def _descriptors(options: RunOptions) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # what this run starts inherits it
+
+
+def _target(options: RunOptions, url: str) -> None:
+    """Refuse a broker that does not answer, credentials that are not there, and a load that nobody has agreed to."""
+    target = parse(url)
+    load = f"{options.vehicles / options.interval_s:.3g} messages/s of {options.vehicles} vehicles"
+    check_consent(target, options.target_consent, load)
+    target_credentials(options, target)
+    check_answers(target)
 
 
 def _free_port(option: str, port: int) -> None:

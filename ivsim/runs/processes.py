@@ -13,6 +13,7 @@ from gateways.protocols.base import SharedKeys, Tls
 from ivsim.mix import FleetPart
 from ivsim.options import RunOptions
 from ivsim.runs.children import ChildSpec
+from ivsim.runs.directory import tag_of
 from ivsim.runs.endpoints import Endpoints, KafkaAddress
 from ivsim.runs.plan import RunPlan
 from ivsim.testbed.credentials import GATEWAY
@@ -68,12 +69,17 @@ def gateways(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
 
 def _gateway(plan: RunPlan, endpoints: Endpoints, part: FleetPart, index: int) -> ChildSpec:
     config = gateway_config(plan, endpoints, part, index)
-    return ChildSpec(config["name"], ("gateways", part.protocol.name, "--config"), config)
+    return ChildSpec(gateway_name(index), ("gateways", part.protocol.name, "--config"), config)
 
 
 def queues(options: RunOptions) -> list[str]:
     """Return the names under which the gateways of a run are known to a broker, and may have left messages."""
     return [GROUP, *(gateway_name(index) for index in range(options.gateways * len(options.parts)))]
+
+
+def client_prefix(options: RunOptions, run_id: str) -> str:
+    """Return what goes before the names of a run's clients: on a broker that is there, they are nobody else's."""
+    return "" if options.target is None else f"ivsim-{tag_of(run_id)}-"
 
 
 def gateway_name(index: int) -> str:
@@ -109,10 +115,12 @@ def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
         port=endpoints.ports[part.protocol.name],
         events_path=plan.directory.emission_log(index, plan.shards),
         vehicles=None if alone else vehicles,
+        client_prefix=client_prefix(plan.options, plan.run_id),
         tls=endpoints.credentials.tls(),
         certificates=endpoints.credentials.certificates,
         keys=endpoints.credentials.keys,
         passwords={one: word for one, word in endpoints.credentials.passwords.items() if one in own},
+        usernames={one: name for one, name in endpoints.credentials.usernames.items() if one in own},
     )
     name = SENDER if alone else f"{SENDER}-{index}"
     return ChildSpec(name, ("simulator.sender",), config, endpoints.vehicles_namespace)
@@ -172,10 +180,10 @@ def gateway_config(plan: RunPlan, endpoints: Endpoints, part: FleetPart, index: 
         "namespace": endpoints.cloud_namespace,
         "tls": None if (tls := credentials.tls(GATEWAY)) is None else asdict(tls),
         "keys": None if credentials.keys is None else asdict(credentials.keys),
-        "username": GATEWAY if credentials.passwords else None,
+        "username": credentials.usernames.get(GATEWAY, GATEWAY) if GATEWAY in credentials.passwords else None,
         "password": credentials.passwords.get(GATEWAY),
-        "name": gateway_name(index),
-        "group": GROUP,
+        "name": client_prefix(options, plan.run_id) + gateway_name(index),
+        "group": client_prefix(options, plan.run_id) + GROUP,
         "shared": options.gateways > 1,
         "early_ack": options.early_ack and part.mode.gateway_acknowledges,
         "batching": batching_of(options, plan.directory.decision_log(index)),
@@ -218,6 +226,7 @@ def sender_config(
     certificates: Path | None = None,
     keys: SharedKeys | None = None,
     passwords: Mapping[str, str] | None = None,
+    usernames: Mapping[str, str] | None = None,
     connect_wait_s: float = CONNECT_WAIT_S,
     client_prefix: str = "",
 ) -> SenderConfig:
@@ -235,6 +244,7 @@ def sender_config(
         certificates: directory of the vehicles' certificates, `<vehicle id>.pem`; None: they show none.
         keys: what each vehicle shares with the gateway.
         passwords: by the vehicle's name; None connects without.
+        usernames: likewise, where the user's name is another.
         connect_wait_s: how long the vehicles may take to connect, behind the last one that is due.
         client_prefix: goes before every client identifier.
     """
@@ -248,6 +258,7 @@ def sender_config(
         certificates=None if certificates is None else str(certificates),
         keys=keys,
         passwords=dict(passwords) if passwords else None,
+        usernames=dict(usernames or {}),
         scenario=scenario_of(options) if scenario is None else scenario,
         vehicles=None if vehicles is None else list(vehicles),
         events_path=str(events_path),

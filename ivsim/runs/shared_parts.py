@@ -21,12 +21,15 @@ import sys
 from contextlib import ExitStack
 from typing import Final, Self
 
+from gateways.protocols import PROTOCOLS
 from ivsim.options import RunOptions
 from ivsim.runs import processes
 from ivsim.runs.directory import tag_of
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.plan import RunPlan
+from ivsim.runs.target_credentials import left_on_target, target_credentials
 from ivsim.runs.twin_session import TwinSession
+from ivsim.target import Target, parse
 from ivsim.testbed.credentials import PLAIN, Credentials, make_credentials, make_shared_keys
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.kafka_admin import create_topics, delete_topics, probe
@@ -34,6 +37,8 @@ from ivsim.testbed.kafka_listener import PLAINTEXT
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import Broker, Server
 from ivsim.testbed.servers import KAFKA, SERVERS
+from ivsim.testbed.target_cleanup import Client, leave_as_found
+from ivsim.testbed.target_server import TargetServer
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics
 from simulator.links import Condition, Link, choose, open_link, tcp_stack
 from simulator.links.plan import shards_for
@@ -113,6 +118,8 @@ class SharedParts:
         self, plan: RunPlan, record: RunRecord, stack: ExitStack
     ) -> tuple[dict[str, Broker], Credentials]:
         """Return the brokers of the run's protocols by kind, and what their clients show; `stack` closes the run's own."""
+        if plan.options.target is not None:
+            return self._target(plan.options, record, stack)
         security, keys = plan.options.security, plan.directory.work / "keys"
         credentials = PLAIN
         if security in ("oscore", "dtls-psk"):
@@ -121,6 +128,20 @@ class SharedParts:
             credentials = make_credentials(keys, plan.options.vehicles, security)
         kinds = dict.fromkeys(part.protocol.broker for part in plan.options.parts if part.protocol.broker)
         return {kind: self._broker(kind, credentials, record, stack) for kind in kinds}, credentials
+
+    def _target(
+        self, options: RunOptions, record: RunRecord, stack: ExitStack
+    ) -> tuple[dict[str, Broker], Credentials]:
+        """Return the relay to a broker that is there, in the place of the run's own, and how clients log in."""
+        assert self._link is not None
+        assert options.target is not None
+        target = parse(options.target)
+        kind = PROTOCOLS[target.protocol].broker
+        assert kind is not None, "targets are brokers"
+        credentials = target_credentials(options, target)
+        stack.callback(_leave_target_as_found, target, left_on_target(options, record.run_id, credentials))
+        server = TargetServer(record, target, host=CLOUD_ADDRESS, namespace=self._link.link.cloud_namespace)
+        return {kind: stack.enter_context(server)}, credentials
 
     def _broker(self, kind: str, credentials: Credentials, record: RunRecord, stack: ExitStack) -> Broker:
         assert self._link is not None
@@ -158,6 +179,11 @@ def _leave_as_found(kafka: KafkaAddress) -> None:
     """Take the run's topics off a broker that outlives it, and name those that stay."""
     for name, reason in delete_topics(kafka.bootstrap, kafka.topics.prefix, kafka.login).items():
         print(f"ivsim: Kafka {kafka.bootstrap} keeps topic {name}: {reason}", file=sys.stderr)
+
+
+def _leave_target_as_found(target: Target, clients: list[Client]) -> None:
+    for line in leave_as_found(target, clients):
+        print(f"ivsim: {line}", file=sys.stderr)
 
 
 class _OpenLink:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -36,6 +37,8 @@ class Credentials:
         passwords: of each vehicle by its id, and of the gateway; empty means none.
         certificates: directory of what clients show, `<name>.pem` with certificate and key; None: they show none.
         keys: what each vehicle shares with the gateway; None: nothing.
+        usernames: of those who log in by another name than their own.
+        server_name: that the broker's certificate must have, where it is not the host that clients connect to.
     """
 
     security: Security
@@ -43,15 +46,17 @@ class Credentials:
     passwords: dict[str, str]
     certificates: Path | None = None
     keys: SharedKeys | None = None
+    usernames: Mapping[str, str] = field(default_factory=dict)
+    server_name: str | None = None
 
     def tls(self, name: str | None = None) -> Tls | None:
         """Return what the encrypted connections of that client use; without a name, what all have in common."""
         if self.authority is None:
             return None
         if name is None or self.certificates is None:
-            return Tls(ca_file=str(self.authority))
+            return Tls(ca_file=str(self.authority), server_name=self.server_name)
         own = str(self.certificates / f"{name}.pem")
-        return Tls(ca_file=str(self.authority), certificate_file=own, key_file=own)
+        return Tls(str(self.authority), own, own, self.server_name)
 
 
 PLAIN = Credentials(OPEN, None, {})

@@ -160,7 +160,7 @@ async def connect_stream(
             tls.watch(sock)
             with tls.resuming() as context:
                 _transport, stream = await loop.create_connection(
-                    made, sock=sock, ssl=context, server_hostname=host
+                    made, sock=sock, ssl=context, server_hostname=tls.name_of(host)
                 )
     except BaseException:
         sock.close()

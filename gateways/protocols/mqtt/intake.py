@@ -52,6 +52,7 @@ class MqttIntake:
         self._filter = prefix + TOPIC_FILTER
         self._shared = settings.shared
         self._context = None if endpoint.tls is None else tls_context(endpoint.tls)
+        self._server_name = None if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
         self._session = GatewaySession(
             Credentials(settings.name, endpoint.username, endpoint.password),
             self,
@@ -198,7 +199,7 @@ class MqttIntake:
             host,
             self._endpoint.port,
             ssl=self._context,
-            server_hostname=None if self._context is None else host,
+            server_hostname=self._server_name,
         )
         return wire
 

@@ -1,0 +1,87 @@
+"""How the clients of a run log in at a broker that is there, out of the run's options."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from gateways.protocols import PROTOCOLS
+from ivsim.options import RunOptions
+from ivsim.runs.processes import client_prefix, queues
+from ivsim.target import Accounts, Target
+from ivsim.testbed.credentials import GATEWAY, Credentials
+from ivsim.testbed.security import OPEN
+from ivsim.testbed.target_cleanup import Client
+from ivsim.topologies import TOPOLOGIES
+from schemas.errors import Refusal
+from schemas.topics import vehicle_id
+
+
+def target_credentials(options: RunOptions, target: Target) -> Credentials:
+    """Return what every client shows; Refusal names the file or the client for which there is nothing."""
+    names = [vehicle_id(number) for number in range(1, options.vehicles + 1)]
+    if TOPOLOGIES[options.topology].bridged:
+        names.append(GATEWAY)
+    passwords, usernames = {}, {}
+    if options.target_accounts is not None:
+        path = Path(options.target_accounts)
+        accounts = Accounts.read(path)
+        for name in names:
+            account = accounts.of(name)
+            if account is None:
+                raise Refusal(f"--target-accounts {path}: none for {name}, and none for everybody (*)")
+            usernames[name], passwords[name] = account
+    return Credentials(
+        OPEN,
+        _authority(options, target),
+        passwords,
+        certificates=_certificates(options, names),
+        usernames=usernames,
+        server_name=target.host if target.tls else None,
+    )
+
+
+def left_on_target(options: RunOptions, run_id: str, credentials: Credentials) -> list[Client]:
+    """Return the clients of which a broker may keep a session or a queue when all have taken their leave.
+
+    Vehicles end their own sessions, but for MQTT 3.1.1, which has no word for it (3.14); their queues expire.
+    """
+    prefix, mode = client_prefix(options, run_id), PROTOCOLS[options.protocol].modes[options.mode]
+    names: dict[str, str] = {}
+    if TOPOLOGIES[options.topology].bridged:
+        names |= {f"{prefix}{name}": GATEWAY for name in queues(options)}
+    if mode.options.get("mqtt_version") == "3.1.1":
+        for number in range(1, options.vehicles + 1):
+            names[f"{prefix}{vehicle_id(number)}"] = vehicle_id(number)
+            if TOPOLOGIES[options.topology].echoed:
+                names[f"{prefix}{vehicle_id(number)}-echo"] = vehicle_id(number)
+    return [
+        Client(name, credentials.usernames.get(own), credentials.passwords.get(own), credentials.tls(own))
+        for name, own in names.items()
+    ]
+
+
+def _authority(options: RunOptions, target: Target) -> Path | None:
+    if not target.tls:
+        return None
+    if options.target_ca is not None:
+        path = Path(options.target_ca)
+        if not path.is_file():
+            raise Refusal(f"--target-ca {path}: no such file")
+        return path.absolute()
+    found = ssl.get_default_verify_paths().cafile
+    if found is None:
+        raise Refusal(
+            "this system names no file of authorities: --target-ca with the one that signed for the target"
+        )
+    return Path(found)
+
+
+def _certificates(options: RunOptions, names: list[str]) -> Path | None:
+    if options.target_certificates is None:
+        return None
+    directory = Path(options.target_certificates).absolute()
+    for name in names:
+        if not (directory / f"{name}.pem").is_file():
+            raise Refusal(f"--target-certificates {directory}: {name}.pem is missing")
+    return directory

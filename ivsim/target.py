@@ -1,0 +1,162 @@
+"""The broker of somebody else's that a run's vehicles speak to: what its URL says, whose load it is, who logs in as whom."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from schemas.errors import Refusal
+
+EVERYBODY: Final = "*"
+ANSWER_S: Final = 5.0
+
+
+class Scheme(NamedTuple):
+    """One row of SCHEMES."""
+
+    protocol: str
+    tls: bool
+    port: int
+
+
+SCHEMES: Final[Mapping[str, Scheme]] = {
+    "mqtt": Scheme("mqtt", tls=False, port=1883),
+    "mqtts": Scheme("mqtt", tls=True, port=8883),
+    "amqp": Scheme("amqp", tls=False, port=5672),
+    "amqps": Scheme("amqp", tls=True, port=5671),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A broker that is there.
+
+    Attributes:
+        scheme: a key of SCHEMES.
+        host: its name or address, as it was written; the name that its certificate must have.
+        port: of TCP.
+    """
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def protocol(self) -> str:
+        return SCHEMES[self.scheme].protocol
+
+    @property
+    def tls(self) -> bool:
+        return SCHEMES[self.scheme].tls
+
+    def addresses(self) -> list[str]:
+        """Return its addresses; OSError for a name that has none."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def parse(url: str) -> Target:
+    """Return what a URL names; ValueError says what it may be."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{url!r}: {error}") from None
+    if parts.scheme not in SCHEMES or not parts.hostname:
+        raise ValueError(
+            f"{url!r}: expected SCHEME://HOST or SCHEME://HOST:PORT, SCHEME one of {', '.join(SCHEMES)}"
+        )
+    if parts.username is not None or parts.password is not None:
+        # What is typed is in the shell's history, in the list of processes and in the manifest.
+        raise ValueError("no user and no password in the URL: name a file of them")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"{url!r}: nothing may stand behind host and port")
+    if port == 0:
+        raise ValueError(f"{url!r}: port 0 is none")
+    return Target(parts.scheme, parts.hostname, port or SCHEMES[parts.scheme].port)
+
+
+def check_consent(target: Target, consent: str | None, load: str) -> None:
+    """Refuse to load a machine that is not this one, unless its name was typed once more for that.
+
+    Args:
+        target: the broker.
+        consent: the name that was typed; None: none was.
+        load: how much, in words.
+    """
+    try:
+        addresses = target.addresses()
+    except OSError as error:
+        raise Refusal(f"--target {target}: {target.host}: {error.strerror or error}") from None
+    if consent != target.host and not _is_here(addresses):
+        raise Refusal(
+            f"--target {target}: {load} would go to {target.host} ({addresses[0]}), which is not this machine: if it is"
+            f" yours to load, add --target-consent {target.host}"
+        )
+
+
+def needs_consent(target: Target) -> bool:
+    """Say whether somebody has to agree; a name without an address is refused elsewhere."""
+    try:
+        return not _is_here(target.addresses())
+    except OSError:
+        return False
+
+
+def _is_here(addresses: list[str]) -> bool:
+    return all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in addresses)
+
+
+def check_answers(target: Target) -> None:
+    """Refuse a broker that takes no connection, before anything is started."""
+    try:
+        socket.create_connection((target.host, target.port), timeout=ANSWER_S).close()
+    except OSError as error:
+        raise Refusal(f"--target {target}: no answer: {error.strerror or error}") from None
+
+
+class Account(NamedTuple):
+    """By which name and password a client logs in."""
+
+    username: str
+    password: str
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Who logs in as whom: by the id of a vehicle, by `gateway`, or `*` for whoever has none of their own."""
+
+    known: Mapping[str, Account]
+
+    @classmethod
+    def read(cls, path: Path) -> Accounts:
+        """Return the accounts of a JSON file: name -> {"username": ..., "password": ...}; Refusal names file and key."""
+        try:
+            found: Any = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise Refusal(f"--target-accounts {path}: {error.strerror}") from None
+        except ValueError as error:
+            raise Refusal(f"--target-accounts {path}: {error}") from None
+        if not isinstance(found, dict) or not found:
+            raise Refusal(f"--target-accounts {path}: expected an object, name -> username and password")
+        known = {}
+        for name, account in found.items():
+            texts = isinstance(account, dict) and all(isinstance(one, str) for one in account.values())
+            if not texts or set(account) != {"username", "password"}:
+                raise Refusal(f"--target-accounts {path}: {name}: expected username and password, both texts")
+            known[name] = Account(**account)
+        return cls(known)
+
+    def of(self, name: str) -> Account | None:
+        """Return the account of a client; None connects without."""
+        return self.known.get(name, self.known.get(EVERYBODY))

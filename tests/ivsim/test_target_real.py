@@ -1,0 +1,102 @@
+"""Runs against brokers that ivsim did not start: over TLS with accounts, through the relay, and nothing of it stays there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pika
+import pika.exceptions
+import pyarrow.parquet as pq
+import pytest
+
+from ivsim.option_rules import run_options
+from ivsim.runs.directory import tag_of
+from ivsim.runs.started import StartedRun
+from ivsim.runs.testbed import Testbed
+from ivsim.testbed.credentials import Credentials, make_credentials
+from ivsim.testbed.mosquitto import MosquittoServer
+from ivsim.testbed.registry import RunRecord
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
+VEHICLES = 5
+TIMES = {"vehicles": VEHICLES, "interval_s": 1.0, "duration_s": 8.0, "loss_timeout_s": 15.0}
+
+
+def fates(directory: Path) -> set[str]:
+    return {row["fate"] for row in pq.read_table(directory / "ledger.parquet").to_pylist()}
+
+
+def test_vehicles_reach_a_broker_over_tls_with_accounts_of_its_own(
+    tmp_path: Path, testbed: Testbed, session_record: RunRecord
+) -> None:
+    made = make_credentials(tmp_path / "keys", VEHICLES, "tls", "localhost")
+    with MosquittoServer(session_record, security=made.security, name="theirs") as theirs:
+        options = run_options(
+            **TIMES, target=f"mqtts://localhost:{theirs.port}", target_ca=str(made.authority),
+            target_accounts=accounts_of(made, tmp_path),
+        )  # fmt: skip
+        outcome = testbed.run(options, tmp_path / "run")
+        assert outcome.error is None
+        assert fates(tmp_path / "run") == {"delivered"}
+        assert theirs.process.running()
+    manifest = (tmp_path / "run" / "manifest.json").read_text()
+    assert f"mqtts://localhost:{theirs.port}" in manifest
+    assert not [word for word in made.passwords.values() if word in manifest]
+
+
+def accounts_of(made: Credentials, directory: Path) -> str:
+    path = directory / "accounts.json"
+    accounts = {name: {"username": name, "password": word} for name, word in made.passwords.items()}
+    path.write_text(json.dumps(accounts))
+    return str(path)
+
+
+def test_a_wrong_name_in_the_certificate_is_one_line(
+    tmp_path: Path, testbed: Testbed, session_record: RunRecord
+) -> None:
+    made = make_credentials(tmp_path / "keys", VEHICLES, "tls", "another.example")
+    with MosquittoServer(session_record, security=made.security, name="theirs-misnamed") as theirs:
+        options = run_options(
+            **TIMES, target=f"mqtts://localhost:{theirs.port}", target_ca=str(made.authority),
+            target_accounts=accounts_of(made, tmp_path),
+        )  # fmt: skip
+        outcome = testbed.run(options, tmp_path / "run")
+    assert outcome.exit_code == 1
+    assert outcome.error is not None
+    assert "certificate" in outcome.error.lower()
+
+
+def test_sessions_and_queues_on_a_target_go_with_the_run(
+    tmp_path: Path, testbed: Testbed, mosquitto_loopback: tuple[str, int], rabbitmq_loopback: tuple[str, int]
+) -> None:
+    host, port = mosquitto_loopback
+    asked = run_options(**TIMES, topology="echo", mode="qos1-v311", target=f"mqtt://{host}:{port}")
+    outcome = testbed.run(asked, tmp_path / "mqtt")
+    assert (outcome.error, fates(tmp_path / "mqtt")) == (None, {"delivered"})
+
+    host, port = rabbitmq_loopback
+    asked = run_options(
+        **TIMES, protocol="amqp", mode="manual-confirms-persistent", target=f"amqp://{host}:{port}"
+    )
+    seen: list[bool] = []
+
+    def look(run: StartedRun) -> None:
+        if not seen:
+            seen.append(has_queue(host, port, f"ivsim-{tag_of(run.plan.run_id)}-gateway-0"))
+
+    outcome = testbed.run(asked, tmp_path / "amqp", disturb=look)
+    assert (outcome.error, fates(tmp_path / "amqp")) == (None, {"delivered"})
+    assert seen == [True]
+    tag = tag_of(json.loads((tmp_path / "amqp" / "manifest.json").read_text())["run"])
+    assert not has_queue(host, port, f"ivsim-{tag}-gateway-0")
+
+
+def has_queue(host: str, port: int, name: str) -> bool:
+    """Say whether a broker has a queue of this name (AMQP 0-9-1, 1.7.2.1: passive)."""
+    connection = pika.BlockingConnection(pika.ConnectionParameters(host, port))
+    with contextlib.closing(connection), contextlib.suppress(pika.exceptions.ChannelClosedByBroker):
+        connection.channel().queue_declare(name, passive=True)
+        return True
+    return False
