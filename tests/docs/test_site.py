@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import posixpath
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,6 +71,28 @@ def test_a_link_is_turned_to_where_its_target_stands() -> None:
     assert turned == "[a](../gallery/tunnel/report.md#results) [b](../link.md)"
     assert builder.turned("[a](docs/link.md)", "contributing.md", there) == "[a](link.md)"
     assert builder.turned("[a](../Makefile)", "link.md", there) == "[a](../Makefile)"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    builder = _builder()
+    listed = {f"{page}.md" for pages in builder.NAVIGATION.values() for page in pages}
+    pages = {name for name in builder.documents() if name.endswith(".md") and name.count("/") <= 1}
+    elsewhere = ("decisions/", "gallery/", "index.md")  # in lists of their own, and the first page itself
+    assert sorted(page for page in pages - listed if not page.startswith(elsewhere)) == []
+
+
+def test_every_link_of_a_page_leads_to_another_of_the_site() -> None:
+    builder = _builder()
+    there = builder.documents()
+    pages = set(there) | set(builder.made())
+    nowhere = []
+    for site, file in there.items():
+        if not site.endswith(".md") or site in builder.OUTSIDE:
+            continue
+        for target, _ in builder.LINK.findall(builder.turned((ROOT / file).read_text(), site, there)):
+            if posixpath.normpath(posixpath.join(posixpath.dirname(site), target)) not in pages:
+                nowhere.append(f"{file}: {target}")
+    assert nowhere == []
 
 
 def test_every_command_option_and_public_name_has_its_place() -> None:
