@@ -88,8 +88,7 @@ def test_a_run_that_lost_its_ledger_gets_it_back_from_what_it_has_kept(
     tmp_path: Path, testbed: Testbed
 ) -> None:
     options = run_options(
-        vehicles=5, interval_s=0.5, duration_s=10.0, loss_ratio=0.2, mode="qos0", loss_timeout_s=5.0,
-        faults={"gateway": 0.1, "twin": 0.1},
+        protocol="coap", mode="non", vehicles=5, interval_s=0.5, duration_s=10.0, loss_ratio=0.3, loss_timeout_s=5.0,
     )  # fmt: skip
     run = tmp_path / "run"
     assert testbed.run(options, run).error is None
