@@ -5,12 +5,14 @@ from __future__ import annotations
 import ipaddress
 import json
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from gateways.protocols.base import Tls
 from schemas.errors import Refusal
 
 EVERYBODY: Final = "*"
@@ -117,12 +119,41 @@ def _is_here(addresses: list[str]) -> bool:
     return all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in addresses)
 
 
-def check_answers(target: Target) -> None:
-    """Refuse a broker that takes no connection, before anything is started."""
+def check_answers(target: Target, tls: Tls | None) -> None:
+    """Refuse a broker that takes no connection, or is not the one its name says, before anything is started.
+
+    Args:
+        target: the broker.
+        tls: how clients meet it; None in the clear.
+    """
+    context = None
+    if tls is not None:
+        try:
+            context = tls_context(tls)
+        except OSError as error:  # ssl.SSLError too
+            files = dict.fromkeys(name for name in (tls.ca_file, tls.certificate_file) if name)
+            raise Refusal(f"--target {target}: {', '.join(files)}: no certificates: {error}") from None
     try:
-        socket.create_connection((target.host, target.port), timeout=ANSWER_S).close()
+        connection = socket.create_connection((target.host, target.port), timeout=ANSWER_S)
     except OSError as error:
         raise Refusal(f"--target {target}: no answer: {error.strerror or error}") from None
+    with connection:
+        if context is None:
+            return
+        try:
+            context.wrap_socket(connection, server_hostname=target.host).close()
+        except ssl.SSLCertVerificationError as error:
+            raise Refusal(f"--target {target}: its certificate: {error.verify_message}") from None
+        except OSError as error:  # ssl.SSLError too
+            raise Refusal(f"--target {target}: no TLS: {error.strerror or error}") from None
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """Return what Python's clients need to meet a broker so."""
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if tls.certificate_file is not None:
+        context.load_cert_chain(tls.certificate_file, tls.key_file)
+    return context
 
 
 class Account(NamedTuple):

@@ -16,6 +16,7 @@ from ivsim.testbed.paths import installed_jars
 from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
+from schemas.topics import vehicle_id
 from twin.fold_jar import fold_jar
 
 SPARK_SCHEME = "spark://"
@@ -80,8 +81,8 @@ def _target(options: RunOptions, url: str) -> None:
     target = parse(url)
     load = f"{options.vehicles / options.interval_s:.3g} messages/s of {options.vehicles} vehicles"
     check_consent(target, options.target_consent, load)
-    target_credentials(options, target)
-    check_answers(target)
+    credentials = target_credentials(options, target)
+    check_answers(target, credentials.tls(vehicle_id(1)))
 
 
 def _free_port(option: str, port: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +13,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from gateways.protocols.base import Tls
-from ivsim.target import Target
+from ivsim.target import Target, tls_context
 
 ANSWER_S: Final = 10.0
 
@@ -53,7 +52,7 @@ def _end_session(target: Target, client: Client) -> None:
     one = mqtt.Client(CallbackAPIVersion.VERSION2, client.name, protocol=mqtt.MQTTv5)
     one.username_pw_set(client.username, client.password)
     if client.tls is not None:
-        one.tls_set_context(_context(client.tls))
+        one.tls_set_context(tls_context(client.tls))
     one.on_connect = lambda _client, _data, _flags, code, _properties: answered.append(code)
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     properties.SessionExpiryInterval = 0
@@ -74,7 +73,7 @@ def _end_session(target: Target, client: Client) -> None:
 
 def _delete_queue(target: Target, client: Client) -> None:
     credentials = pika.PlainCredentials(client.username or "guest", client.password or "guest")
-    options = None if client.tls is None else pika.SSLOptions(_context(client.tls), target.host)
+    options = None if client.tls is None else pika.SSLOptions(tls_context(client.tls), target.host)
     parameters = pika.ConnectionParameters(
         target.host, target.port, credentials=credentials, ssl_options=options, socket_timeout=ANSWER_S,
         blocked_connection_timeout=ANSWER_S,
@@ -84,13 +83,6 @@ def _delete_queue(target: Target, client: Client) -> None:
         connection.channel().queue_delete(client.name)
     finally:
         connection.close()
-
-
-def _context(tls: Tls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    if tls.certificate_file is not None:
-        context.load_cert_chain(tls.certificate_file, tls.key_file)
-    return context
 
 
 REMOVERS: Final[Mapping[str, Callable[[Target, Client], None]]] = {

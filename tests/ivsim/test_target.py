@@ -118,7 +118,7 @@ def test_on_a_terminal_it_is_asked_for(
 def test_a_target_that_does_not_answer_is_refused_before_anything_starts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        check_answers(Target("mqtt", "127.0.0.1", port))
+        check_answers(Target("mqtt", "127.0.0.1", port), None)
     with pytest.raises(Refusal, match=rf"^--target mqtt://127.0.0.1:{port}: no answer: Connection refused$"):
         preflight(run_options(target=f"mqtt://127.0.0.1:{port}"))
 

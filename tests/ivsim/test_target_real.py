@@ -12,12 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.option_rules import run_options
+from ivsim.options import RunOptions
 from ivsim.runs.directory import tag_of
+from ivsim.runs.preflight import preflight
 from ivsim.runs.started import StartedRun
 from ivsim.runs.testbed import Testbed
 from ivsim.testbed.credentials import Credentials, make_credentials
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
+from schemas.errors import Refusal
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 VEHICLES = 5
@@ -53,19 +56,30 @@ def accounts_of(made: Credentials, directory: Path) -> str:
     return str(path)
 
 
-def test_a_wrong_name_in_the_certificate_is_one_line(
-    tmp_path: Path, testbed: Testbed, session_record: RunRecord
+def test_a_broker_that_is_not_what_its_name_says_is_refused(
+    tmp_path: Path, session_record: RunRecord, mosquitto_loopback: tuple[str, int]
 ) -> None:
     made = make_credentials(tmp_path / "keys", VEHICLES, "tls", "another.example")
+    asked = {**TIMES, "target_ca": str(made.authority), "target_accounts": accounts_of(made, tmp_path)}
     with MosquittoServer(session_record, security=made.security, name="theirs-misnamed") as theirs:
-        options = run_options(
-            **TIMES, target=f"mqtts://localhost:{theirs.port}", target_ca=str(made.authority),
-            target_accounts=accounts_of(made, tmp_path),
-        )  # fmt: skip
-        outcome = testbed.run(options, tmp_path / "run")
-    assert outcome.exit_code == 1
-    assert outcome.error is not None
-    assert "certificate" in outcome.error.lower()
+        url = f"mqtts://localhost:{theirs.port}"
+        refused = refusal_of(run_options(**asked, target=url))
+        assert refused.startswith(f"--target {url}: its certificate: Hostname mismatch")
+        other = make_credentials(tmp_path / "other", 1, "tls", "localhost")
+        refused = refusal_of(run_options(**asked | {"target_ca": str(other.authority)}, target=url))
+        assert refused.startswith(f"--target {url}: its certificate: ")
+        none = tmp_path / "none.pem"
+        none.write_text("none")
+        refused = refusal_of(run_options(**asked | {"target_ca": str(none)}, target=url))
+        assert refused.startswith(f"--target {url}: {none}: no certificates: ")
+    url = f"mqtts://localhost:{mosquitto_loopback[1]}"
+    assert refusal_of(run_options(**asked, target=url)).startswith(f"--target {url}: no TLS: ")
+
+
+def refusal_of(options: RunOptions) -> str:
+    with pytest.raises(Refusal) as refused:
+        preflight(options)
+    return str(refused.value)
 
 
 def test_sessions_and_queues_on_a_target_go_with_the_run(
