@@ -33,13 +33,15 @@ def test_a_burst_counts_over_the_whole_interval_after_what_is_skipped(connection
         source.sendall(bytes(12_000))
         time.sleep(2 * SECONDS)  # what comes behind the end is none of it
         source.sendall(bytes(500_000))
+        source.shutdown(socket.SHUT_WR)
 
     sender = threading.Thread(target=send)
     sender.start()
     achieved_bps = received_bps(sink, SECONDS, SKIPPED)
-    sink.settimeout(5)
-    while sender.is_alive():
-        sink.recv(1 << 20)
+    sink.settimeout(10)
+    while sink.recv(1 << 20):
+        pass
+    sender.join()
     asked_bps = 12_000 * 8 / (SECONDS * (1 - SKIPPED)) if counted else 0.0
     assert achieved_bps == pytest.approx(asked_bps, rel=BUSY)
 
