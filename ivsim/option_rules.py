@@ -96,7 +96,7 @@ def _target(options: RunOptions, name: Naming) -> Iterator[str]:
 
 
 def _urls(options: RunOptions) -> str:
-    found = [f"{name}://" for name, scheme in SCHEMES.items() if scheme.protocol == options.protocol]
+    found = [f"{name}://" for name in PROTOCOLS[options.protocol].schemes]
     return ", ".join(found) or "none: it has no broker"
 
 

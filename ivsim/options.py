@@ -40,6 +40,7 @@ from ivsim.option import (
     shown,
     word_of,
 )
+from ivsim.target import SCHEMES
 from ivsim.topologies import TOPOLOGIES, Topology
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
@@ -642,7 +643,8 @@ class RunOptions(BaseModel):
     target: Annotated[
         str | None,
         Option(
-            "A broker of yours in place of the run's own, such as mqtts://broker.example:8883 (mqtt, mqtts, amqp, amqps).",
+            "A broker of yours in place of the run's own: SCHEME://HOST or SCHEME://HOST:PORT, SCHEME one of"
+            f" {', '.join(SCHEMES)}.",
             CLOUD,
             absent="the run's own",
         ),

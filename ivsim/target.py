@@ -12,27 +12,21 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from gateways.protocols.base import Tls
+from gateways.protocols import PROTOCOLS
+from gateways.protocols.base import Scheme, Tls
+from gateways.protocols.tls import blocking_context
 from schemas.errors import Refusal
 
 EVERYBODY: Final = "*"
 ANSWER_S: Final = 5.0
 
 
-class Scheme(NamedTuple):
-    """One row of SCHEMES."""
-
-    protocol: str
-    tls: bool
-    port: int
-
-
-SCHEMES: Final[Mapping[str, Scheme]] = {
-    "mqtt": Scheme("mqtt", tls=False, port=1883),
-    "mqtts": Scheme("mqtt", tls=True, port=8883),
-    "amqp": Scheme("amqp", tls=False, port=5672),
-    "amqps": Scheme("amqp", tls=True, port=5671),
+SCHEMES: Final[Mapping[str, tuple[str, Scheme]]] = {
+    scheme: (protocol.name, said)
+    for protocol in PROTOCOLS.values()
+    for scheme, said in protocol.schemes.items()
 }
+"""Scheme to the protocol that it is of and what it says besides."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +45,11 @@ class Target:
 
     @property
     def protocol(self) -> str:
-        return SCHEMES[self.scheme].protocol
+        return SCHEMES[self.scheme][0]
 
     @property
     def tls(self) -> bool:
-        return SCHEMES[self.scheme].tls
+        return SCHEMES[self.scheme][1].tls
 
     def addresses(self) -> list[str]:
         """Return its addresses; OSError for a name that has none."""
@@ -85,7 +79,7 @@ def parse(url: str) -> Target:
         raise ValueError(f"{url!r}: nothing may stand behind host and port")
     if port == 0:
         raise ValueError(f"{url!r}: port 0 is none")
-    return Target(parts.scheme, parts.hostname, port or SCHEMES[parts.scheme].port)
+    return Target(parts.scheme, parts.hostname, port or SCHEMES[parts.scheme][1].port)
 
 
 def check_consent(target: Target, consent: str | None, load: str) -> None:
@@ -129,10 +123,9 @@ def check_answers(target: Target, tls: Tls | None) -> None:
     context = None
     if tls is not None:
         try:
-            context = tls_context(tls)
-        except OSError as error:  # ssl.SSLError too
-            files = dict.fromkeys(name for name in (tls.ca_file, tls.certificate_file) if name)
-            raise Refusal(f"--target {target}: {', '.join(files)}: no certificates: {error}") from None
+            context = blocking_context(tls)
+        except Refusal as refusal:
+            raise Refusal(f"--target {target}: {refusal}") from None
     try:
         connection = socket.create_connection((target.host, target.port), timeout=ANSWER_S)
     except OSError as error:
@@ -146,14 +139,6 @@ def check_answers(target: Target, tls: Tls | None) -> None:
             raise Refusal(f"--target {target}: its certificate: {error.verify_message}") from None
         except OSError as error:  # ssl.SSLError too
             raise Refusal(f"--target {target}: no TLS: {error.strerror or error}") from None
-
-
-def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Return what Python's clients need to meet a broker so."""
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    if tls.certificate_file is not None:
-        context.load_cert_chain(tls.certificate_file, tls.key_file)
-    return context
 
 
 class Account(NamedTuple):

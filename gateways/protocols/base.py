@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as pydantic_dataclass
@@ -55,6 +55,7 @@ class Mode:
         options: the protocol's own settings, chosen by the words of the command line ({"qos": 1}).
         look: how charts draw it; a mode without one is grey.
         gateway_acknowledges: whether the gateway tells its peer, broker or vehicle, that it has a message.
+        leaves_session: whether a vehicle that ends leaves a session at the broker, having no word to end it too.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Mode:
     options: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     look: Look | None = None
     gateway_acknowledges: bool = True
+    leaves_session: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,18 @@ class SharedKeys:
 
     file: str
     use: Literal["oscore", "dtls-psk"] = "oscore"
+
+
+class Scheme(NamedTuple):
+    """What the scheme of a broker's URL says, such as `mqtts`.
+
+    Attributes:
+        tls: whether connections are encrypted.
+        port: of TCP, where the URL names none (IANA).
+    """
+
+    tls: bool
+    port: int
 
 
 @dataclass(frozen=True)
@@ -182,6 +196,7 @@ class Protocol(abc.ABC):
         repeats: who sends again what the link lost: the "transport" (TCP) or the "protocol" itself.
         packages: the Python packages that speak it, whose versions a figure may depend on.
         broker: which server the testbed starts ("mosquitto", "rabbitmq"), or None: the gateway is the server.
+        schemes: of the URLs of a broker that somebody else has started; none where there is no broker.
         gauges: those of its intake's counters that may go down again.
         port: where the gateway listens when it is the server.
         echo_ports: mode to port of the echo servers that stand in for a broker, when there is none.
@@ -200,6 +215,7 @@ class Protocol(abc.ABC):
     repeats: Literal["transport", "protocol"]
     packages: tuple[str, ...]
     broker: str | None
+    schemes: Mapping[str, Scheme] = MappingProxyType({})
     gauges: frozenset[str] = frozenset()
     port: int | None = None
     echo_ports: Mapping[str, int] = MappingProxyType({})
@@ -229,6 +245,14 @@ class Protocol(abc.ABC):
         """Return what sends messages back in place of a broker, not yet open; only where there is none."""
         del endpoint, mode
         raise NotImplementedError(f"{self.name} has a broker, which echoes")
+
+    def forget(self, endpoint: Endpoint, client_name: str) -> None:
+        """Take off a broker what this client has left there, its session or its queue; only where there is a broker.
+
+        OSError or ValueError says why it cannot be known that nothing is left.
+        """
+        del endpoint, client_name
+        raise NotImplementedError(f"{self.name} has no broker, which would keep anything")
 
     def mode(self, words: Mapping[str, Any]) -> Mode:
         """Return the mode that the given words choose, the rest taken from the default mode.

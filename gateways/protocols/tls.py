@@ -31,11 +31,23 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     Reading the authority's file takes longer than a handshake. Refusal names a file that cannot be used. Nothing below
     TLS 1.3 is spoken.
     """
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and name of the peer
+    context.sslsocket_class = _Socket
+    _fit(context, tls)
+    return context
+
+
+def blocking_context(tls: Tls) -> ssl.SSLContext:
+    """Return the same for a single connection that may block; Refusal names a file that cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _fit(context, tls)
+    return context
+
+
+def _fit(context: ssl.SSLContext, tls: Tls) -> None:
     for name, path in asdict(tls).items():
         if path is not None and name.endswith("_file"):
             _check_readable(name, path)
-    context = _Context(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and name of the peer
-    context.sslsocket_class = _Socket
     try:
         context.load_verify_locations(cafile=tls.ca_file)
     except ssl.SSLError as error:
@@ -47,7 +59,6 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
         except ssl.SSLError as error:
             where = f"tls.certificate_file {tls.certificate_file}, tls.key_file {tls.key_file}"
             raise Refusal(f"{where}: no certificate and its key in PEM form: {error.reason}") from error
-    return context
 
 
 def _check_readable(name: str, path: str) -> None:

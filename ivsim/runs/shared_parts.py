@@ -139,7 +139,9 @@ class SharedParts:
         kind = PROTOCOLS[target.protocol].broker
         assert kind is not None, "targets are brokers"
         credentials = target_credentials(options, target)
-        stack.callback(_leave_target_as_found, target, left_on_target(options, record.run_id, credentials))
+        stack.callback(
+            _leave_target_as_found, target, left_on_target(options, target, record.run_id, credentials)
+        )
         server = TargetServer(record, target, host=CLOUD_ADDRESS, namespace=self._link.link.cloud_namespace)
         return {kind: stack.enter_context(server)}, credentials
 

@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 
 from gateways.protocols import PROTOCOLS
+from gateways.protocols.base import Endpoint
 from ivsim.options import RunOptions
 from ivsim.runs.processes import client_prefix, queues
 from ivsim.target import Accounts, Target
@@ -41,22 +42,28 @@ def target_credentials(options: RunOptions, target: Target) -> Credentials:
     )
 
 
-def left_on_target(options: RunOptions, run_id: str, credentials: Credentials) -> list[Client]:
+def left_on_target(
+    options: RunOptions, target: Target, run_id: str, credentials: Credentials
+) -> list[Client]:
     """Return the clients of which a broker may keep a session or a queue when all have taken their leave.
 
-    Vehicles end their own sessions, but for MQTT 3.1.1, which has no word for it (3.14); their queues expire.
+    Vehicles end their own sessions where their mode has a word for it; their queues expire.
     """
     prefix, mode = client_prefix(options, run_id), PROTOCOLS[options.protocol].modes[options.mode]
     names: dict[str, str] = {}
     if TOPOLOGIES[options.topology].bridged:
         names |= {f"{prefix}{name}": GATEWAY for name in queues(options)}
-    if mode.options.get("mqtt_version") == "3.1.1":
+    if mode.leaves_session:
         for number in range(1, options.vehicles + 1):
             names[f"{prefix}{vehicle_id(number)}"] = vehicle_id(number)
             if TOPOLOGIES[options.topology].echoed:
                 names[f"{prefix}{vehicle_id(number)}-echo"] = vehicle_id(number)
+    usernames, passwords = credentials.usernames, credentials.passwords
     return [
-        Client(name, credentials.usernames.get(own), credentials.passwords.get(own), credentials.tls(own))
+        Client(
+            name,
+            Endpoint(target.host, target.port, credentials.tls(own), usernames.get(own), passwords.get(own)),
+        )
         for name, own in names.items()
     ]
 

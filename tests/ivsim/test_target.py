@@ -220,7 +220,9 @@ def test_what_may_stay_on_a_target_is_the_runs_own_by_its_name(
     fields: dict[str, Any], names: list[str]
 ) -> None:
     options = run_options(**({"vehicles": 1, "target": "mqtt://127.0.0.1"} | fields))
-    credentials = target_credentials(options, parse(str(options.target)))
-    found = [client.name for client in left_on_target(options, RUN, credentials)]
+    target = parse(str(options.target))
+    found = [
+        client.name for client in left_on_target(options, target, RUN, target_credentials(options, target))
+    ]
     assert found == [f"ivsim-abc123-{name}" for name in names]
     assert client_prefix(run_options(), RUN) == ""

@@ -71,7 +71,7 @@ def test_a_broker_that_is_not_what_its_name_says_is_refused(
         none = tmp_path / "none.pem"
         none.write_text("none")
         refused = refusal_of(run_options(**asked | {"target_ca": str(none)}, target=url))
-        assert refused.startswith(f"--target {url}: {none}: no certificates: ")
+        assert refused.startswith(f"--target {url}: tls.ca_file {none}: no certificates in PEM form: ")
     url = f"mqtts://localhost:{mosquitto_loopback[1]}"
     assert refusal_of(run_options(**asked, target=url)).startswith(f"--target {url}: no TLS: ")
 

@@ -5,10 +5,20 @@ from __future__ import annotations
 from itertools import product
 from types import MappingProxyType
 
+from gateways.protocols.amqp.forget import delete_queue
 from gateways.protocols.amqp.intake import AmqpIntake
 from gateways.protocols.amqp.subscriber import AmqpSubscriber
 from gateways.protocols.amqp.vehicle import AmqpVehicle
-from gateways.protocols.base import Endpoint, IntakeSettings, Look, Mode, Protocol, VehicleSettings, Word
+from gateways.protocols.base import (
+    Endpoint,
+    IntakeSettings,
+    Look,
+    Mode,
+    Protocol,
+    Scheme,
+    VehicleSettings,
+    Word,
+)
 from gateways.protocols.ends import Intake, Sink, Subscriber, SubscriberEvents, VehicleClient, VehicleEvents
 
 _LOOKS = {
@@ -52,6 +62,7 @@ class Amqp(Protocol):
     repeats = "transport"
     packages = ("pika",)
     broker = "rabbitmq"
+    schemes = MappingProxyType({"amqp": Scheme(tls=False, port=5672), "amqps": Scheme(tls=True, port=5671)})
     modes = MappingProxyType(
         {
             mode.name: mode
@@ -79,3 +90,6 @@ class Amqp(Protocol):
         settings: VehicleSettings,
     ) -> Subscriber:
         return AmqpSubscriber(endpoint, vehicle, mode, events, settings)
+
+    def forget(self, endpoint: Endpoint, client_name: str) -> None:
+        delete_queue(endpoint, client_name)

@@ -6,9 +6,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from gateways.protocols.base import Endpoint, IntakeSettings, Look, Mode, Protocol, VehicleSettings, Word
+from gateways.protocols.base import (
+    Endpoint,
+    IntakeSettings,
+    Look,
+    Mode,
+    Protocol,
+    Scheme,
+    VehicleSettings,
+    Word,
+)
 from gateways.protocols.ends import Sink, SubscriberEvents, VehicleEvents
 from gateways.protocols.mqtt.connection import VERSIONS
+from gateways.protocols.mqtt.forget import end_session
 from gateways.protocols.mqtt.intake import MqttIntake
 from gateways.protocols.mqtt.subscriber import MqttSubscriber
 from gateways.protocols.mqtt.vehicle import MqttVehicle
@@ -37,6 +47,7 @@ class Mqtt(Protocol):
     repeats = "transport"
     packages = ("paho-mqtt",)
     broker = "mosquitto"
+    schemes = MappingProxyType({"mqtt": Scheme(tls=False, port=1883), "mqtts": Scheme(tls=True, port=8883)})
     gauges = frozenset({"mqtt_held"})
     modes = MappingProxyType(
         {
@@ -50,6 +61,7 @@ class Mqtt(Protocol):
                     options=MappingProxyType({"qos": qos, "mqtt_version": version}),
                     look=_LOOKS[qos] if version == "5" else None,
                     gateway_acknowledges=qos > 0,
+                    leaves_session=version == "3.1.1",  # whose DISCONNECT has no properties (3.14)
                 )
                 for version in VERSIONS
                 for qos in _GUARANTEES
@@ -74,3 +86,6 @@ class Mqtt(Protocol):
         settings: VehicleSettings,
     ) -> MqttSubscriber:
         return MqttSubscriber(endpoint, vehicle, mode, events, settings)
+
+    def forget(self, endpoint: Endpoint, client_name: str) -> None:
+        end_session(endpoint, client_name)
