@@ -16,6 +16,7 @@ from gateways.protocols import PROTOCOLS
 from ivsim.option import Naming, ineffective, refusal_of, shown
 from ivsim.options import AUTO_SHARDS, OPTIONS, RunOptions, option_name, rtt_of
 from ivsim.target import SCHEMES, parse
+from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
 from simulator.traces import Trace
 
@@ -90,14 +91,42 @@ def _target(options: RunOptions, name: Naming) -> Iterator[str]:
         yield f"{name('target')} {options.target}: {name('protocol')} {options.protocol} needs one of {_urls(options)}"
     if options.security != "plain":
         yield f"{name('security')} {options.security}: {name('target')} says it: {', '.join(SCHEMES)}"
-    for field in ("target_ca", "target_certificates"):
-        if getattr(options, field) is not None and not target.tls:
+    for field, securities in _TARGET_CREDENTIALS.items():
+        if getattr(options, field) is not None and target.security not in securities:
             yield f"{name(field)} {getattr(options, field)}: has no effect with {name('target')} {options.target}"
+    if target.security == "dtls-psk" and options.target_keys is None:
+        yield f"{name('target')} {options.target}: needs {name('target_keys')}, a key for each vehicle"
+    topology = TOPOLOGIES[options.topology]
+    if PROTOCOLS[target.protocol].broker is None and (topology.bridged or topology.echoed):
+        yield f"{name('target')} {options.target}: needs {name('topology')} peer: it stands in the gateway's place"
+
+
+# What shows who a client is, to the securities of targets that have a use for it.
+_TARGET_CREDENTIALS: Final = {
+    "target_ca": {"tls"},
+    "target_certificates": {"tls"},
+    "target_accounts": {"plain", "tls"},
+    "target_keys": {"dtls-psk"},
+}
+
+
+def _peer(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse a way that ends at the peer without one, or where the peer says nothing."""
+    topology = TOPOLOGIES[options.topology]
+    if topology.bridged or topology.echoed:
+        return
+    if options.target is None:
+        yield f"{name('topology')} {options.topology}: needs {name('target')}"
+    for part in options.parts:
+        if not part.mode.acknowledged:
+            yield (
+                f"{name('topology')} {options.topology}: nothing is seen with {part.protocol.name} {part.mode.name},"
+                " which nobody acknowledges"
+            )
 
 
 def _urls(options: RunOptions) -> str:
-    found = [f"{name}://" for name in PROTOCOLS[options.protocol].schemes]
-    return ", ".join(found) or "none: it has no broker"
+    return ", ".join(f"{one}://" for one in PROTOCOLS[options.protocol].schemes)
 
 
 def _batches(options: RunOptions, name: Naming) -> Iterator[str]:
@@ -202,6 +231,7 @@ _RULES: Final = (
     _window,
     _batches,
     _target,
+    _peer,
     _messages,
     _columns,
     _outage_in_run,

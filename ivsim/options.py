@@ -643,7 +643,7 @@ class RunOptions(BaseModel):
     target: Annotated[
         str | None,
         Option(
-            "A broker of yours in place of the run's own: SCHEME://HOST or SCHEME://HOST:PORT, SCHEME one of"
+            "A broker or server of yours in place of the run's own: SCHEME://HOST or SCHEME://HOST:PORT, SCHEME one of"
             f" {', '.join(SCHEMES)}.",
             CLOUD,
             absent="the run's own",
@@ -680,6 +680,15 @@ class RunOptions(BaseModel):
         str | None,
         Option(
             "Directory with the certificate and key of each client of the target, such as gateway.pem.",
+            CLOUD,
+            absent="none",
+            effective=(needs_some("target"),),
+        ),
+    ] = None
+    target_keys: Annotated[
+        str | None,
+        Option(
+            "JSON file with the key that each vehicle shares with the target, by its id: 32 hexadecimal digits.",
             CLOUD,
             absent="none",
             effective=(needs_some("target"),),

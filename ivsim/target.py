@@ -1,4 +1,4 @@
-"""The broker of somebody else's that a run's vehicles speak to: what its URL says, whose load it is, who logs in as whom."""
+"""The peer of somebody else's that a run's vehicles speak to: what its URL says, whose load it is, who logs in as whom."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SCHEMES: Final[Mapping[str, tuple[str, Scheme]]] = {
 
 @dataclass(frozen=True)
 class Target:
-    """A broker that is there.
+    """A broker, or a server where the protocol has none, that is there.
 
     Attributes:
         scheme: a key of SCHEMES.
         host: its name or address, as it was written; the name that its certificate must have.
-        port: of TCP.
+        port: of TCP or UDP.
     """
 
     scheme: str
@@ -48,12 +48,13 @@ class Target:
         return SCHEMES[self.scheme][0]
 
     @property
-    def tls(self) -> bool:
-        return SCHEMES[self.scheme][1].tls
+    def security(self) -> str:
+        """Return how its connections are protected: `plain`, `tls`, `dtls-psk`."""
+        return SCHEMES[self.scheme][1].security
 
     def addresses(self) -> list[str]:
         """Return its addresses; OSError for a name that has none."""
-        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(self.host, self.port)
         return list(dict.fromkeys(str(one[4][0]) for one in found))
 
     def __str__(self) -> str:
@@ -114,10 +115,10 @@ def _is_here(addresses: list[str]) -> bool:
 
 
 def check_answers(target: Target, tls: Tls | None) -> None:
-    """Refuse a broker that takes no connection, or is not the one its name says, before anything is started.
+    """Refuse a peer that takes no connection, or is not the one its name says, before anything is started.
 
     Args:
-        target: the broker.
+        target: the peer.
         tls: how clients meet it; None in the clear.
     """
     context = None
@@ -126,19 +127,21 @@ def check_answers(target: Target, tls: Tls | None) -> None:
             context = blocking_context(tls)
         except Refusal as refusal:
             raise Refusal(f"--target {target}: {refusal}") from None
+    if target.security == "dtls-psk":
+        return  # nobody answers a client without its key: who cannot connect says so
     try:
-        connection = socket.create_connection((target.host, target.port), timeout=ANSWER_S)
+        PROTOCOLS[target.protocol].reach(target.host, target.port, ANSWER_S)
     except OSError as error:
         raise Refusal(f"--target {target}: no answer: {error.strerror or error}") from None
-    with connection:
-        if context is None:
-            return
-        try:
+    if context is None:
+        return
+    try:
+        with socket.create_connection((target.host, target.port), timeout=ANSWER_S) as connection:
             context.wrap_socket(connection, server_hostname=target.host).close()
-        except ssl.SSLCertVerificationError as error:
-            raise Refusal(f"--target {target}: its certificate: {error.verify_message}") from None
-        except OSError as error:  # ssl.SSLError too
-            raise Refusal(f"--target {target}: no TLS: {error.strerror or error}") from None
+    except ssl.SSLCertVerificationError as error:
+        raise Refusal(f"--target {target}: its certificate: {error.verify_message}") from None
+    except OSError as error:  # ssl.SSLError too
+        raise Refusal(f"--target {target}: no TLS: {error.strerror or error}") from None
 
 
 class Account(NamedTuple):

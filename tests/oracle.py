@@ -100,9 +100,9 @@ def metrics(
     rows = _ledger(run_dir, kafka, terms)
     clock = run_dir / "clock.json"
     return {
-        **figures.message_figures(rows, measured, echo=terms.echo or not kafka.status_known),
+        **figures.message_figures(rows, measured, kafka=terms.end == "twin" and kafka.status_known),
         **figures.window_figures(measured, terms.start_at_ns),
-        **figures.kafka_figures(rows, None if terms.echo else kafka),
+        **figures.kafka_figures(rows, kafka if terms.end == "twin" else None),
         **figures.connection_figures(_rows(run_dir, "connections.parquet"), run.get("backlog_max")),
         **figures.link_figures(
             _rows(run_dir, "link.parquet"), terms.warmup_s, figures.paid(rows, measured[0])
@@ -137,7 +137,7 @@ def _run(run_dir: Path) -> dict[str, Any]:
 def _terms(run_dir: Path, loss_timeout_s: float, *, echo: bool) -> Terms:
     run = _run(run_dir)
     return Terms(
-        echo=echo, start_at_ns=run["start_at_ns"], vehicles=0, seed=0, interval_ns=1, duration_ns=0,
+        end="receiver" if echo else "twin", start_at_ns=run["start_at_ns"], vehicles=0, seed=0, interval_ns=1, duration_ns=0,
         loss_timeout_ns=round(loss_timeout_s * 1e9), future_tolerance_ns=TOLERANCE_NS,
         warmup_s=run.get("warmup_s", 0.0),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from schemas.kafka_login import client_settings, java_settings
 from schemas.topics import KafkaTopics
 
 Trigger = Literal["realtime", "microbatch"]
-Topology = Literal["gateway", "echo"]
+Topology = Literal["gateway", "echo", "peer"]
 
 
 class TwinConfig(BaseModel):
@@ -23,7 +23,9 @@ class TwinConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     run_dir: str
-    bootstrap: str = Field(default="", description="HOST:PORT of Kafka; empty only for the topology `echo`")
+    bootstrap: str = Field(
+        default="", description="HOST:PORT of Kafka; empty only where nothing gets there (`echo`, `peer`)"
+    )
     kafka_login: str = Field(
         default="", description="file by which clients log in at Kafka over TLS; empty: in the clear"
     )
@@ -68,6 +70,11 @@ class TwinConfig(BaseModel):
     log_level: Literal["ERROR", "WARN", "INFO"] = "ERROR"
 
     @property
+    def bridged(self) -> bool:
+        """Whether messages get into Kafka, and twins are kept."""
+        return self.topology == "gateway"
+
+    @property
     def topics(self) -> KafkaTopics:
         return KafkaTopics(self.topics_prefix)
 
@@ -105,8 +112,10 @@ def read_twin_config(path: str | os.PathLike[str]) -> TwinConfig:
 
 
 def _checked(config: TwinConfig, path: str | os.PathLike[str]) -> TwinConfig:
-    if config.topology == "gateway" and not (config.bootstrap or config.kept_records):
-        raise Refusal(f"{path}: bootstrap: HOST:PORT of Kafka is needed (only topology echo has none)")
+    if config.bridged and not (config.bootstrap or config.kept_records):
+        raise Refusal(
+            f"{path}: bootstrap: HOST:PORT of Kafka is needed (only topologies echo and peer have none)"
+        )
     if not Path(config.run_dir).is_dir():
         raise Refusal(f"{path}: run_dir: no directory {config.run_dir}")
     return config

@@ -47,6 +47,12 @@ ECHO: Final = {
     "taken_at_ns": "cast(null as bigint)",
     "in_kafka": "false",
 }
+# Nothing of ours behind the peer: its acknowledgement is the end of the way, and no stamp tells when it had the message.
+PEER: Final = ECHO | {"contained": "acknowledged_at_ns is not null"}
+# Where nothing but the vehicles' own log is read: the topology's word to the stamps it has.
+STAMPS: Final = {"echo": ECHO, "peer": PEER}
+# Topology `peer`: it was sent, and the peer said neither yes nor no.
+UNANSWERED: Final = f"(emitted_at_ns is not null and not {_REFUSED})"
 
 
 def undecided(loss_timeout_ns: int, stop_at_ns: int | None, *, status_known: bool = True) -> str:
@@ -69,10 +75,10 @@ def undecided(loss_timeout_ns: int, stop_at_ns: int | None, *, status_known: boo
     return f"({unread} or ({on_its_way}))"
 
 
-def fate(loss_timeout_ns: int, undecided: str = "false") -> str:
-    """Return the fate of a message, a word of FATES."""
+def fate(loss_timeout_ns: int, undecided: str = "false", arrived: str = "received_at_ns") -> str:
+    """Return the fate of a message, a word of FATES; `arrived` is the stamp that the loss timeout is about."""
     return (
-        f"case when {_CONTAINED} and received_at_ns - {_SENT_AT_NS} <= {loss_timeout_ns} then 'delivered'"
+        f"case when {_CONTAINED} and {arrived} - {_SENT_AT_NS} <= {loss_timeout_ns} then 'delivered'"
         f" when {_CONTAINED} then 'late'"
         f" when {undecided} then 'unknown'"
         f" when {_REFUSED} then 'refused'"

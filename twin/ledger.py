@@ -71,7 +71,7 @@ def write_ledger(
     topics = topics or (run_topics.kept if config.kept_records else run_topics.of_run)(session, config)
     with held(session, stages(config)), closing(topics):
         say("reading Kafka's records" if config.kept_records else "reading Kafka")
-        kafka = records.none(session) if config.topology == "echo" else topics.records(session, reasons)
+        kafka = topics.records(session, reasons) if config.bridged else records.none(session)
         say("giving each message its fate")
         ledger = fates(session, config, emissions, kafka, window)
         _write_one_file(ledger, config.run_file("ledger.parquet"), messages_due(config))
@@ -119,8 +119,9 @@ def fates(
     window: Window,
 ) -> DataFrame:
     """Return one row per message due with its stamps at every hop, its fate and, if lost, its hop."""
-    if config.topology == "echo":
-        stamped = emissions.withColumns({name: F.expr(sql) for name, sql in definitions.ECHO.items()})
+    stamps = definitions.STAMPS.get(config.topology)
+    if stamps is not None:
+        stamped = emissions.withColumns({name: F.expr(sql) for name, sql in stamps.items()})
     else:
         taken = records.read_received(session, config)
         stamped = (
@@ -131,7 +132,10 @@ def fates(
         )
     timeout_ns = round(config.loss_timeout_s * 1e9)
     undecided = definitions.undecided(timeout_ns, window.stop_at_ns, status_known=kafka.status_known)
-    placed = stamped.withColumn("fate", F.expr(definitions.fate(timeout_ns, undecided)))
+    fate = definitions.fate(timeout_ns, undecided)
+    if config.topology == "peer":
+        fate = definitions.fate(timeout_ns, definitions.UNANSWERED, arrived="acknowledged_at_ns")
+    placed = stamped.withColumn("fate", F.expr(fate))
     placed = placed.withColumn("hop", F.expr(definitions.HOP))
     timed = placed.withColumns({name: F.expr(sql) for name, sql in definitions.DELAYS.items()})
     timed = timed.withColumn("in_window", F.expr(definitions.in_window(window.from_ns, window.to_ns)))

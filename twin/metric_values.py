@@ -67,7 +67,7 @@ OF_DELIVERED: Final = (
 
 
 def _sums(config: TwinConfig, kafka: KafkaCounts, window: Window) -> dict[str, str]:
-    counted = config.topology != "echo" and kafka.status_known
+    counted = config.bridged and kafka.status_known
     duplicates = definitions.DUPLICATES if counted else "cast(null as bigint)"
     explained = {"explained_records": "coalesce(sum(copies), 0)"}
     return {

@@ -40,14 +40,14 @@ class TwinProcess:
         """Start everything and return the fields of `ready`; the twin query has then taken warm-up records."""
         config = self._config
         made: list[str] = []
-        if config.topology != "echo":
+        if config.bridged:
             checkpoint.claim(config)  # refused before a topic is made
             made = kafka_topics.ensure_topics(config)
         if self._session is None:
             self._session = open_session(config)
         opened_s = time.monotonic() - self._started
         warm_s, batches = 0.0, 0
-        if config.topology != "echo":
+        if config.bridged:
             self._queries.append(job.start(self._session, config))
             rehearsed = rehearsal.start(self._session, config) if self._warm.rehearse(config) else None
             if config.live:
@@ -106,7 +106,7 @@ class TwinProcess:
         started = time.monotonic()
         reasons = list(partial)
         topics = run_topics.of_run(self._session, self._config)
-        if self._config.topology != "echo":
+        if self._config.bridged:
             ledger.tell_step("waiting until the twin has all")
             with held(self._session, ledger.stages(self._config)):
                 reasons += self._finish_queries(topics)

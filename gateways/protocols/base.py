@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -106,14 +107,14 @@ class SharedKeys:
 
 
 class Scheme(NamedTuple):
-    """What the scheme of a broker's URL says, such as `mqtts`.
+    """What the scheme of a peer's URL says, such as `mqtts`.
 
     Attributes:
-        tls: whether connections are encrypted.
-        port: of TCP, where the URL names none (IANA).
+        security: how connections are protected, one of the protocol's.
+        port: where the URL names none (IANA).
     """
 
-    tls: bool
+    security: Literal["plain", "tls", "dtls-psk"]
     port: int
 
 
@@ -194,9 +195,10 @@ class Protocol(abc.ABC):
         ladder: modes of rising reliability, each the next one's alternative, for comparisons.
         line: how charts draw its lines, as matplotlib calls it ("--"): modes of one protocol have one.
         repeats: who sends again what the link lost: the "transport" (TCP) or the "protocol" itself.
+        transport: what carries its messages.
         packages: the Python packages that speak it, whose versions a figure may depend on.
         broker: which server the testbed starts ("mosquitto", "rabbitmq"), or None: the gateway is the server.
-        schemes: of the URLs of a broker that somebody else has started; none where there is no broker.
+        schemes: of the URLs of a peer that somebody else has started.
         gauges: those of its intake's counters that may go down again.
         port: where the gateway listens when it is the server.
         echo_ports: mode to port of the echo servers that stand in for a broker, when there is none.
@@ -213,6 +215,7 @@ class Protocol(abc.ABC):
     ladder: tuple[str, ...]
     line: str
     repeats: Literal["transport", "protocol"]
+    transport: Literal["tcp", "udp"] = "tcp"
     packages: tuple[str, ...]
     broker: str | None
     schemes: Mapping[str, Scheme] = MappingProxyType({})
@@ -245,6 +248,10 @@ class Protocol(abc.ABC):
         """Return what sends messages back in place of a broker, not yet open; only where there is none."""
         del endpoint, mode
         raise NotImplementedError(f"{self.name} has a broker, which echoes")
+
+    def reach(self, host: str, port: int, timeout_s: float) -> None:
+        """Return when a peer answers there; OSError says why none does."""
+        socket.create_connection((host, port), timeout=timeout_s).close()
 
     def forget(self, endpoint: Endpoint, client_name: str) -> None:
         """Take off a broker what this client has left there, its session or its queue; only where there is a broker.

@@ -156,9 +156,9 @@ def _audit_ledger(made: Audit, sources: _Sources, emissions: list[Row]) -> tuple
     sheet = made.sheet("ledger.parquet", "all logs")
     sheet.hold_rows(said, [{name: row[name] for name in row if name not in inner} for row in rows], KEY)
     link = _link_rows(result, sources.wire)
-    found = figures.message_figures(rows, window, echo=terms.echo)
+    found = figures.message_figures(rows, window, kafka=terms.end == "twin")
     found |= figures.window_figures(window, terms.start_at_ns)
-    found |= figures.kafka_figures(rows, None if terms.echo else sources.kafka)
+    found |= figures.kafka_figures(rows, sources.kafka if terms.end == "twin" else None)
     steps = tables.connection_rows(sources.events)
     found |= figures.connection_figures(steps, tables.largest_backlog(sources.events))
     found |= figures.link_figures(link, terms.warmup_s, figures.paid(rows, window[0]))
@@ -176,7 +176,7 @@ def _parts(result: Result, rows: list[Row]) -> list[Row]:
         names = {name for name, one in speaks.items() if one == spoken}
         own = [row for row in rows if row["vehicle_id"] in names]
         of_link = [row for row in link if row["vehicle_id"] in names]
-        found = figures.message_figures(own, window, echo=terms.echo)
+        found = figures.message_figures(own, window, kafka=terms.end == "twin")
         found |= figures.link_figures(of_link, terms.warmup_s, figures.paid(own, window[0]))
         head = {"protocol": spoken.protocol, "mode": spoken.mode, "vehicles": len(names)}
         parts.append(head | {name: found[name] for name in _OF_PART})

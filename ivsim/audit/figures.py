@@ -39,8 +39,8 @@ def _quantiles(name: str, values: Sequence[int]) -> Figures:
     return {f"{name}_{word}_ms": _ms(nearest_rank(values, share)) for word, share in HUNDREDTHS.items()}
 
 
-def message_figures(rows: Sequence[Row], window: tuple[int, int], *, echo: bool) -> Figures:
-    """Return counts, ratios, delays and goodput of the ledger's rows; `echo`: no record of Kafka's is known."""
+def message_figures(rows: Sequence[Row], window: tuple[int, int], *, kafka: bool) -> Figures:
+    """Return counts, ratios, delays and goodput of the ledger's rows; `kafka`: its records are known."""
     measured = [row for row in rows if row["in_window"]]
     fates = Counter(row["fate"] for row in measured)
     hops = Counter((row["fate"], row["hop"]) for row in measured)
@@ -52,7 +52,7 @@ def message_figures(rows: Sequence[Row], window: tuple[int, int], *, echo: bool)
     found |= {f"refused_by_{hop}": hops["refused", hop] for hop in REFUSING_HOPS}
     found["delivery_ratio"] = len(delivered) / len(measured) if measured else None
     further = sum(row["copies"] - 1 for row in measured if row["copies"] is not None)
-    found["duplicates"] = None if echo else further
+    found["duplicates"] = further if kafka else None
     found["unlogged_emissions"] = sum(row["emitted_at_ns"] is None for row in arrived)
     found["buffered"] = sum(bool(row["buffered"]) for row in measured)
     for name in _DELAYS:

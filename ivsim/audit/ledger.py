@@ -19,6 +19,8 @@ _DELAYS: Final = (
     ("processing_delay_ns", "applied_at_ns", "appended_at_ns"),
     ("end_to_end_latency_ns", "applied_at_ns", "due_at_ns"),
 )
+# By where the way ends: the stamp that shows that a message got there.
+_PROOF: Final = {"twin": "applied_at_ns", "receiver": "received_at_ns", "peer": "acknowledged_at_ns"}
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -40,7 +42,7 @@ class Ledger:
 
     Attributes:
         taken: the gateways' first stamps.
-        kafka: what Kafka held; empty with the topology echo.
+        kafka: what Kafka held; empty where nothing gets there.
         terms: of the run.
         window: begin (inclusive) and end (exclusive) of the measurement, in ns.
         stop_at_ns: when the run stopped; None where it stayed until every message had its chance.
@@ -63,7 +65,7 @@ class Ledger:
     def _row(self, emission: Row) -> Row:
         key = key_of(emission)
         row = emission | dict.fromkeys(("copies", "rejected_reason", "appended_at_ns", "applied_at_ns"))
-        if not self.terms.echo:
+        if self.terms.end == "twin":
             row |= self._behind_the_gateway(key)
         row["fate"] = fate = self._fate(key, row)
         lost_at = self._hop(key, row) if fate == "lost" else None
@@ -91,10 +93,13 @@ class Ledger:
     def _fate(self, key: Key, row: Row) -> str:
         in_kafka = self.kafka.holds(key)
         somebody_has_it = in_kafka or key in self.taken
-        if row["received_at_ns" if self.terms.echo else "applied_at_ns"] is not None:
+        if row[_PROOF[self.terms.end]] is not None:
             # A sender that was killed may not have written its last stamps: then the message counts from due.
             sent = row["due_at_ns"] if row["emitted_at_ns"] is None else row["emitted_at_ns"]
-            return "delivered" if row["received_at_ns"] - sent <= self.terms.loss_timeout_ns else "late"
+            arrived = row["acknowledged_at_ns" if self.terms.end == "peer" else "received_at_ns"]
+            return "delivered" if arrived - sent <= self.terms.loss_timeout_ns else "late"
+        if self.terms.end == "peer":
+            return self._unanswered(row)
         if self._unread(key, row):
             return "unknown"
         # The gateway notes what it takes and may refuse it then; behind a broker its log shows that the broker kept it.
@@ -104,6 +109,12 @@ class Ledger:
         if self._cut_short(row["emitted_at_ns"]) and not somebody_has_it:
             return "unknown"
         return "lost" if row["emitted_at_ns"] is not None or somebody_has_it else "unsent"
+
+    def _unanswered(self, row: Row) -> str:
+        """Return the fate of what its peer has refused, or said nothing of."""
+        if row["refused_at_ns"] is not None:
+            return "refused"
+        return "unsent" if row["emitted_at_ns"] is None else "unknown"
 
     def _unread(self, key: Key, row: Row) -> bool:
         """Say whether the message may be in the twin, for all that was read of Kafka."""

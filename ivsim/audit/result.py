@@ -42,6 +42,8 @@ _NEEDED: Final = (
     "link.parquet",
     "report.html",
 )
+# Topologies whose way ends before the twin.
+_ENDS: Final = {"echo": "receiver", "peer": "peer"}
 _KEYS: Final = ("run", "options", "start_at_ns")
 _USED_OPTIONS: Final = {
     "topology": str, "protocol": str, "mode": str, "vehicles": int, "interval_s": float, "duration_s": float,
@@ -58,7 +60,7 @@ class Terms:
     """What was asked of a run, as far as its figures depend on it; the manifest says it.
 
     Attributes:
-        echo: messages came back to their vehicles, and there was no Kafka.
+        end: where a message is delivered: in the `twin`, at the `receiver` beside its vehicle, or at the `peer`, by its word.
         start_at_ns: when second 0 began.
         stages: (duration_s, vehicles that send at its begin, and at its end) of each; none: all send throughout.
         interval_ns, duration_ns: between two messages of a vehicle, and in which messages were due.
@@ -66,7 +68,7 @@ class Terms:
         future_tolerance_ns: how far a record's stamps may be ahead of Kafka's.
     """
 
-    echo: bool
+    end: str
     start_at_ns: int
     vehicles: int
     seed: int
@@ -82,7 +84,7 @@ class Terms:
         """Return the terms in a manifest."""
         options = manifest["options"]
         return cls(
-            echo=options["topology"] == "echo",
+            end=_ENDS.get(options["topology"], "twin"),
             start_at_ns=manifest["start_at_ns"],
             vehicles=options["vehicles"],
             seed=options["seed"],
@@ -161,7 +163,7 @@ def read_result(path: Path) -> Result:
     _check_sums(path)
     _check_manifest(manifest_file, manifest)
     result = Result(path, manifest, Terms.of(manifest))
-    if not result.terms.echo and not result.has("kafka_records.parquet"):
+    if result.terms.end == "twin" and not result.has("kafka_records.parquet"):
         raise BadResult(f"{path / 'kafka_records.parquet'}: missing; the run could not read Kafka at its end")
     if manifest["options"]["pcap"] and not result.has("frames.pcap"):
         raise BadResult(f"{path / 'frames.pcap'}: missing, and the run was made with --pcap")

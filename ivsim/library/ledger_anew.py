@@ -80,11 +80,11 @@ def rows_changed(before: Path, now: Path) -> int | None:
 
 
 def _config(directory: Path, options: Mapping[str, Any], work: Path) -> dict[str, Any]:
-    bridged = TOPOLOGIES[options["topology"]].bridged
+    topology = TOPOLOGIES[options["topology"]]
     return {
         "run_dir": str(directory),
-        "topology": "gateway" if bridged else "echo",
-        "kept_records": bridged,
+        "topology": topology.accounting,
+        "kept_records": topology.bridged,
         "checkpoint_dir": str(work / "checkpoint"),
         "jars_dir": str(installed_jars("spark")),
         "loss_timeout_s": float(options["loss_timeout_s"]),

@@ -188,11 +188,10 @@ def _digest(path: Path) -> str:
 def _figures(directory: Path, manifest: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
     """Return metrics.json anew."""
     options = manifest["options"]
-    bridged = TOPOLOGIES[options["topology"]].bridged
     # Nothing of it is asked of Kafka or Spark, which the checks of a whole configuration are about.
     config = TwinConfig.model_construct(
         run_dir=str(directory),
-        topology="gateway" if bridged else "echo",
+        topology=TOPOLOGIES[options["topology"]].accounting,
         loss_timeout_s=float(options["loss_timeout_s"]),
     )
     kafka = _Kafka(said.get("duplicates") is not None, said.get("twin_updates"), said.get("rejected_records"))

@@ -58,11 +58,12 @@ class Endpoints:
         kafka: KafkaAddress,
         credentials: Credentials,
     ) -> Endpoints:
-        """Return the addresses of a run with this link, and with the brokers, by kind, of the protocols that have one."""
+        """Return the addresses of a run with this link, and with the brokers by kind, or the target."""
         ports = {}
         for protocol in (part.protocol for part in parts):
-            port = protocol.port if protocol.broker is None else brokers[protocol.broker].port
-            assert port is not None, "without a broker the gateway listens"
+            listening = brokers.get(protocol.broker or protocol.name)
+            port = protocol.port if listening is None else listening.port
+            assert port is not None, "where nobody else listens the gateway does"
             ports[protocol.name] = port
         return cls(
             ports=ports,

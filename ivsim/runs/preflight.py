@@ -58,10 +58,13 @@ def _descriptors(options: RunOptions) -> None:
         # Of each kind of process: how many share the part's vehicles, and what lets more of them do it.
         kinds = {f"each of {shards} senders" if shards > 1 else "the sender": (shards, option_name("shards"))}
         relayed = options.target is not None
-        if part.protocol.broker is not None:
-            kinds["the relay" if relayed else part.protocol.broker] = (1, "")
+        if relayed:
+            kinds["the relay"] = (1, "")
+        elif part.protocol.broker is not None:
+            kinds[part.protocol.broker] = (1, "")
         for process, (sharing, remedy) in kinds.items():
-            each = sockets * 2 if process == "the relay" else sockets  # one to the vehicle, one to the target
+            # Of TCP one to the vehicle and one to the target; of UDP all vehicles have one.
+            each = sockets * 2 if process == "the relay" and part.protocol.transport == "tcp" else sockets
             files = -(-own // sharing) * each + SPARE_FILES
             most = max(most, files)
             if allowed and allowed < files:

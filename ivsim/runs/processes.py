@@ -61,7 +61,7 @@ def gateways(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
         every = enumerate(part for part in options.parts for _ in range(options.gateways))
         return [_gateway(plan, endpoints, part, index) for index, part in every]
     (part,) = options.parts
-    if part.protocol.broker is None:
+    if part.protocol.broker is None and plan.topology.echoed:
         config = echo_config(part.mode.name, endpoints.ports[part.protocol.name], endpoints.cloud_namespace)
         return [ChildSpec("echo", ("gateways", f"{part.protocol.name}-echo", "--config"), config)]
     return []
@@ -138,7 +138,7 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress) -> dict[str, Any]:
         "trigger": options.trigger,
         # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
         "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
-        "topology": "gateway" if plan.topology.bridged else "echo",
+        "topology": plan.topology.accounting,
         "checkpoint_dir": str(plan.directory.work / "checkpoint"),
         "loss_timeout_s": options.loss_timeout_s,
         "future_tolerance_s": options.future_tolerance_s,

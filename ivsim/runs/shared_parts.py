@@ -132,18 +132,17 @@ class SharedParts:
     def _target(
         self, options: RunOptions, record: RunRecord, stack: ExitStack
     ) -> tuple[dict[str, Broker], Credentials]:
-        """Return the relay to a broker that is there, in the place of the run's own, and how clients log in."""
+        """Return the relay to a peer that is there, in the place of the run's own, and how clients log in."""
         assert self._link is not None
         assert options.target is not None
         target = parse(options.target)
-        kind = PROTOCOLS[target.protocol].broker
-        assert kind is not None, "targets are brokers"
+        protocol = PROTOCOLS[target.protocol]
         credentials = target_credentials(options, target)
         stack.callback(
             _leave_target_as_found, target, left_on_target(options, target, record.run_id, credentials)
         )
         server = TargetServer(record, target, host=CLOUD_ADDRESS, namespace=self._link.link.cloud_namespace)
-        return {kind: stack.enter_context(server)}, credentials
+        return {protocol.broker or protocol.name: stack.enter_context(server)}, credentials
 
     def _broker(self, kind: str, credentials: Credentials, record: RunRecord, stack: ExitStack) -> Broker:
         assert self._link is not None

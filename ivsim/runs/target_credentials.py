@@ -6,7 +6,8 @@ import ssl
 from pathlib import Path
 
 from gateways.protocols import PROTOCOLS
-from gateways.protocols.base import Endpoint
+from gateways.protocols.base import Endpoint, SharedKeys
+from gateways.protocols.shared_keys import shared_key
 from ivsim.options import RunOptions
 from ivsim.runs.processes import client_prefix, queues
 from ivsim.target import Accounts, Target
@@ -24,6 +25,11 @@ def target_credentials(options: RunOptions, target: Target) -> Credentials:
     if TOPOLOGIES[options.topology].bridged:
         names.append(GATEWAY)
     passwords, usernames = {}, {}
+    keys = None
+    if options.target_keys is not None:
+        for name in names:
+            shared_key(options.target_keys, name)
+        keys = SharedKeys(str(Path(options.target_keys).absolute()), "dtls-psk")
     if options.target_accounts is not None:
         path = Path(options.target_accounts)
         accounts = Accounts.read(path)
@@ -38,7 +44,8 @@ def target_credentials(options: RunOptions, target: Target) -> Credentials:
         passwords,
         certificates=_certificates(options, names),
         usernames=usernames,
-        server_name=target.host if target.tls else None,
+        keys=keys,
+        server_name=target.host if target.security == "tls" else None,
     )
 
 
@@ -69,7 +76,7 @@ def left_on_target(
 
 
 def _authority(options: RunOptions, target: Target) -> Path | None:
-    if not target.tls:
+    if target.security != "tls":
         return None
     if options.target_ca is not None:
         path = Path(options.target_ca)

@@ -1,14 +1,18 @@
-"""A broker that is there, as the parts of a run find one of their own: the relay to it at the cloud's end of the link."""
+"""A peer that is there, as the parts of a run find one of their own: the relay to it at the cloud's end of the link."""
 
 from __future__ import annotations
 
 import sys
+from typing import Final
 
+from gateways.protocols import PROTOCOLS
 from ivsim.target import Target
 from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.registry import RunRecord
 
 NAME = "target"
+# By transport.
+RELAYS: Final = {"tcp": "ivsim.testbed.relay", "udp": "ivsim.testbed.udp_relay"}
 
 
 class TargetServer(OwnedServer):
@@ -33,8 +37,8 @@ class TargetServer(OwnedServer):
         self._ready.unlink(missing_ok=True)
         self._launch(
             [
-                sys.executable, "-m", "ivsim.testbed.relay", self._namespace, self.host, str(self.port),
-                self._target.host, str(self._target.port), str(self._ready),
+                sys.executable, "-m", RELAYS[PROTOCOLS[self._target.protocol].transport], self._namespace, self.host,
+                str(self.port), self._target.host, str(self._target.port), str(self._ready),
             ]
         )  # fmt: skip
 

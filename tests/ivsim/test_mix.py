@@ -234,7 +234,7 @@ def test_the_figures_of_a_part_are_the_audits(warmup_s: float, tmp_path: Path) -
     window = START + round(warmup_s * 10**9), START + 10 * 10**9
     for one in found:
         mine = [row for row in rows if speaks[row["vehicle_id"]].protocol == one["protocol"]]
-        said = figures.message_figures(mine, window, echo=False)
+        said = figures.message_figures(mine, window, kafka=True)
         full = {"drops": None, "qdisc_bytes": None, "qdisc_packets": None, "asked_rate_bps": None}
         full |= {"asked_delay_ms": None, "asked_loss_ratio": None, "probe_delay_ms": None}
         seconds = [row | full for row in link if speaks[row["vehicle_id"]].protocol == one["protocol"]]

@@ -159,6 +159,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("target_consent", {"target_consent": "b"}, "--target-consent b: needs --target"),
     ("target_accounts", {"target_accounts": "a.json"}, "--target-accounts a.json: needs --target"),
     ("target_ca", {"target_ca": "ca.pem"}, "--target-ca ca.pem: needs --target"),
+    ("target_keys", {"target_keys": "k.json"}, "--target-keys k.json: needs --target"),
     ("target_certificates", {"target_certificates": "d"}, "--target-certificates d: needs --target"),
     ("spark_master", {"spark_master": "yarn", "topology": "echo"}, "--spark-master yarn: needs --topology gateway"),
     ("page", {"page": True, "topology": "echo"}, "--page: needs --topology gateway"),

@@ -29,12 +29,14 @@ RUN = "20260101-120000-mqtt-qos1-abc123"
         ("mqtts://Broker.example:8884/", Target("mqtts", "broker.example", 8884)),
         ("amqp://[::1]", Target("amqp", "::1", 5672)),
         ("amqps://b", Target("amqps", "b", 5671)),
+        ("coap://b", Target("coap", "b", 5683)),
+        ("coaps://b", Target("coaps", "b", 5684)),
     ],
 )
 def test_a_url_names_protocol_security_and_address(url: str, target: Target) -> None:
     assert parse(url) == target
     assert parse(str(target)) == target
-    assert (target.protocol, target.tls) == (url[:4], url[4] == "s")
+    assert (target.protocol, target.security != "plain") == (url[:4], url[4] == "s")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,28 @@ def test_a_target_that_does_not_answer_is_refused_before_anything_starts() -> No
         ),
         (
             {"target": "mqtt://a", "protocol": "coap", "mode": "con"},
-            "--protocol coap needs one of none: it has no broker",
+            "--target mqtt://a: --protocol coap needs one of coap://, coaps://",
+        ),
+        (
+            {"target": "coap://a", "protocol": "coap", "mode": "con"},
+            "--target coap://a: needs --topology peer: it stands in the gateway's place",
+        ),
+        (
+            {"target": "coap://a", "protocol": "coap", "mode": "con", "topology": "echo"},
+            "--target coap://a: needs --topology peer",
+        ),
+        (
+            {"target": "coaps://a", "protocol": "coap", "mode": "con", "topology": "peer"},
+            "--target coaps://a: needs --target-keys, a key for each vehicle",
+        ),
+        ({"topology": "peer"}, "--topology peer: needs --target"),
+        (
+            {"target": "mqtt://a", "topology": "peer", "mode": "qos0"},
+            "--topology peer: nothing is seen with mqtt qos0, which nobody acknowledges",
+        ),
+        (
+            {"target": "mqtt://a", "target_keys": "k.json"},
+            "--target-keys k.json: has no effect with --target mqtt://a",
         ),
         ({"target": "mqtt://a", "security": "tls"}, "--security tls: --target says it"),
         (

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pika
@@ -11,6 +15,8 @@ import pika.exceptions
 import pyarrow.parquet as pq
 import pytest
 
+from gateways.protocols.coap.ping import ping
+from ivsim.audit import audit
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.runs.directory import tag_of
@@ -21,6 +27,7 @@ from ivsim.testbed.credentials import Credentials, make_credentials
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
+from schemas.topics import vehicle_id
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 VEHICLES = 5
@@ -114,3 +121,73 @@ def has_queue(host: str, port: int, name: str) -> bool:
         connection.channel().queue_declare(name, passive=True)
         return True
     return False
+
+
+@contextlib.contextmanager
+def libcoap_server(*options: str) -> Iterator[int]:
+    """Yield the port of libcoap's server on loopback, which makes a resource of whatever is posted; DTLS one above."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    command = ["coap-server-openssl", "-A", "127.0.0.1", "-p", str(port), "-d", "100", "-v", "3", *options]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            with contextlib.suppress(ConnectionRefusedError):
+                ping("127.0.0.1", port, 10.0)
+                break
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def test_vehicles_reach_a_coap_server_whose_word_is_all_that_is_seen(
+    tmp_path: Path, testbed: Testbed
+) -> None:
+    with libcoap_server() as port:
+        asked = run_options(
+            **TIMES, protocol="coap", mode="con", topology="peer", target=f"coap://127.0.0.1:{port}"
+        )
+        outcome = testbed.run(asked, tmp_path / "run")
+    assert outcome.error is None
+    assert fates(tmp_path / "run") == {"delivered"}
+    figures = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert figures["delivered"] == figures["due"] == VEHICLES * 8
+    assert figures["delivery_ratio"] == 1
+    assert figures["acknowledgement_time_p50_ms"] > 0
+    assert figures["wire_bytes_uplink"] > 0
+    unseen = (
+        "end_to_end_latency_p50_ms",
+        "one_way_delay_p50_ms",
+        "processing_delay_p50_ms",
+        "duplicates",
+        "twin_updates",
+    )
+    assert {name: figures[name] for name in unseen} == dict.fromkeys(unseen)
+    found = audit(tmp_path / "run")
+    assert found.agrees
+    assert found.compared > 500
+
+
+def test_vehicles_reach_a_coap_server_over_dtls_with_keys_of_its_own(
+    tmp_path: Path, testbed: Testbed
+) -> None:
+    words = {vehicle_id(number): f"key-of-vehicle-{number:02}"[:16] for number in range(1, VEHICLES + 1)}
+    known = tmp_path / "identities"
+    known.write_text("".join(f"ivsim,{name},{word}\n" for name, word in words.items()))
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({name: word.encode().hex() for name, word in words.items()}))
+    with libcoap_server("-h", "ivsim", "-k", "no-vehicle-has-it", "-i", str(known)) as port:
+        asked = run_options(
+            **TIMES,
+            protocol="coap",
+            mode="con",
+            topology="peer",
+            target=f"coaps://127.0.0.1:{port + 1}",
+            target_keys=str(keys),
+        )
+        outcome = testbed.run(asked, tmp_path / "run")
+        assert outcome.error is None
+        assert fates(tmp_path / "run") == {"delivered"}

@@ -28,7 +28,7 @@ from ivsim.audit.result import Terms
 from schemas.topics import vehicle_id
 from tests.twin.made_up import CONNECTION_TYPES, EMISSION_TYPES, RECEIVED_TYPES
 from twin import kafka_topics, source
-from twin.config import TwinConfig
+from twin.config import Topology, TwinConfig
 from twin.ledger import write_ledger
 from twin.metrics import METRICS
 
@@ -40,6 +40,8 @@ START = 1_700_000_000 * SECOND
 TIMEOUT_S = 2.0
 KEPT = ("format", "protocol", "mode", "epoch", "sequence", "sampled_at_ns", "received_at_ns", "messages")
 TOPICS = ("vehicle.status", "twin.state")
+# What the audit calls the end of a message's way.
+ENDS = {"gateway": "twin", "echo": "receiver", "peer": "peer"}
 ODD = (
     None, b"", b"5", b"+5", b"-5", b" 5 ", b"5.0", b"5\n", b"\n5", b"5_0", b"0x5", b"1e3", b"0005", b"abc", b"\xff\xfe",
     b"9223372036854775807", b"9223372036854775808", b"9007199254740993", b"0", b"\xef\xbc\x95", b"5" * 65, b"\t5",
@@ -216,24 +218,27 @@ class Adversary:
         return rows
 
 
-def audited(run: Adversary, directory: Path, *, echo: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def audited(
+    run: Adversary, directory: Path, *, topology: Topology
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the ledger's rows and the figures by the audit."""
     terms = Terms(
-        echo=echo, start_at_ns=START, vehicles=4, seed=0, interval_ns=SECOND, duration_ns=run.seconds * SECOND,
+        end=ENDS[topology], start_at_ns=START, vehicles=4, seed=0, interval_ns=SECOND, duration_ns=run.seconds * SECOND,
         loss_timeout_ns=round(TIMEOUT_S * 1e9), future_tolerance_ns=5 * SECOND, warmup_s=run.warmup_s,
     )  # fmt: skip
     ends = [START + run.seconds * SECOND]
     if run.stop_at_ns is not None:
         ends.append(run.stop_at_ns - terms.loss_timeout_ns)
     window = START + round(run.warmup_s * 1e9), min(ends)
-    kafka = Kafka() if echo else held(run.kept(), terms.future_tolerance_ns)
+    bridged = topology == "gateway"
+    kafka = Kafka() if not bridged else held(run.kept(), terms.future_tolerance_ns)
     names = [(Key(r["vehicle_id"], r["epoch"], r["sequence"]), r["received_at_ns"]) for r in run.received]
-    rows = Ledger({} if echo else first_taken(names), kafka, terms, window, run.stop_at_ns).rows(
+    rows = Ledger(first_taken(names) if bridged else {}, kafka, terms, window, run.stop_at_ns).rows(
         run.emissions
     )
     found = {
-        **figures.message_figures(rows, window, echo=echo),
-        **figures.kafka_figures(rows, None if echo else kafka),
+        **figures.message_figures(rows, window, kafka=bridged),
+        **figures.kafka_figures(rows, kafka if bridged else None),
         **figures.connection_figures(pq.read_table(directory / "connections.parquet").to_pylist(), 3),
         **figures.link_figures(
             pq.read_table(directory / "link.parquet").to_pylist(), run.warmup_s, figures.paid(rows, window[0])
@@ -244,7 +249,7 @@ def audited(run: Adversary, directory: Path, *, echo: bool) -> tuple[list[dict[s
     return rows, found
 
 
-def differences(run: Adversary, spark: SparkSession, directory: Path, *, echo: bool) -> list[str]:
+def differences(run: Adversary, spark: SparkSession, directory: Path, *, topology: Topology) -> list[str]:
     """Return what Spark and the audit say differently of a run."""
     run.write(directory)
 
@@ -252,13 +257,13 @@ def differences(run: Adversary, spark: SparkSession, directory: Path, *, echo: b
         return session.read.parquet(str(directory / f"{topic}.records"))
 
     config = TwinConfig(
-        run_dir=str(directory), bootstrap="" if echo else "made.up:1", topology="echo" if echo else "gateway",
+        run_dir=str(directory), bootstrap="made.up:1" if topology == "gateway" else "", topology=topology,
         loss_timeout_s=TIMEOUT_S,
     )  # fmt: skip
     with mock.patch.object(source, "read_until", read_until), mock.patch.object(kafka_topics, "ends"):
         said = write_ledger(spark, config)
     assert said["partial"] is False, said["partial_reason"]
-    rows, found = audited(run, directory, echo=echo)
+    rows, found = audited(run, directory, topology=topology)
     wrong = [
         f"{name}: {said[name]!r} and {found.get(name, 'unknown')!r}"
         for name in METRICS
@@ -291,7 +296,7 @@ FEW = settings(
 def test_a_bridged_run(spark: SparkSession, seed: int) -> None:
     with TemporaryDirectory() as directory:
         run = Adversary(Random(seed))
-        assert differences(run, spark, Path(directory), echo=False) == []
+        assert differences(run, spark, Path(directory), topology="gateway") == []
 
 
 @FEW
@@ -302,7 +307,26 @@ def test_an_echoed_run(spark: SparkSession, seed: int) -> None:
         for row in run.emissions:
             if run.random.random() < 0.6:
                 row["received_at_ns"] = run._stamp(row["due_at_ns"] + run.random.choice((0, 2 * SECOND)))
-        assert differences(run, spark, Path(directory), echo=True) == []
+        assert differences(run, spark, Path(directory), topology="echo") == []
+
+
+@FEW
+@given(seed=st.integers(0, 2**64))
+@example(seed=3)
+def test_a_run_against_a_peer_of_somebody_elses(spark: SparkSession, seed: int) -> None:
+    with TemporaryDirectory() as directory:
+        assert differences(Adversary(Random(seed)), spark, Path(directory), topology="peer") == []
+
+
+def test_a_peer_loses_nothing_that_anybody_could_know_of() -> None:
+    fates = set()
+    for seed in range(12):
+        with TemporaryDirectory() as directory:
+            run = Adversary(Random(seed))
+            run.write(Path(directory))
+            fates |= {row["fate"] for row in audited(run, Path(directory), topology="peer")[0]}
+    assert "lost" not in fates
+    assert fates >= {"delivered", "refused", "unknown", "unsent"}
 
 
 def test_the_adversary_meets_every_fate_hop_and_reason() -> None:
@@ -312,7 +336,7 @@ def test_the_adversary_meets_every_fate_hop_and_reason() -> None:
         with TemporaryDirectory() as directory:
             run = Adversary(Random(seed))
             run.write(Path(directory))
-            rows += audited(run, Path(directory), echo=False)[0]
+            rows += audited(run, Path(directory), topology="gateway")[0]
     assert {row["fate"] for row in rows} == set(figures.FATES)
     assert {row["hop"] for row in rows} - {None} == set(figures.HOPS)
     assert {row["rejected_reason"] for row in rows} - {None} >= set(source.REASONS) - {

@@ -62,7 +62,7 @@ class Amqp(Protocol):
     repeats = "transport"
     packages = ("pika",)
     broker = "rabbitmq"
-    schemes = MappingProxyType({"amqp": Scheme(tls=False, port=5672), "amqps": Scheme(tls=True, port=5671)})
+    schemes = MappingProxyType({"amqp": Scheme("plain", 5672), "amqps": Scheme("tls", 5671)})
     modes = MappingProxyType(
         {
             mode.name: mode

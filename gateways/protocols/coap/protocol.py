@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from gateways.protocols.base import Endpoint, IntakeSettings, Look, Mode, Protocol, VehicleSettings, Word
+from gateways.protocols.base import (
+    Endpoint,
+    IntakeSettings,
+    Look,
+    Mode,
+    Protocol,
+    Scheme,
+    VehicleSettings,
+    Word,
+)
 from gateways.protocols.coap.echo import CoapEcho
 from gateways.protocols.coap.intake import CoapIntake
+from gateways.protocols.coap.ping import ping
 from gateways.protocols.coap.subscriber import CoapObserver
 from gateways.protocols.coap.vehicle import CoapVehicle
 from gateways.protocols.ends import (
@@ -34,8 +44,10 @@ class Coap(Protocol):
     ladder = ("non", "con")
     line = ":"
     repeats = "protocol"
+    transport = "udp"
     packages = ("aiocoap", "python-mbedtls")
     broker = None
+    schemes = MappingProxyType({"coap": Scheme("plain", 5683), "coaps": Scheme("dtls-psk", 5684)})
     gauges = frozenset({"message_ids_remembered"})
     port = 5683
     # A server notifies in one type only, so each mode has its own; 5684 is CoAP's secured port.
@@ -81,6 +93,9 @@ class Coap(Protocol):
     ) -> Subscriber:
         con = mode.options["con"]
         return CoapObserver(_plain(endpoint), vehicle, con=con, events=events, settings=settings)
+
+    def reach(self, host: str, port: int, timeout_s: float) -> None:
+        ping(host, port, timeout_s)
 
     def echo_server(self, endpoint: Endpoint, mode: Mode) -> EchoServer:
         return CoapEcho(_plain(endpoint), con=mode.options["con"])

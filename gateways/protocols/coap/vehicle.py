@@ -19,7 +19,6 @@ from typing import Final
 
 from aiocoap import Message
 from aiocoap.numbers.codes import (
-    CHANGED,
     CONTINUE,
     POST,
     REQUEST_ENTITY_INCOMPLETE,
@@ -214,7 +213,7 @@ class CoapVehicle(Upper):
         transfer, token = self._transfer, response.token
         if transfer is not None and token and token == transfer.request:
             return transfer
-        if transfer is not None and token in transfer.asked and response.code == CHANGED:
+        if transfer is not None and token in transfer.asked and _taken(response.code):
             return transfer
         return self._lingering.pop(token, None)
 
@@ -225,7 +224,7 @@ class CoapVehicle(Upper):
             # The server may ask for smaller blocks (RFC 7959, 2.3); the offset is a multiple of them.
             transfer.size_exponent = min(transfer.size_exponent, block.size_exponent)
             self._send_next(transfer)
-        elif code.is_successful() and code != CONTINUE:
+        elif _taken(code):
             self._end(transfer)
             self._events.acknowledged(transfer.token, time.time_ns())
         elif code == SERVICE_UNAVAILABLE and self._con:
@@ -353,6 +352,11 @@ class CoapVehicle(Upper):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _taken(code: Code) -> bool:
+    """Say whether a response means that the peer keeps the message: 2.04 of ours, 2.01 of one that makes a resource of it."""
+    return bool(code.is_successful()) and code != CONTINUE
 
 
 def _words(code: Code) -> str:

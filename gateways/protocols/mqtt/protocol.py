@@ -47,7 +47,7 @@ class Mqtt(Protocol):
     repeats = "transport"
     packages = ("paho-mqtt",)
     broker = "mosquitto"
-    schemes = MappingProxyType({"mqtt": Scheme(tls=False, port=1883), "mqtts": Scheme(tls=True, port=8883)})
+    schemes = MappingProxyType({"mqtt": Scheme("plain", 1883), "mqtts": Scheme("tls", 8883)})
     gauges = frozenset({"mqtt_held"})
     modes = MappingProxyType(
         {

@@ -137,7 +137,7 @@ def _account(
     rows = Ledger({}, Kafka(), terms, window).rows(tables.emission_rows(due_of(terms), events, {}, BROKERS))
     kept = [{name: row[name] for name in row if name not in {"held_back", "refused_by"}} for row in rows]
     pq.write_table(pa.Table.from_pylist(kept), directory.ledger)
-    found = figures.message_figures(rows, window, echo=True) | figures.kafka_figures(rows, None)
+    found = figures.message_figures(rows, window, kafka=False) | figures.kafka_figures(rows, None)
     found |= figures.connection_figures(tables.connection_rows(events), 0)
     found |= (
         figures.link_figures(link, 1.0, figures.paid(rows, window[0]))

@@ -52,7 +52,7 @@ START = 1_700_000_000 * SECOND
 
 def terms(**other: Any) -> Terms:
     known: dict[str, Any] = {
-        "echo": True, "start_at_ns": START, "vehicles": 3, "seed": 5, "interval_ns": SECOND,
+        "end": "receiver", "start_at_ns": START, "vehicles": 3, "seed": 5, "interval_ns": SECOND,
         "duration_ns": 4 * SECOND, "loss_timeout_ns": 2 * SECOND, "future_tolerance_ns": 5 * SECOND, "warmup_s": 0.0,
     }  # fmt: skip
     return Terms(**known | other)
@@ -286,7 +286,7 @@ def test_echo_cells(events: list[dict[str, Any]], from_s: int, length_s: int) ->
         or row["received_at_ns"] >= row["emitted_at_ns"]
     ]
     rows = Ledger({}, kafka_records.Kafka(), terms(), window).rows(due)
-    found = figures.message_figures(rows, window, echo=True)
+    found = figures.message_figures(rows, window, kafka=False)
     assert found["due"] == sum(found[fate] for fate in figures.FATES)
     compared = [name for name in said if name in found]
     assert len(compared) >= 15

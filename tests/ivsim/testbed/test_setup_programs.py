@@ -19,6 +19,7 @@ OPTIONAL = {"docker", "toy-broker"}
 PACKAGES = {
     "busybox": "busybox",
     "coap-client-notls": "libcoap3-bin",
+    "coap-server-openssl": "libcoap3-bin",
     "chromium": "chromium",
     "epmd": "rabbitmq-server",
     "flatc": "flatbuffers-compiler",
