@@ -23,6 +23,7 @@ from schemas.errors import Refusal
 
 MEMORY_MIB: Final = 2_048
 REWRITE_S: Final = 30.0
+WRITE_S: Final = 30.0
 LOOK_S: Final = 0.01
 FSYNC: Final[Mapping[str, str]] = {"cache": "everysec", "synced": "always"}
 
@@ -90,9 +91,18 @@ class Streams:
         return place
 
     def _file(self) -> tuple[int, int]:
-        """Return the bytes of the append-only file, and how often it was written anew."""
-        found = self._client.info("persistence")
-        return int(found["aof_current_size"]), int(found["aof_rewrites"])
+        """Return the bytes of the append-only file, and how often it was written anew.
+
+        Redis answers before the file has a change when an earlier fsync is still under way (`everysec`: for up to 2 s),
+        so what it holds back is waited for.
+        """
+        until_s = time.monotonic() + WRITE_S
+        while time.monotonic() < until_s:
+            found = self._client.info("persistence")
+            if not found["aof_buffer_length"]:
+                return int(found["aof_current_size"]), int(found["aof_rewrites"])
+            time.sleep(LOOK_S)  # Redis tells of its buffer only when it is asked
+        raise NotReady(f"Redis did not write its append-only file within {WRITE_S:g} s")
 
     def ends(self, place: Place) -> dict[int, int]:
         return {one: int(self._client.xlen(stream(place, one))) for one in range(place["partitions"])}
