@@ -44,17 +44,19 @@ def late_waits(messages: ArrayLike, wait_ms: float, per_s: float, limit_ms: Arra
     counts = _told_apart(_counts(messages, wait_ms, per_s), per_s / 1e3 * wait_ms)
     limits = np.asarray(limit_ms, dtype=np.float64)
     flat = limits.ravel()
-    inside = np.clip(flat, 0.0, wait_ms)
-    per_ms = per_s / 1e3
-    others = np.arange(counts.max())
-    arrived = _arrived(others, per_ms * (wait_ms - inside))
-    missing = 1 - _arrived(others, per_ms * inside)
-    taken = np.cumsum(_arrived(others, np.array([per_ms * wait_ms]))[0])
-    late = np.stack(
-        [np.einsum("li,li->l", arrived[:, :n], missing[:, n - 1 :: -1]) / taken[n - 1] for n in counts]
-    )
-    late[:, flat >= wait_ms] = 0.0
+    late = np.zeros((len(counts), len(flat)))
     late[:, flat < 0] = 1.0
+    # Nothing waits longer than the age; between 0 and that the sums are had, which cost the most by far.
+    between = (flat >= 0) & (flat < wait_ms)
+    if between.any():
+        inside, per_ms = flat[between], per_s / 1e3
+        others = np.arange(counts.max())
+        arrived = _arrived(others, per_ms * (wait_ms - inside))
+        missing = 1 - _arrived(others, per_ms * inside)
+        taken = np.cumsum(_arrived(others, np.array([per_ms * wait_ms]))[0])
+        late[:, between] = [
+            np.einsum("li,li->l", arrived[:, :n], missing[:, n - 1 :: -1]) / taken[n - 1] for n in counts
+        ]
     return np.asarray(late.reshape(*np.shape(messages), *limits.shape))
 
 
