@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ivsim.testbed.kafka import KafkaServer, cluster_id
+from ivsim.testbed.machine import Machine
 from ivsim.testbed.registry import RunRecord
 
 # A broker that shares a machine with others: 350 to 400 MiB resident after some work.
@@ -23,6 +24,7 @@ def kafka_cluster(
     keystore: Path | None = None,
     host: str = "127.0.0.1",
     namespace: str | None = None,
+    machine: Machine | None = None,
 ) -> Iterator[list[KafkaServer]]:
     """Start so many brokers, and end them with the context; all answer when it begins.
 
@@ -35,8 +37,14 @@ def kafka_cluster(
         keystore: PEM file for listeners of TLS beside the plain ones.
         host: address of their listeners.
         namespace: in which they stand; None: this host's own.
+        machine: a computer of its own for one broker alone; None: this host.
+
+    Raises:
+        ValueError: a machine for several.
     """
     alone = brokers == 1
+    if machine is not None and not alone:
+        raise ValueError(f"{brokers} brokers on one machine: it has a disk for one")
     servers = [
         KafkaServer(
             record,
@@ -46,7 +54,7 @@ def kafka_cluster(
             keystore=keystore,
             host=host,
             namespace=namespace,
-        )
+        ).stand_on(machine)
         for node in range(1, brokers + 1)
     ]
     more = {

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
+from ivsim.testbed.machine import Machine
 from ivsim.testbed.process import OwnedProcess, hold_port
 from ivsim.testbed.registry import RunRecord
 
@@ -29,7 +30,16 @@ class OwnedServer(ABC):
         self._name = name
         self._dir = record.directory / name
         self._process: OwnedProcess | None = None
+        self._machine: Machine | None = None
         self._holders: list[socket.socket] = []
+
+    def stand_on(self, machine: Machine | None) -> Self:
+        """Have its process on a machine of its own, with its directory for a disk; None: on this host.
+
+        To kill it is then to cut the machine's power.
+        """
+        self._machine = machine
+        return self
 
     def __enter__(self) -> Self:
         try:
@@ -103,6 +113,9 @@ class OwnedServer(ABC):
         environment: Mapping[str, str] | None = None,
         stop_timeout_s: float = 10.0,
     ) -> None:
+        if self._machine is not None:
+            self._process = self._machine.launch(self._name, self._dir, argv, self._record)
+            return
         self._process = OwnedProcess(
             self._name,
             argv,

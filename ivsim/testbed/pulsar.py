@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +18,15 @@ from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
+from schemas.namespace import inside
 
 NAME: Final = "pulsar"
 # What `ivsim platform install pulsar` gets; the jars' version is in compose/pulsar/pom.xml.
 CLIENT, CLIENT_VERSION = "pulsar-client", "3.13.0"
 REMEDY: Final = "ivsim platform install pulsar"
 LOCAL: Final = "127.0.0.1"
+# Where nobody else listens: of broker, administration and bookie.
+ALONE: Final = (6_650, 8_080, 3_181)
 STOP_TIMEOUT_S: Final = 20.0
 ANSWER_S: Final = 30.0
 # maxMessageSize in compose/pulsar/standalone.conf
@@ -49,14 +53,24 @@ class PulsarServer(OwnedServer):
     Args:
         heap_mb: largest heap; as much again is direct memory.
         synced: whether the journal is flushed before a message is acknowledged.
+        host: address of its listeners.
+        namespace: in which it stands, and nobody else listens; None: this host's own.
     """
 
     START_TIMEOUT_S = 120.0
 
     def __init__(
-        self, record: RunRecord, *, heap_mb: int = 512, synced: bool = False, name: str = NAME
+        self,
+        record: RunRecord,
+        *,
+        heap_mb: int = 512,
+        synced: bool = False,
+        host: str = LOCAL,
+        namespace: str | None = None,
+        name: str = NAME,
     ) -> None:
         super().__init__(record, name)
+        self._host, self._namespace = host, namespace
         self._heap_mb = heap_mb
         self._argv: list[str] = []
         self.synced = synced
@@ -64,7 +78,7 @@ class PulsarServer(OwnedServer):
 
     @property
     def url(self) -> str:
-        return f"pulsar://{LOCAL}:{self.port}"
+        return f"pulsar://{self._host}:{self.port}"
 
     def sync(self, synced: bool) -> None:
         """Restart with the journal flushed before a message is acknowledged, or not; nothing where it is so already."""
@@ -81,18 +95,19 @@ class PulsarServer(OwnedServer):
         return json.loads(text) if text.strip() else None
 
     def _asked(self, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, str]:
-        asked = HTTPConnection(LOCAL, self._web_port, timeout=timeout_s)
-        try:
-            headers = {"Content-Type": "application/json"}
-            asked.request(method, f"/admin/v2{path}", None if body is None else json.dumps(body), headers)
+        headers = {"Content-Type": "application/json"}
+        text = None if body is None else json.dumps(body)
+        with (
+            inside(self._namespace),
+            closing(HTTPConnection(self._host, self._web_port, timeout=timeout_s)) as asked,
+        ):
+            asked.request(method, f"/admin/v2{path}", text, headers)
             answer = asked.getresponse()
             return answer.status, answer.read().decode()
-        finally:
-            asked.close()
 
     def relaunch(self) -> None:
         """Begin to start again after a kill, with the same address and data; `ready` says when it answers."""
-        self._launch(self._argv, stop_timeout_s=STOP_TIMEOUT_S)
+        self._launch(self._argv, namespace=self._namespace, stop_timeout_s=STOP_TIMEOUT_S)
 
     def ready(self) -> bool:
         """Return whether it answers, and has the namespace of topics."""
@@ -105,13 +120,21 @@ class PulsarServer(OwnedServer):
     def _prepare(self) -> None:
         java, jars = java_command(), _jars()
         self._make_directory()
-        self.port, self._web_port, self._bookie_port = (self._held_port() for _ in range(3))
+        self.port, self._web_port, self._bookie_port = self._ports()
         self._argv = self._command(java, jars)
         self._configure()
+
+    def _ports(self) -> tuple[int, int, int]:
+        if self._namespace is not None:
+            return ALONE
+        first, second, third = (self._held_port(self._host) for _ in range(3))
+        return first, second, third
 
     def _configure(self) -> None:
         shared = (compose_dir() / NAME / "standalone.conf").read_text()
         own = {
+            "bindAddress": self._host,
+            "advertisedAddress": self._host,
             "brokerServicePort": self.port,
             "webServicePort": self._web_port,
             "journalSyncData": str(self.synced).lower(),

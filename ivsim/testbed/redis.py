@@ -8,10 +8,10 @@ from typing import Final
 
 from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.paths import compose_dir
-from ivsim.testbed.process import has_listener
 from ivsim.testbed.programs import first_line, program, where
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import ServerKind
+from schemas.namespace import inside
 
 STOP_TIMEOUT_S: Final = 20.0
 DEFAULT_PORT: Final = 6379
@@ -52,10 +52,8 @@ class RedisServer(OwnedServer):
 
     def ready(self) -> bool:
         """Return whether it answers; it listens before it has read its file."""
-        if not has_listener(self.process.pid, self.host, self.port):
-            return False
-        # From outside a namespace there is no way in: its clients wait for the file to be read.
-        return self._namespace is not None or answers(self.host, self.port)
+        with inside(self._namespace):
+            return answers(self.host, self.port)
 
     def _prepare(self) -> None:
         _found()

@@ -111,12 +111,13 @@ def watch(ends: list[int]) -> None:
 
 
 def main() -> None:
-    """Take: the owner's pid, the path of the namespace, then the command."""
-    owner, namespace, *argv = sys.argv[1:]
+    """Take: the owner's pid, the path of the namespace, `first` or `equal`, then the command."""
+    owner, namespace, priority, *argv = sys.argv[1:]
     handle = os.open(namespace, os.O_RDONLY)
     check(LIBC.setns(handle, CLONE_NEWNET), "setns")
     os.close(handle)
-    come_first()
+    if priority == "first":
+        come_first()
     tie_to(int(owner))
     if os.getppid() != int(owner):
         return  # the owner died before the tie was made

@@ -59,11 +59,22 @@ def modules(names: tuple[str, ...] = MODULES) -> list[Path]:
     return [found[name] for name in names]
 
 
+def launcher(in_namespace: str, priority: str) -> list[str]:
+    """Return what starts a guest's kernel, whose words follow; the guest dies with the process that starts it.
+
+    Args:
+        in_namespace: where its devices are.
+        priority: `first` for one that others wait for, `equal` for one of many.
+    """
+    own = [str(_interpreter()), "-S", "-E", "-B", str(_LAUNCH), str(os.getpid())]
+    return [*own, str(namespace.ROOT / in_namespace), priority]
+
+
 def _interpreter() -> Path:
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
-def _memory_directory(fallback: Path) -> str:
+def memory_directory(fallback: Path) -> str:
     """Return where the guest's memory file goes (unlinked at once): a tmpfs where there is one."""
     shared = Path("/dev/shm")  # noqa: S108
     return str(shared if os.access(shared, os.W_OK) else fallback)
@@ -119,8 +130,7 @@ class Guest:
         argv += ["rootfstype=hostfs", "rootflags=/", "ro", f"init={init}", "quiet"]
         argv += ["con=null", f"con0=null,fd:{console}", *vectors]
         # The guest dies with its owner even after SIGKILL; its own session makes one group of its helpers.
-        launch = [str(_interpreter()), "-S", "-E", "-B", str(_LAUNCH), str(os.getpid())]
-        argv = [*launch, str(namespace.ROOT / self._namespace), *argv]
+        argv = [*launcher(self._namespace, "first"), *argv]
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -128,7 +138,7 @@ class Guest:
             stderr=self._log,
             pass_fds=(console,),
             start_new_session=True,
-            env=os.environ | {"TMPDIR": _memory_directory(directory)},
+            env=os.environ | {"TMPDIR": memory_directory(directory)},
         )
 
     def _wait_ready(self, read_end: int, deadline: float) -> str:

@@ -45,7 +45,7 @@ def test_a_link_is_asked_as_a_runs_link_is():
         ({"link": "auto", "tcp": "vegas"}, "--tcp 'vegas': allowed are"),
         ({"link": "auto", "trace": "none.csv"}, "--trace 'none.csv': no such file"),
         ({"link": "auto", "rtt": "-3"}, "--rtt -3: allowed are 0 to 60000 milliseconds"),
-        ({"link": "auto", "platform": "null"}, "--link auto: has no effect with --platform null, only with kafka"),
+        ({"link": "auto", "platform": "null"}, "--link auto: has no effect with --platform null, only with kafka, pulsar, redis"),
     ],
 )  # fmt: skip
 def test_what_no_link_can_be_is_refused(given, says):
@@ -96,3 +96,22 @@ def test_measurements_follow_each_other_on_one_link_and_without_one(tmp_path):
         assert figures_of(again)["link_bytes_uplink"] > figures_of(first)["link_bytes_uplink"]
         write_link(first, tmp_path / "link.parquet")
         assert pq.read_table(tmp_path / "link.parquet").num_rows > 0
+
+
+@pytest.mark.broker
+@pytest.mark.netns
+@pytest.mark.slow
+def test_redis_stands_behind_the_link_and_comes_back_there(tmp_path):
+    with (
+        RunRecord(f"l{time.time_ns():x}-{time.time_ns() % 0xFFFFFF:06x}", tmp_path) as record,
+        Platforms(record, tmp_path / "w") as platforms,
+    ):
+        asked = {**ASKED, "platform": "redis", "durability": "synced", "link": "auto", "rtt": "80"}
+        first = figures_of(platforms.measure(pipe_options(asked)))
+        killed = figures_of(platforms.measure(pipe_options({**asked, "kill": "broker@2s"})))
+    for figures in (first, killed):
+        assert sum(figures[fate] for fate in FATES) == figures["produced"] == 800
+        assert figures["acknowledged_lost"] == 0
+        assert figures["link_bytes_uplink"] > figures["payload_bytes"]
+    assert first["latency_p50_ms"] >= 40
+    assert first["acknowledgement_p50_ms"] >= 80

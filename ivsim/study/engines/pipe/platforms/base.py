@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
+from ivsim.testbed.machine import Machine
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
 
@@ -32,10 +33,12 @@ class Host:
     Attributes:
         address: of the clients' listeners.
         namespace: a name under /run/netns in which they stand; None: this host's own.
+        machine: a computer of their own, whose power can be cut; None: this host.
     """
 
     address: str = "127.0.0.1"
     namespace: str | None = None
+    machine: Machine | None = None
 
 
 LOOPBACK: Final = Host()
@@ -193,5 +196,5 @@ class Platform(ABC):
     ) -> AbstractContextManager[OpenPlatform]:
         """Start it, and end it with the context; everything is noted in `record`.
 
-        `host` is another than LOOPBACK where `link` is among the settings that it obeys.
+        `host` is another than LOOPBACK where `link` is among the settings that it obeys, or `power` says so.
         """

@@ -97,7 +97,12 @@ class Kafka(Platform):
         try:
             keystore, authority = make_keystore(keys, host.address)
             with kafka_cluster(
-                record, brokers, keystore=keystore, host=host.address, namespace=host.namespace
+                record,
+                brokers,
+                keystore=keystore,
+                host=host.address,
+                namespace=host.namespace,
+                machine=host.machine,
             ) as servers:
                 topics = Topics(servers, authority, host.namespace)
                 with inside(host.namespace):

@@ -17,6 +17,7 @@ from ivsim.testbed.pulsar import CLIENT, CLIENT_VERSION, MESSAGE_BYTES, NAME, RE
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.servers import SERVERS
 from schemas.errors import Refusal
+from schemas.namespace import inside
 
 CLIENTS: Final = "ivsim.study.engines.pipe.platforms.pulsar_clients"
 NAMESPACE: Final = "public/default"
@@ -29,7 +30,7 @@ class Pulsar(Platform):
     name: ClassVar[str] = NAME
     summary: ClassVar[str] = "Apache Pulsar, broker and bookie in one process, by pulsar-client"
     settings: ClassVar[frozenset[str]] = frozenset(
-        {"codec", "linger_ms", "batch_bytes", "batch_messages", "commit", "durability"}
+        {"codec", "linger_ms", "batch_bytes", "batch_messages", "commit", "durability", "link"}
     )
     clients: ClassVar[str] = CLIENTS
     packages: ClassVar[tuple[str, ...]] = (CLIENT,)
@@ -70,16 +71,23 @@ class Pulsar(Platform):
     def open(
         self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
     ) -> Iterator[OpenPlatform]:
-        del work, brokers, host
-        with PulsarServer(record) as server:
-            yield Topics(server)
+        del work, brokers
+        made = PulsarServer(record, host=host.address, namespace=host.namespace)
+        with made.stand_on(host.machine) as server:
+            yield Topics(server, host.namespace)
 
 
 class Topics:
-    """A partitioned topic for each measurement, on a server that stays up for all."""
+    """A partitioned topic for each measurement, on a server that stays up for all.
 
-    def __init__(self, server: PulsarServer) -> None:
+    Args:
+        server: the server.
+        namespace: in which it stands; who reads from it stands there meanwhile.
+    """
+
+    def __init__(self, server: PulsarServer, namespace: str | None = None) -> None:
         self._server = server
+        self._namespace = namespace
         # messages of each partition that were there when the server was last started
         self._before: dict[str, dict[int, int]] = {}
         self._places: dict[str, Place] = {}
@@ -141,10 +149,11 @@ class Topics:
         count = import_module(CLIENTS).count
         for name, place in self._places.items():
             # A topic that is opened again has a new ledger: what its counter counts is in that.
-            self._before[name] = {
-                one: count(place, one, (self._ledger(name, one), -1, -1))
-                for one in range(place["partitions"])
-            }
+            with inside(self._namespace):  # its threads stay where they were born
+                self._before[name] = {
+                    one: count(place, one, (self._ledger(name, one), -1, -1))
+                    for one in range(place["partitions"])
+                }
 
     def _ledger(self, name: str, partition: int) -> int:
         """Return the ledger that a partition is written to."""

@@ -20,6 +20,7 @@ from ivsim.testbed.redis import RedisServer
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.servers import SERVERS
 from schemas.errors import Refusal
+from schemas.namespace import inside
 
 MEMORY_MIB: Final = 2_048
 REWRITE_S: Final = 30.0
@@ -34,7 +35,7 @@ class Redis(Platform):
     name: ClassVar[str] = "redis"
     summary: ClassVar[str] = "Redis Streams, one server, by redis-py and hiredis"
     settings: ClassVar[frozenset[str]] = frozenset(
-        {"linger_ms", "batch_bytes", "batch_messages", "commit", "durability"}
+        {"linger_ms", "batch_bytes", "batch_messages", "commit", "durability", "link"}
     )
     clients: ClassVar[str] = "ivsim.study.engines.pipe.platforms.redis_clients"
     packages: ClassVar[tuple[str, ...]] = ("redis", "hiredis")
@@ -61,17 +62,25 @@ class Redis(Platform):
     def open(
         self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
     ) -> Iterator[OpenPlatform]:
-        del work, brokers, host
-        with RedisServer(record, memory_mib=MEMORY_MIB) as server, client(server.host, server.port) as asked:
-            yield Streams(server, asked)
+        del work, brokers
+        made = RedisServer(record, host=host.address, namespace=host.namespace, memory_mib=MEMORY_MIB)
+        with made.stand_on(host.machine) as server, client(server.host, server.port) as asked:
+            yield Streams(server, asked, host.namespace)
 
 
 class Streams:
-    """Streams for each measurement, on a server that stays up for all."""
+    """Streams for each measurement, on a server that stays up for all.
 
-    def __init__(self, server: RedisServer, asked: redis.Redis) -> None:
+    Args:
+        server: the server.
+        asked: its client.
+        namespace: in which the server stands; who asks it stands there meanwhile.
+    """
+
+    def __init__(self, server: RedisServer, asked: redis.Redis, namespace: str | None = None) -> None:
         self._server = server
         self._client = asked
+        self._namespace = namespace
         # file bytes and rewrites when a place was made
         self._before: dict[str, tuple[int, int]] = {}
 
@@ -82,12 +91,15 @@ class Streams:
             "name": name,
             "partitions": settings["partitions"],
         }
-        self._client.config_set("appendfsync", FSYNC[settings.get("durability", "cache")])
-        # Into its file too: a server that is started again must keep the promise from its first answer on.
-        self._client.config_rewrite()
-        for partition in range(place["partitions"]):
-            self._client.xgroup_create(stream(place, partition), GROUP, "0", mkstream=True, entries_read=0)
-        self._before[name] = self._file()
+        with inside(self._namespace):
+            self._client.config_set("appendfsync", FSYNC[settings.get("durability", "cache")])
+            # Into its file too: a server that is started again must keep the promise from its first answer on.
+            self._client.config_rewrite()
+            for partition in range(place["partitions"]):
+                self._client.xgroup_create(
+                    stream(place, partition), GROUP, "0", mkstream=True, entries_read=0
+                )
+            self._before[name] = self._file()
         return place
 
     def _file(self) -> tuple[int, int]:
@@ -105,11 +117,14 @@ class Streams:
         raise NotReady(f"Redis did not write its append-only file within {WRITE_S:g} s")
 
     def ends(self, place: Place) -> dict[int, int]:
-        return {one: int(self._client.xlen(stream(place, one))) for one in range(place["partitions"])}
+        with inside(self._namespace):
+            return {one: int(self._client.xlen(stream(place, one))) for one in range(place["partitions"])}
 
     def stored_bytes(self, place: Place) -> int | None:
         """Return what the file grew by, what readers said included; None once it was written anew."""
-        (size, rewrites), (size_before, rewrites_before) = self._file(), self._before[place["name"]]
+        with inside(self._namespace):
+            size, rewrites = self._file()
+        size_before, rewrites_before = self._before[place["name"]]
         return size - size_before if rewrites == rewrites_before else None
 
     def pids(self) -> Mapping[str, int]:
@@ -132,7 +147,7 @@ class Streams:
         """Remove the streams, from the file too: the next measurement begins with an empty one."""
         self._before.pop(place["name"], None)
         # One that has died holds nothing any more, and its end is told elsewhere.
-        with contextlib.suppress(redis.ConnectionError):
+        with contextlib.suppress(redis.ConnectionError), inside(self._namespace):
             self._client.delete(*(stream(place, one) for one in range(place["partitions"])))
             self._rewritten()
 
