@@ -85,6 +85,7 @@ def examine() -> list[Finding]:
         _program("ip", EVERY_RUN, "apt-get install iproute2"),
         *(_server(kind) for kind in SERVERS.values()),
         _program("linux.uml", "--link uml", "apt-get install user-mode-linux"),
+        _program("mkfs.ext4", "platform power-cut", "apt-get install e2fsprogs"),
         _program("mvn", "fetching the jars", "apt-get install maven"),
         _program("tshark", "audits of frames, tests", "apt-get install tshark"),
         _program("busybox", "tests of the link netem", "apt-get install busybox"),

@@ -57,6 +57,7 @@ missing() {
     [ "$1" = run ] && return
     [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || echo rabbitmq-server
     have redis-server || echo redis-server
+    have mkfs.ext4 || echo e2fsprogs
     have tshark || echo tshark
     have mosquitto_pub || echo mosquitto-clients
     have coap-client-notls || echo libcoap3-bin

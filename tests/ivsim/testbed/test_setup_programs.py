@@ -26,6 +26,7 @@ PACKAGES = {
     "ip": "iproute2",
     "java": "java",
     "linux.uml": "user-mode-linux",
+    "mkfs.ext4": "e2fsprogs",
     "mosquitto": "mosquitto",
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",

@@ -67,7 +67,7 @@ def run(options: PipeOptions, output: Path | None = None, *, quiet: bool = False
         choose(asked.link)  # Refusal where there can be none
         ensure_privileges()
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-pipe-{options.platform}-{secrets.token_hex(3)}"
-    path = _directory(output, name)
+    path = new_directory(output if output is not None else Path("results") / name)
     outcome = PipeOutcome(path)
     work = path / "work"
     manifest = _manifest(options, name, largest)
@@ -105,8 +105,9 @@ def _scratch(record: RunRecord, work: Path) -> Iterator[None]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _directory(output: Path | None, name: str) -> Path:
-    path = (output if output is not None else Path("results") / name).absolute()
+def new_directory(output: Path) -> Path:
+    """Return the directory of a result, made where it was not; Refusal when it has files, or cannot have any."""
+    path = output.absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
