@@ -76,6 +76,20 @@ def _window(options: RunOptions, name: Naming) -> Iterator[str]:
         )
 
 
+def _copies(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse copies on more brokers than there are, or more in step than there are copies."""
+    if options.kafka is None and options.kafka_replication > options.kafka_brokers:
+        yield (
+            f"{name('kafka_replication')} {options.kafka_replication}: at most"
+            f" {name('kafka_brokers')} {options.kafka_brokers}"
+        )
+    if options.kafka_min_insync > options.kafka_replication:
+        yield (
+            f"{name('kafka_min_insync')} {options.kafka_min_insync}: at most"
+            f" {name('kafka_replication')} {options.kafka_replication}"
+        )
+
+
 def _target(options: RunOptions, name: Naming) -> Iterator[str]:
     """Refuse a target that is none, another protocol's, or beside what says the same in other words."""
     if options.target is None:
@@ -229,6 +243,7 @@ _RULES: Final = (
     _mode,
     _mix,
     _window,
+    _copies,
     _batches,
     _target,
     _peer,

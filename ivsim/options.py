@@ -709,6 +709,41 @@ class RunOptions(BaseModel):
             axis="kafka_security",
         ),
     ] = "plaintext"
+    kafka_brokers: Annotated[
+        int,
+        Field(ge=1, le=5),
+        Option(
+            "Brokers of the run's own Kafka: one, or a cluster of so many; each takes 400 MB.",
+            CLOUD,
+            effective=(GATEWAY, OWN_KAFKA),
+            axis="kafka_brokers",
+        ),
+    ] = 1
+    kafka_partitions: Annotated[
+        int,
+        Field(ge=1, le=64),
+        Option(
+            "Partitions of the topics of messages and twins, and of the twins' state in Spark.",
+            CLOUD,
+            effective=(GATEWAY,),
+            axis="kafka_partitions",
+        ),
+    ] = 2
+    kafka_replication: Annotated[
+        int,
+        Field(ge=1, le=100),
+        Option("Brokers that have each partition.", CLOUD, effective=(GATEWAY,), axis="kafka_replication"),
+    ] = 1
+    kafka_min_insync: Annotated[
+        int,
+        Field(ge=1, le=100),
+        Option(
+            "Of those, how many must have a record before Kafka acknowledges it.",
+            CLOUD,
+            effective=(GATEWAY,),
+            axis="kafka_min_insync",
+        ),
+    ] = 1
     spark_master: Annotated[
         str | None,
         Option(

@@ -55,6 +55,10 @@ class TwinConfig(BaseModel):
     history_interval_s: float = Field(default=10.0, gt=0, le=3_600)
     shuffle_partitions: int = Field(default=2, ge=1, le=1_024)
     topic_partitions: int = Field(default=2, ge=1, le=1_024)
+    topic_replication: int = Field(default=1, ge=1, le=100, description="brokers that have each partition")
+    topic_min_insync: int = Field(
+        default=1, ge=1, le=100, description="of those, how many must have a record before it is acknowledged"
+    )
     shuffle_wait_ms: int = Field(default=2, ge=1, le=1_000)
     max_payload_bytes: int = Field(default=1_048_576, ge=1)
     future_tolerance_s: float = Field(default=5.0, ge=0)

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from schemas.errors import Refusal
 from twin.config import TwinConfig
 from twin.listed_topics import await_listed
-from twin.new_topics import new_topic
+from twin.new_topics import Copies, new_topic
 from twin.source import warm_output_topic, warm_topic
 
 Ends = dict[int, int]  # partition -> the offset behind its last record
@@ -17,11 +17,12 @@ Ends = dict[int, int]  # partition -> the offset behind its last record
 def wanted(config: TwinConfig) -> list[NewTopic]:
     """Return the run's topics."""
     topics, partitions = config.topics, config.topic_partitions
+    copies = Copies(config.topic_replication, config.topic_min_insync)
     small = [topics.dead_letter, topics.metrics, topics.emissions, topics.link]
     return [
-        new_topic(topics.status, partitions),
-        new_topic(topics.state, partitions, compact=True),
-        *(new_topic(name) for name in (*small, warm_topic(config), warm_output_topic(config))),
+        new_topic(topics.status, partitions, copies=copies),
+        new_topic(topics.state, partitions, compact=True, copies=copies),
+        *(new_topic(name, copies=copies) for name in (*small, warm_topic(config), warm_output_topic(config))),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka.admin import NewTopic
@@ -11,7 +12,23 @@ MESSAGE_MAX_BYTES: Final = 16_777_216
 _KEPT_MS: Final = 86_400_000
 
 
-def new_topic(name: str, partitions: int = 1, *, compact: bool = False) -> NewTopic:
+@dataclass(frozen=True)
+class Copies:
+    """On how many brokers a topic's records are.
+
+    Attributes:
+        replication: brokers that have each partition.
+        min_insync: of those, how many must have a record before it is acknowledged.
+    """
+
+    replication: int = 1
+    min_insync: int = 1
+
+
+ONE: Final = Copies()
+
+
+def new_topic(name: str, partitions: int = 1, *, compact: bool = False, copies: Copies = ONE) -> NewTopic:
     """Return a topic with the settings that the ledger relies on: stamped by the broker, kept as long as the run.
 
     With `compact` the newest record of each key stays, and for a day every one.
@@ -21,7 +38,8 @@ def new_topic(name: str, partitions: int = 1, *, compact: bool = False) -> NewTo
         "max.message.bytes": str(MESSAGE_MAX_BYTES),
         "retention.ms": "-1",
         "cleanup.policy": "delete",
+        "min.insync.replicas": str(copies.min_insync),
     }
     if compact:
         config |= {"cleanup.policy": "compact", "min.compaction.lag.ms": str(_KEPT_MS)}
-    return NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+    return NewTopic(name, num_partitions=partitions, replication_factor=copies.replication, config=config)

@@ -15,10 +15,8 @@ from typing import Final
 
 from ivsim.chaos.faults import FAULTS, Fault
 from ivsim.runs.started import StartedRun
-from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.process import NotReady, OwnedProcess
-from ivsim.testbed.servers import KAFKA
 
 KILL_S: Final = (1.0, 5.0)
 PAUSE_S: Final = (2.0, 10.0)
@@ -49,7 +47,7 @@ def process_of(run: StartedRun, part: str) -> OwnedProcess | None:
     if part == "gateway":
         return components.children[components.gateways[0]]
     if part == "kafka":
-        return components.servers[KAFKA].process
+        return components.kafka[0].process
     if part == "twin":
         assert components.twin is not None, "every run of a campaign has a twin"
         return components.twin.process
@@ -68,7 +66,7 @@ def settled(run: StartedRun, part: str) -> bool:
             assert components.twin is not None
             components.twin.wait_ready(0.0)
         elif part == "kafka":
-            components.servers[KAFKA].process.check()
+            components.kafka[0].process.check()
             return answers(components.endpoints.kafka.bootstrap, timeout_s=ANSWERS_S)
     except NotReady:
         return False
@@ -97,10 +95,8 @@ def relaunch(*parts: str) -> Callable[[StartedRun], None]:
                 assert components.twin is not None
                 components.twin.relaunch()
             elif part == "kafka":
-                kafka = components.servers[KAFKA]
-                assert isinstance(kafka, KafkaServer)
-                kafka.process.stop()
-                kafka.relaunch()
+                components.kafka[0].process.stop()
+                components.kafka[0].relaunch()
 
     return begin
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from gateways.protocols import PROTOCOLS
 from ivsim.runs.started import StartedRun
 from ivsim.runs.twin_session import TwinSession
+from ivsim.testbed.kafka_admin import leader_of
 from ivsim.testbed.process import POLL_S
 from ivsim.testbed.server import Broker
-from ivsim.testbed.servers import KAFKA
 
 PARTS = ("broker", "gateway", "kafka", "twin", "link")
 OUTAGE_S = 20.0
@@ -97,12 +97,17 @@ def _restart_both(run: StartedRun) -> None:
 
 
 def _kill_kafka(run: StartedRun) -> set[str]:
-    run.components.servers[KAFKA].process.kill()
-    return {KAFKA}
+    endpoint = run.components.endpoints.kafka
+    leader = leader_of(endpoint.bootstrap, endpoint.topics.status, login=endpoint.login)
+    process = run.components.kafka[leader - 1].process
+    process.kill()
+    return {process.name}
 
 
 def _restart_kafka(run: StartedRun) -> None:
-    run.components.servers[KAFKA].restart()
+    for server in run.components.kafka:
+        if not server.process.running():
+            server.restart()
 
 
 def _kill_spark(run: StartedRun) -> set[str]:

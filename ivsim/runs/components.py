@@ -15,6 +15,7 @@ from ivsim.runs.plan import RunPlan
 from ivsim.runs.shared_parts import SharedParts
 from ivsim.runs.twin_session import TwinSession
 from ivsim.testbed.child import Child
+from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import Broker, Server
@@ -51,6 +52,11 @@ class Components:
     def broker(self) -> Broker | None:
         """Return the broker of the fleet's protocol, of a mix the first one's that has one; None where none has."""
         return next(iter(self.brokers.values()), None)
+
+    @property
+    def kafka(self) -> list[KafkaServer]:
+        """Return the brokers of Kafka that the testbed has started, by their node ids from 1; none where it has none."""
+        return [server for server in self.servers.values() if isinstance(server, KafkaServer)]
 
     @property
     def capture(self) -> Child:

@@ -18,6 +18,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from gateways.receive_log import RECORD
 from ivsim.runs.processes import receive_logs
 from ivsim.runs.started import StartedRun
+from ivsim.testbed.kafka import KafkaServer
+from ivsim.testbed.servers import KAFKA
 
 EVERY_S: Final = 1.0
 # A process that starts another one later than this many samples is still found.
@@ -119,7 +121,10 @@ def _processes(run: StartedRun) -> dict[str, list[psutil.Process]]:
     """Return every process of the run by the part that it belongs to."""
     components = run.components
     known = {child.pid: child.name for child in components.children}
-    known |= {server.process.pid: name for name, server in components.servers.items()}
+    known |= {
+        server.process.pid: KAFKA if isinstance(server, KafkaServer) else name
+        for name, server in components.servers.items()
+    }
     if components.twin is not None:
         known[components.twin.process.pid] = "spark"
     own = psutil.Process()

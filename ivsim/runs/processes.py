@@ -140,6 +140,9 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress) -> dict[str, Any]:
         "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
         "topology": plan.topology.accounting,
         "checkpoint_dir": str(plan.directory.work / "checkpoint"),
+        "topic_partitions": options.kafka_partitions,
+        "topic_replication": options.kafka_replication,
+        "topic_min_insync": options.kafka_min_insync,
         "loss_timeout_s": options.loss_timeout_s,
         "future_tolerance_s": options.future_tolerance_s,
     }
@@ -147,8 +150,12 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress) -> dict[str, Any]:
 
 def session_config(options: RunOptions) -> dict[str, Any]:
     """Return what of it holds for the whole Spark session, which may serve many runs."""
+    partitions = options.kafka_partitions
+    # Tasks of the twin's query, as many again while a batch follows another, and the live figures': all have a slot.
+    slots = max(16, 2 * (2 * partitions + 1) + partitions)
     return {
-        **({} if options.spark_master is None else {"spark_master": options.spark_master}),
+        "spark_master": options.spark_master or f"local[{slots}]",
+        "shuffle_partitions": partitions,
         # Compiling fully costs CPU at the start and pays only for a pipeline under load.
         "jit": "full" if options.vehicles / options.interval_s > MESSAGES_PER_S_UNDER_LOAD else "quick",
         "jars_dir": str(installed_jars("spark")),

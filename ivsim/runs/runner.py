@@ -28,10 +28,8 @@ from ivsim.runs.shared_parts import SharedParts
 from ivsim.runs.started import Ending, StartedRun
 from ivsim.runs.validity import EXIT_INVALID
 from ivsim.runs.versions import environment
-from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
-from ivsim.testbed.servers import KAFKA
 from schemas.errors import Refusal
 from simulator.fleet import messages_due
 from simulator.garbage import spared
@@ -177,8 +175,8 @@ class Run:
             try:
                 self._scrape = self._open_scrape(stack)
                 components = open_components(plan, self._record, stack, self._shared, self._display)
-                if isinstance(kafka := components.servers.get(KAFKA), KafkaServer):
-                    self._disk = DiskWatch((plan.directory.path, kafka.log), plan.options)
+                logs = [server.log for server in components.kafka]
+                self._disk = DiskWatch((plan.directory.path, *logs), plan.options)
                 started = self._start(components, stack)
                 self._wait(started)
                 drained = self._drain(started)

@@ -33,6 +33,7 @@ from ivsim.target import Target, parse
 from ivsim.testbed.credentials import PLAIN, Credentials, make_credentials, make_shared_keys
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.kafka_admin import create_topics, delete_topics, probe
+from ivsim.testbed.kafka_cluster import bootstrap_of, kafka_cluster
 from ivsim.testbed.kafka_listener import PLAINTEXT
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import Broker, Server
@@ -43,6 +44,7 @@ from schemas.topics import CLOUD_ADDRESS, KafkaTopics
 from simulator.links import Condition, Link, choose, open_link, tcp_stack
 from simulator.links.plan import shards_for
 from simulator.links.silence import silent
+from twin.new_topics import Copies
 
 SILENCE_S: Final = 2.0
 
@@ -58,14 +60,16 @@ class SharedParts:
     def __init__(self, record: RunRecord, *, keep: bool) -> None:
         self._record, self.keep = record, keep
         self._stack = ExitStack()
-        self._kafka: dict[str, KafkaServer] = {}
+        # by how clients meet them, and how many they are
+        self._kafka: dict[tuple[str, int], list[KafkaServer]] = {}
+        self._kafka_stack = ExitStack()
         self._link: _OpenLink | None = None
         self.twin = TwinSession(record, record.directory / "spark" if keep else None)
         self._chosen: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         self._stack.callback(self.close_link)
-        self._stack.callback(self._close_kafka)
+        self._stack.callback(self._kafka_stack.close)
         self._stack.callback(self.twin.stop)
         return self
 
@@ -79,25 +83,40 @@ class SharedParts:
             probe(named)
             address = KafkaAddress(named, KafkaTopics(f"ivsim.{plan.run_id}."))
         else:
-            server = servers[KAFKA] = self.own_kafka(plan.options.kafka_security)
+            cluster = self.own_kafka(plan.options.kafka_security, plan.options.kafka_brokers)
+            servers |= {server.process.name: server for server in cluster}
             prefix = f"ivsim.{plan.run_id}." if self.keep else ""
-            address = KafkaAddress(server.bootstrap, KafkaTopics(prefix), server.login)
+            address = KafkaAddress(bootstrap_of(cluster), KafkaTopics(prefix), cluster[0].login)
         if address.topics.prefix:  # topics of this run alone on a broker that outlives it: they go with it
             if named is not None:
                 self._record.topics(address.bootstrap, address.topics.prefix)
             stack.callback(_leave_as_found, address)
-        create_topics(address.bootstrap, address.topics, login=address.login)
+        copies = Copies(plan.options.kafka_replication, plan.options.kafka_min_insync)
+        create_topics(
+            address.bootstrap,
+            address.topics,
+            partitions=plan.options.kafka_partitions,
+            copies=copies,
+            login=address.login,
+        )
         return address
 
-    def own_kafka(self, security: str = PLAINTEXT) -> KafkaServer:
-        """Return the testbed's own Kafka that meets its clients so, started or started again."""
-        if security not in self._kafka:
-            name = KAFKA if security == PLAINTEXT else f"{KAFKA}-{security}"
-            server: KafkaServer = SERVERS[KAFKA].open(self._record, name=name, security=security)
-            self._kafka[security] = server.__enter__()
-        elif not self._kafka[security].process.running():
-            self._kafka[security].restart()
-        return self._kafka[security]
+    def own_kafka(self, security: str = PLAINTEXT, brokers: int = 1) -> list[KafkaServer]:
+        """Return the testbed's own brokers that meet their clients so, started or started again."""
+        if (security, brokers) not in self._kafka:
+            name = "-".join(
+                [
+                    KAFKA,
+                    *([security] if security != PLAINTEXT else []),
+                    *([f"of-{brokers}"] if brokers > 1 else []),
+                ]
+            )
+            cluster = kafka_cluster(self._record, brokers, name=name, security=security)
+            self._kafka[security, brokers] = self._kafka_stack.enter_context(cluster)
+        for server in self._kafka[security, brokers]:
+            if not server.process.running():
+                server.restart()
+        return self._kafka[security, brokers]
 
     def open_twin(self, plan: RunPlan, kafka: KafkaAddress, stack: ExitStack) -> None:
         """Let Spark begin to serve the run; `twin.wait_ready` returns once it does."""
@@ -170,10 +189,6 @@ class SharedParts:
         link, self._link = self._link, None
         if link is not None:
             link.close()
-
-    def _close_kafka(self) -> None:
-        while self._kafka:
-            self._kafka.popitem()[1].__exit__()
 
 
 def _leave_as_found(kafka: KafkaAddress) -> None:

@@ -15,7 +15,7 @@ READY_S: Final = 180.0  # two busy cores have taken 100 s for what takes 12
 LEAVE_S: Final = 30.0
 LEDGER_S: Final = 120.0
 # A run that wants another value of these needs a session of its own.
-OF_SESSION: Final = ("spark_master", "jit", "jars_dir")
+OF_SESSION: Final = ("spark_master", "shuffle_partitions", "jit", "jars_dir")
 
 
 class TwinSession:

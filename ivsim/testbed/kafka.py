@@ -37,6 +37,7 @@ class KafkaServer(OwnedServer):
         host: address of its listeners.
         namespace: in which it stands, and nobody else listens; None: this host's own.
         security: `plaintext`, or `sasl-ssl`: all clients log in, over TLS, with keys of this server's own.
+        listener: of its cluster, whose nodes have keys and account in common; None: as `security` says.
 
     Attributes:
         bootstrap: address of the clients' listener, once it is reserved.
@@ -58,6 +59,7 @@ class KafkaServer(OwnedServer):
         host: str = "127.0.0.1",
         namespace: str | None = None,
         security: str = PLAINTEXT,
+        listener: Listener | None = None,
     ) -> None:
         super().__init__(record, name)
         self._host, self._namespace = host, namespace
@@ -65,8 +67,9 @@ class KafkaServer(OwnedServer):
         self._keystore = keystore
         self._java_options = class_archive.java_options("kafka") if java_options is None else java_options
         self._heap_mb = heap_mb
-        self._listener: Listener = IN_THE_CLEAR
-        self._keys = None if security == PLAINTEXT else SaslSsl(record.directory / f"{name}-keys")
+        self._listener: Listener = listener or IN_THE_CLEAR
+        own = listener is None and security != PLAINTEXT
+        self._keys = SaslSsl(record.directory / f"{name}-keys") if own else None
         self._argv: list[str] = []
         self.bootstrap = self._controller = ""
         self.secure = ""

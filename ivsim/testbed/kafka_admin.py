@@ -12,7 +12,7 @@ from schemas.errors import Refusal
 from schemas.kafka_login import client_settings
 from schemas.topics import KafkaTopics
 from twin.listed_topics import await_listed
-from twin.new_topics import new_topic
+from twin.new_topics import ONE, Copies, new_topic
 
 TOPIC_TIMEOUT_S: Final = 30.0
 # A broker on a busy machine takes seconds; where nobody listens is known at once.
@@ -40,12 +40,16 @@ def probe(bootstrap: str, timeout_s: float = ANSWER_S) -> None:
         raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered within {timeout_s:g} s")
 
 
-def create_topics(bootstrap: str, topics: KafkaTopics, *, partitions: int = 2, login: str = "") -> None:
+def create_topics(
+    bootstrap: str, topics: KafkaTopics, *, partitions: int = 2, copies: Copies = ONE, login: str = ""
+) -> None:
     """Create the topics of a run, stamped by the broker; `twin.state` keeps the newest record per key.
 
     They are there for everyone when it returns.
     """
-    wanted = [new_topic(name, partitions, compact=name == topics.state) for name in topics.all()]
+    wanted = [
+        new_topic(name, partitions, compact=name == topics.state, copies=copies) for name in topics.all()
+    ]
     _create(bootstrap, login, wanted)
 
 
@@ -53,6 +57,17 @@ def topics_of(bootstrap: str, prefix: str, timeout_s: float = ANSWER_S, login: s
     """Return the names of the topics that begin with `prefix`. Raises KafkaException when nobody answers in time."""
     known = _admin(bootstrap, login).list_topics(timeout=timeout_s).topics
     return sorted(name for name in known if name.startswith(prefix))
+
+
+def leader_of(bootstrap: str, topic: str, partition: int = 0, login: str = "") -> int:
+    """Return the id of the node that leads a partition; Refusal when Kafka does not say."""
+    try:
+        found = _admin(bootstrap, login).list_topics(topic, timeout=ANSWER_S).topics[topic]
+    except KafkaException as error:
+        raise Refusal(f"Kafka {bootstrap}: {error.args[0].str()}") from error
+    if partition not in found.partitions or found.partitions[partition].leader < 0:
+        raise Refusal(f"Kafka {bootstrap}: nobody leads partition {partition} of {topic}")
+    return int(found.partitions[partition].leader)
 
 
 def delete_topics(bootstrap: str, prefix: str, login: str = "") -> dict[str, str]:

@@ -1,14 +1,15 @@
-"""Several Kafka brokers of the run's own that are one cluster: each is broker and controller, on loopback."""
+"""Several Kafka brokers of the run's own that are one cluster: each is broker and controller."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from ivsim.testbed.kafka import KafkaServer, cluster_id
+from ivsim.testbed.kafka_listener import IN_THE_CLEAR, PLAINTEXT, Listener, SaslSsl
 from ivsim.testbed.machine import Machine
 from ivsim.testbed.registry import RunRecord
 
@@ -21,6 +22,8 @@ def kafka_cluster(
     record: RunRecord,
     brokers: int,
     *,
+    name: str = "kafka",
+    security: str = PLAINTEXT,
     keystore: Path | None = None,
     host: str = "127.0.0.1",
     namespace: str | None = None,
@@ -34,6 +37,8 @@ def kafka_cluster(
     Args:
         record: of the run; their logs lie in its directory.
         brokers: how many; one is a cluster too.
+        name: of process, directory and log of the first; the others' have their number behind it.
+        security: how all clients meet them, and they each other; `sasl-ssl` with keys and an account of the cluster's.
         keystore: PEM file for listeners of TLS beside the plain ones.
         host: address of their listeners.
         namespace: in which they stand; None: this host's own.
@@ -42,27 +47,28 @@ def kafka_cluster(
     Raises:
         ValueError: a machine for several.
     """
-    alone = brokers == 1
-    if machine is not None and not alone:
+    if machine is not None and brokers > 1:
         raise ValueError(f"{brokers} brokers on one machine: it has a disk for one")
-    servers = [
-        KafkaServer(
-            record,
-            name="kafka" if alone else f"kafka-{node}-of-{brokers}",
-            heap_mb=512 if alone else HEAP_MB,
-            node=node,
-            keystore=keystore,
-            host=host,
-            namespace=namespace,
-        ).stand_on(machine)
-        for node in range(1, brokers + 1)
-    ]
     more = {
         "offsets.topic.replication.factor": str(brokers),
         "transaction.state.log.replication.factor": str(brokers),
         "share.coordinator.state.topic.replication.factor": str(brokers),
     }
     with ExitStack() as stack:
+        listener = IN_THE_CLEAR if security == PLAINTEXT else _secured(record, name, stack)
+        servers = [
+            KafkaServer(
+                record,
+                name=name if node == 1 else f"{name}-{node}",
+                heap_mb=512 if brokers == 1 else HEAP_MB,
+                node=node,
+                keystore=keystore,
+                host=host,
+                namespace=namespace,
+                listener=listener,
+            ).stand_on(machine)
+            for node in range(1, brokers + 1)
+        ]
         for server in servers:
             stack.callback(server.close)
             server.reserve()
@@ -75,3 +81,15 @@ def kafka_cluster(
         for server in servers:
             server.await_answer()
         yield servers
+
+
+def _secured(record: RunRecord, name: str, stack: ExitStack) -> Listener:
+    keys = SaslSsl(record.directory / f"{name}-keys")
+    record.scratch(keys.directory)
+    stack.callback(keys.remove)
+    return keys.make()
+
+
+def bootstrap_of(servers: Sequence[KafkaServer]) -> str:
+    """Return where clients find the cluster: the addresses of all its brokers."""
+    return ",".join(server.bootstrap for server in servers)

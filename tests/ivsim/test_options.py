@@ -26,6 +26,18 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         f"--protocol mqtt: has no effect with --mix '{MIX}', which says what each vehicle speaks",
     ),
     ("mode", {"mode": "qos1", "mix": MIX}, f"--mode qos1: has no effect with --mix '{MIX}'"),
+    ("kafka_brokers", {"kafka_brokers": 3, "topology": "echo"}, "--kafka-brokers 3: needs --topology gateway"),
+    (
+        "kafka_brokers",
+        {"kafka_brokers": 3, "kafka": "127.0.0.1:9092"},
+        "--kafka-brokers 3: needs the run's own Kafka, not --kafka 127.0.0.1:9092",
+    ),
+    ("kafka_partitions", {"kafka_partitions": 4, "topology": "echo"}, "--kafka-partitions 4: needs --topology gateway"),
+    *(
+        # Copies need brokers, which are told first that they have no effect.
+        (field, {"kafka_brokers": 3, "kafka_replication": 2, "kafka_min_insync": 2, "topology": "echo"}, "--kafka-brokers 3:")
+        for field in ("kafka_replication", "kafka_min_insync")
+    ),
     ("mix", {"mix": MIX, "topology": "echo"}, f"--mix {MIX}: needs --topology gateway"),
     (
         "security",
@@ -280,3 +292,21 @@ def test_help_is_grouped_and_fits_a_terminal_of_80_columns(
 
 def test_the_reference_is_the_models_own() -> None:
     assert (ROOT / "docs" / "options.md").read_text() == reference(), "python -m ivsim.option_reference"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"kafka_replication": 2}, "--kafka-replication 2: at most --kafka-brokers 1"),
+        ({"kafka_brokers": 3, "kafka_replication": 4}, "--kafka-replication 4: at most --kafka-brokers 3"),
+        ({"kafka_min_insync": 2}, "--kafka-min-insync 2: at most --kafka-replication 1"),
+        ({"kafka_brokers": 6}, "--kafka-brokers 6: input should be less than or equal to 5"),
+        ({"kafka_partitions": 0}, "--kafka-partitions 0: input should be greater than or equal to 1"),
+    ],
+)
+def test_copies_have_brokers_to_be_on(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        run_options(**given)
+    assert str(refused.value).startswith(says)
+    run_options(kafka_brokers=3, kafka_replication=3, kafka_min_insync=2)
+    run_options(kafka="cluster.example:9092", kafka_replication=3, kafka_min_insync=2)

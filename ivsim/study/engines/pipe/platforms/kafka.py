@@ -99,6 +99,7 @@ class Kafka(Platform):
             with kafka_cluster(
                 record,
                 brokers,
+                name=NAME if brokers == 1 else f"{NAME}-of-{brokers}",
                 keystore=keystore,
                 host=host.address,
                 namespace=host.namespace,
