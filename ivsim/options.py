@@ -696,7 +696,22 @@ class RunOptions(BaseModel):
     ] = None
     kafka: Annotated[
         str | None,
-        Option("HOST:PORT of a Kafka broker.", CLOUD, absent="the run's own", effective=(GATEWAY,)),
+        Option(
+            "HOST:PORT of a Kafka broker that is there, of several by commas.",
+            CLOUD,
+            absent="the run's own",
+            effective=(GATEWAY,),
+        ),
+    ] = None
+    kafka_login: Annotated[
+        str | None,
+        Option(
+            "File by which all of the run log in at that Kafka, SCRAM-SHA-512 over TLS: username=, password=, and authority=,"
+            " a PEM file.",
+            CLOUD,
+            absent="in the clear",
+            effective=(needs_some("kafka"),),
+        ),
     ] = None
     kafka_security: Annotated[
         Literal["plaintext", "sasl-ssl"],
@@ -851,9 +866,12 @@ class RunOptions(BaseModel):
     def _kafka(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        host, _, port = value.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise ValueError(f"{shown(value)}: write HOST:PORT, such as localhost:9092")
+        for word in value.split(","):
+            host, _, port = word.rpartition(":")
+            if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+                raise ValueError(
+                    f"{shown(value)}: write HOST:PORT, such as localhost:9092, of several by commas"
+                )
         return value
 
     @field_validator("shards")

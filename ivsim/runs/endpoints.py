@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ivsim.mix import FleetPart
+from ivsim.options import RunOptions
 from ivsim.testbed.credentials import Credentials
 from ivsim.testbed.server import Broker
-from schemas.kafka_login import client_settings
+from schemas.errors import Refusal
+from schemas.kafka_login import client_settings, read_login
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics
 from simulator.links import Link
 
@@ -29,6 +32,19 @@ class KafkaAddress:
     def client_settings(self) -> dict[str, Any]:
         """Return librdkafka's properties that lead a client there."""
         return client_settings(self.bootstrap, self.login)
+
+
+def login_of(options: RunOptions) -> str:
+    """Return the path of the file by which one logs in at a Kafka that is there, "" without; Refusal names a bad one."""
+    if options.kafka_login is None:
+        return ""
+    path = str(Path(options.kafka_login).absolute())
+    authority = Path(read_login(path).authority)
+    if not authority.is_absolute():
+        raise Refusal(f"kafka_login {path}: authority {authority}: write its whole path")
+    if not authority.is_file():
+        raise Refusal(f"kafka_login {path}: authority {authority}: no such file")
+    return path
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import shutil
 import socket
 
 from ivsim.options import RunOptions, option_name
+from ivsim.runs.endpoints import login_of
 from ivsim.runs.shards import SPARE_FILES, open_files, shard_count, sockets_a_vehicle
 from ivsim.runs.target_credentials import target_credentials
 from ivsim.target import check_answers, check_consent, parse
@@ -126,4 +127,4 @@ def _kafka(options: RunOptions) -> None:
     if options.kafka is None:
         SERVERS[KAFKA].find()
     else:
-        probe(options.kafka)
+        probe(options.kafka, login=login_of(options))

@@ -25,7 +25,7 @@ from gateways.protocols import PROTOCOLS
 from ivsim.options import RunOptions
 from ivsim.runs import processes
 from ivsim.runs.directory import tag_of
-from ivsim.runs.endpoints import KafkaAddress
+from ivsim.runs.endpoints import KafkaAddress, login_of
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.target_credentials import left_on_target, target_credentials
 from ivsim.runs.twin_session import TwinSession
@@ -80,8 +80,9 @@ class SharedParts:
         """Return a Kafka that answers, with topics for this run; a kept one that has died is started again."""
         named = plan.options.kafka
         if named is not None:
-            probe(named)
-            address = KafkaAddress(named, KafkaTopics(f"ivsim.{plan.run_id}."))
+            login = login_of(plan.options)
+            probe(named, login=login)
+            address = KafkaAddress(named, KafkaTopics(f"ivsim.{plan.run_id}."), login)
         else:
             cluster = self.own_kafka(plan.options.kafka_security, plan.options.kafka_brokers)
             servers |= {server.process.name: server for server in cluster}
@@ -89,7 +90,7 @@ class SharedParts:
             address = KafkaAddress(bootstrap_of(cluster), KafkaTopics(prefix), cluster[0].login)
         if address.topics.prefix:  # topics of this run alone on a broker that outlives it: they go with it
             if named is not None:
-                self._record.topics(address.bootstrap, address.topics.prefix)
+                self._record.topics(address.bootstrap, address.topics.prefix, address.login)
             stack.callback(_leave_as_found, address)
         copies = Copies(plan.options.kafka_replication, plan.options.kafka_min_insync)
         create_topics(

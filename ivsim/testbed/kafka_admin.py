@@ -27,17 +27,38 @@ def answers(bootstrap: str, timeout_s: float, login: str = "") -> bool:
         return False
 
 
-def probe(bootstrap: str, timeout_s: float = ANSWER_S) -> None:
-    """Return when the Kafka broker named by the user answers; else Refusal, at once where nobody listens."""
-    host, _, port = bootstrap.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise Refusal(f"--kafka {bootstrap}: expected HOST:PORT")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
-    except OSError as error:
-        raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered: {error.strerror or error}") from None
-    if not answers(bootstrap, timeout_s):
-        raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered within {timeout_s:g} s")
+def probe(bootstrap: str, timeout_s: float = ANSWER_S, login: str = "") -> None:
+    """Return when a Kafka broker of those named by the user answers; else Refusal, at once where nobody listens.
+
+    Args:
+        bootstrap: HOST:PORT, of several by commas.
+        timeout_s: for its answer.
+        login: path of the file by which clients log in; "" without.
+    """
+    refused = ""
+    for address in addresses(bootstrap):
+        try:
+            socket.create_connection(address, timeout_s).close()
+        except OSError as error:
+            refused = str(error.strerror or error)
+        else:
+            break
+    else:
+        raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered: {refused}")
+    if not answers(bootstrap, timeout_s, login):
+        how = f" to --kafka-login {login}" if login else ""
+        raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered{how} within {timeout_s:g} s")
+
+
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """Return host and port of each broker named; Refusal for what is none."""
+    found = []
+    for word in bootstrap.split(","):
+        host, _, port = word.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise Refusal(f"--kafka {bootstrap}: expected HOST:PORT, of several by commas")
+        found.append((host.strip("[]"), int(port)))
+    return found
 
 
 def create_topics(
@@ -96,9 +117,11 @@ def delete_topics(bootstrap: str, prefix: str, login: str = "") -> dict[str, str
 
 def _create(bootstrap: str, login: str, topics: list[NewTopic]) -> None:
     admin = _admin(bootstrap, login)
-    for name, future in admin.create_topics(topics, operation_timeout=TOPIC_TIMEOUT_S).items():
+    # A cluster that has just lost the broker whom it told clients to ask says for 9 s that it is there.
+    asked = admin.create_topics(topics, operation_timeout=TOPIC_TIMEOUT_S, request_timeout=TOPIC_TIMEOUT_S)
+    for name, future in asked.items():
         try:
-            future.result(TOPIC_TIMEOUT_S)
+            future.result(2 * TOPIC_TIMEOUT_S)
         except KafkaException as error:
             raise Refusal(f"Kafka topic {name} on {bootstrap}: {error.args[0].str()}") from error
     await_listed(admin, bootstrap, {topic.topic for topic in topics})

@@ -12,16 +12,30 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 
 from ivsim.testbed.kafka_admin import delete_topics, topics_of
 from ivsim.testbed.paths import state_dir
 from ivsim.testbed.registry import OWNER_VARIABLE, RUN_VARIABLE, STATE_VARIABLE, ProcessMark
+from schemas.errors import Refusal
 
 NAMESPACES = Path("/run/netns")
 TERM_TIMEOUT_S = 5.0
 PASSES = 3
+
+
+class Topics(NamedTuple):
+    """Topics of a run on a Kafka that is not ours.
+
+    Attributes:
+        login: path of the file by which one logs in; "" without.
+    """
+
+    bootstrap: str
+    prefix: str
+    login: str
 
 
 @dataclass
@@ -40,7 +54,7 @@ class Leftover:
     devices: set[str] = field(default_factory=set)
     scratch: set[Path] = field(default_factory=set)
     prefixes: set[str] = field(default_factory=set)
-    topics: set[tuple[str, str]] = field(default_factory=set)
+    topics: set[Topics] = field(default_factory=set)
 
     def lines(self) -> list[str]:
         """Return one line per thing."""
@@ -49,7 +63,7 @@ class Leftover:
             *(f"namespace {name}" for name in sorted(self.namespaces)),
             *(f"device {name}" for name in sorted(self.devices)),
             *(f"directory {path}" for path in sorted(self.scratch)),
-            *(f"topics {prefix}* on Kafka {where}" for where, prefix in sorted(self.topics)),
+            *(f"topics {one.prefix}* on Kafka {one.bootstrap}" for one in sorted(self.topics)),
             *([f"notes of run {self.run_id}"] if self.notes else []),
         ]
 
@@ -79,8 +93,9 @@ def clean(leftovers: list[Leftover]) -> list[str]:
             _ip("link", "delete", name)
         for path in leftover.scratch:
             shutil.rmtree(path, ignore_errors=True)
-        for where, prefix in leftover.topics:
-            delete_topics(where, prefix)
+        for one in leftover.topics:
+            with contextlib.suppress(Refusal):  # its login has gone: it stays, and is named
+                delete_topics(*one)
     stays: list[str] = []
     for leftover in leftovers:
         remaining = _remaining(leftover)
@@ -130,22 +145,24 @@ def _add(leftover: Leftover, note: dict[str, str]) -> None:
         leftover.devices.add(name)
     elif kind == "scratch" and Path(note["path"]).exists():
         leftover.scratch.add(Path(note["path"]))
-    elif kind == "topics" and _keeps(note["bootstrap"], note["prefix"]):
-        leftover.topics.add((note["bootstrap"], note["prefix"]))
+    elif kind == "topics":
+        one = Topics(note["bootstrap"], note["prefix"], note.get("login", ""))
+        if _keeps(one):
+            leftover.topics.add(one)
 
 
-def _keeps(bootstrap: str, prefix: str) -> bool:
-    """Return whether a Kafka has such topics still; one that does not answer may have them."""
+def _keeps(topics: Topics) -> bool:
+    """Return whether a Kafka has such topics still; one that does not answer, or let us in, may have them."""
     try:
-        return bool(topics_of(bootstrap, prefix, TERM_TIMEOUT_S))
-    except KafkaException:
+        return bool(topics_of(topics.bootstrap, topics.prefix, TERM_TIMEOUT_S, topics.login))
+    except (KafkaException, Refusal):
         return True
 
 
-def _gone(bootstrap: str, prefix: str) -> bool:
+def _gone(topics: Topics) -> bool:
     """Wait until the topics are gone: Kafka answers a deletion before it has made it."""
     deadline_s = time.monotonic() + TERM_TIMEOUT_S
-    while _keeps(bootstrap, prefix):
+    while _keeps(topics):
         if time.monotonic() > deadline_s:
             return False
         time.sleep(0.1)
@@ -226,6 +243,6 @@ def _remaining(leftover: Leftover) -> list[str]:
         namespaces=leftover.namespaces & set(namespaces()),
         devices={name for name in leftover.devices if Path("/sys/class/net", name).exists()},
         scratch={path for path in leftover.scratch if path.exists()},
-        topics={(where, prefix) for where, prefix in leftover.topics if not _gone(where, prefix)},
+        topics={one for one in leftover.topics if not _gone(one)},
     )
     return left.lines()

@@ -138,9 +138,9 @@ class RunRecord:
         """Note a directory that has no use after the run (never the run's results)."""
         self._note("scratch", path=str(directory))
 
-    def topics(self, bootstrap: str, prefix: str) -> None:
-        """Note topics on a Kafka that is not ours."""
-        self._note("topics", bootstrap=bootstrap, prefix=prefix)
+    def topics(self, bootstrap: str, prefix: str, login: str = "") -> None:
+        """Note topics on a Kafka that is not ours, and the path of the file by which one logs in there."""
+        self._note("topics", bootstrap=bootstrap, prefix=prefix, login=login)
 
     def close(self) -> None:
         """Forget the run: its owner has closed everything."""

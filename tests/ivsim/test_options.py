@@ -32,6 +32,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         {"kafka_brokers": 3, "kafka": "127.0.0.1:9092"},
         "--kafka-brokers 3: needs the run's own Kafka, not --kafka 127.0.0.1:9092",
     ),
+    ("kafka_login", {"kafka_login": "login.properties"}, "--kafka-login login.properties: needs --kafka"),
     ("kafka_partitions", {"kafka_partitions": 4, "topology": "echo"}, "--kafka-partitions 4: needs --topology gateway"),
     *(
         # Copies need brokers, which are told first that they have no effect.
