@@ -87,7 +87,7 @@ class Steps(Headline):
     """Says what each step along an axis changes: the median, over the other axes, of the differences of pairs.
 
     Attributes:
-        steps: pairs of values of the axis, from and to.
+        steps: pairs of values of the axis, from and to; one of which no pair was measured is left out.
         metrics: metric to what is written behind its number.
         each: an axis whose values are listed one by one; the step's end is then given, too.
         opening, closing: stand around the steps; `{metric}` in the closing is its sum over the cells that
@@ -109,24 +109,32 @@ class Steps(Headline):
         return [*self.metrics, *placeholders(self.closing)]
 
     def sentence(self, engine: Engine, done: Sequence[CellResult]) -> str:
-        if self.each is None:
-            found = [
-                f"{label(engine, self.axis, low)} to {label(engine, self.axis, high)} {self._step(done, low, high)}"
-                for low, high in self.steps
-            ]
-        else:
-            found = [
-                f"{label(engine, self.each, value)} {self._step(some, low, high, end=True)}"
-                for value, some in by_axis(done, self.each).items()
-                for low, high in self.steps
-            ]
-        return f"{self.opening} {'; '.join(found)}.{self._closed(done)}".strip()
+        groups = {"": done}
+        if self.each is not None:
+            groups = {
+                f"{label(engine, self.each, one)} ": some for one, some in by_axis(done, self.each).items()
+            }
+        found = [
+            f"{name}{self._named(engine, low, high)}{step}"
+            for name, some in groups.items()
+            for low, high in self.steps
+            if (step := self._step(some, low, high, end=self.each is not None))
+        ]
+        return f"{self.opening} {'; '.join(found) or UNDEFINED}.{self._closed(done)}".strip()
+
+    def _named(self, engine: Engine, low: Any, high: Any) -> str:
+        """Return the step's name; "" for the only one of a headline that goes by another axis."""
+        if self.each is not None and len(self.steps) == 1:
+            return ""
+        return f"{label(engine, self.axis, low)} to {label(engine, self.axis, high)} "
 
     def _step(self, done: Sequence[CellResult], low: Any, high: Any, *, end: bool = False) -> str:
         at = {(_others(r, self.axis), str(r.cell.values.get(self.axis))): r for r in done}
         pairs = [
             (below, at.get((others, str(high)))) for (others, value), below in at.items() if value == str(low)
         ]
+        if all(above is None for _, above in pairs):
+            return ""
         parts = []
         for metric, unit in self.metrics.items():
             known = [

@@ -1,0 +1,52 @@
+"""The headline of steps: each step that was measured, by its name, and none that was not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from ivsim.study.engines.base import engine_named
+from ivsim.study.headline import Steps
+from ivsim.study.statistics import Interval
+
+
+def cell(figure: float | None, **values: object) -> SimpleNamespace:
+    """Return a cell with one figure."""
+    return SimpleNamespace(
+        cell=SimpleNamespace(sweep="all", values=values),
+        interval=lambda _metric: Interval(figure, None, None, 1),
+    )
+
+
+DONE = [
+    cell(100.0, mode="mqtt qos1", security="plain", loss=0.0),
+    cell(140.0, mode="mqtt qos1", security="tls", loss=0.0),
+    cell(100.0, mode="mqtt qos1", security="plain", loss=0.1),
+    cell(160.0, mode="mqtt qos1", security="tls", loss=0.1),
+    cell(50.0, mode="coap con", security="plain", loss=0.0),
+    cell(75.0, mode="coap con", security="oscore", loss=0.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (
+            [["plain", "tls"], ["plain", "oscore"], ["tls", "mtls"]],
+            "In bytes: MQTT QoS 1 plain to tls +50.0 B (of 150); CoAP CON plain to oscore +25.0 B (of 75.0).",
+        ),
+        ([["plain", "tls"]], "In bytes: MQTT QoS 1 +50.0 B (of 150)."),
+        ([["tls", "mtls"]], "In bytes: undefined."),
+    ],
+)
+def test_steps_that_nobody_measured_are_left_out(steps: list[tuple[str, str]], said: str) -> None:
+    headline = Steps(
+        kind="steps",
+        opening="In bytes:",
+        axis="security",
+        steps=steps,
+        each="mode",
+        metrics={"overhead_bytes_per_message": "B"},
+    )
+    assert headline.sentence(engine_named("whole_run"), DONE) == said
