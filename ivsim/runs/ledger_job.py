@@ -65,7 +65,9 @@ def _live(started: StartedRun) -> dict[str, Any]:
 
 def _ledger_alone(started: StartedRun) -> None:
     components = started.components
-    config = processes.twin_config(started.plan, components.endpoints.kafka)
+    config = processes.twin_config(
+        started.plan, components.endpoints.kafka, started.directory.work / "checkpoint"
+    )
     child = components.children.start(ChildSpec(LEDGER, ("twin.ledger",), config))
     await_ledger(child, ledger_limit_s(pq.read_metadata(started.directory.emissions).num_rows))
 

@@ -126,8 +126,8 @@ def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
     return ChildSpec(name, ("simulator.sender",), config, endpoints.vehicles_namespace)
 
 
-def twin_config(plan: RunPlan, kafka: KafkaAddress) -> dict[str, Any]:
-    """Return what the twin process, or the ledger alone, is told."""
+def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[str, Any]:
+    """Return what the twin process, or the ledger alone, is told; `checkpoint` is where Spark keeps its state."""
     options = plan.options
     return {
         **session_config(options),
@@ -139,7 +139,7 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress) -> dict[str, Any]:
         # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
         "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
         "topology": plan.topology.accounting,
-        "checkpoint_dir": str(plan.directory.work / "checkpoint"),
+        "checkpoint_dir": str(checkpoint),
         "topic_partitions": options.kafka_partitions,
         "topic_replication": options.kafka_replication,
         "topic_min_insync": options.kafka_min_insync,

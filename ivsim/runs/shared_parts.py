@@ -17,6 +17,7 @@ A testbed of one run (`ivsim run`) is the same object with nothing to keep: ther
 
 from __future__ import annotations
 
+import shutil
 import sys
 from contextlib import ExitStack
 from typing import Final, Self
@@ -121,8 +122,14 @@ class SharedParts:
 
     def open_twin(self, plan: RunPlan, kafka: KafkaAddress, stack: ExitStack) -> None:
         """Let Spark begin to serve the run; `twin.wait_ready` returns once it does."""
+        # A session that lives on writes its state some seconds after the run too: never into the run's directory.
+        scratch = self._record.directory / "checkpoints" / plan.run_id if self.keep else plan.directory.work
+        if self.keep:
+            stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         stack.callback(self.twin.leave)
-        self.twin.open(processes.twin_config(plan, kafka), plan.directory.work / "twin.json")
+        self.twin.open(
+            processes.twin_config(plan, kafka, scratch / "checkpoint"), plan.directory.work / "twin.json"
+        )
 
     def link(self, options: RunOptions) -> Link:
         """Return an open link of the wanted kind for so many vehicles, on which nobody speaks."""

@@ -14,7 +14,6 @@ from typing import Self
 
 from ivsim.options import RunOptions
 from ivsim.runs import processes
-from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import EndingSignals, interruptible
 from ivsim.runs.own_thread import OwnThread
@@ -52,7 +51,6 @@ class Testbed:
         self._thread = OwnThread()
         self._signals = EndingSignals(self.close, self._stop_run)
         self.ended_at_ns: int | None = None
-        self._scratch: list[Path] = []
 
     def __enter__(self) -> Self:
         return self.open()
@@ -86,7 +84,6 @@ class Testbed:
             self._thread.call(self._stack.close)
             self._thread.close()
         finally:
-            self._remove_scratch()
             self._signals.release()
 
     def warm(self) -> None:
@@ -109,13 +106,9 @@ class Testbed:
         if not self._running.acquire(blocking=False):
             raise Refusal("a run is going on in this testbed: runs follow each other")
         try:
-            outcome = self._thread.call(
+            return self._thread.call(
                 _run, shared, options, output, display or Display(quiet=True), self._thread.disturb(disturb)
             )
-            self._remove_scratch()
-            if outcome.directory is not None:
-                self._scratch.append(RunDirectory(outcome.directory).work)
-            return outcome
         finally:
             self.ended_at_ns = time.time_ns()
             self._running.release()
@@ -124,11 +117,6 @@ class Testbed:
         """Copy the logs of what is kept, as far as they go; they end with the testbed."""
         if self._work is not None and (logs := self._work / "logs").is_dir():
             shutil.copytree(logs, directory, dirs_exist_ok=True)
-
-    def _remove_scratch(self) -> None:
-        """Remove once more the scratch of earlier runs: Spark, which lives on, may have written state into it meanwhile."""
-        while self._scratch:
-            shutil.rmtree(self._scratch.pop(), ignore_errors=True)
 
     def _stop_run(self) -> bool:
         """End the run that goes on, where the signal does not reach it by itself; False when there is none."""
