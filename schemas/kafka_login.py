@@ -7,6 +7,7 @@ Kafka's own clients read name and password out of it themselves (KIP-297).
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,6 +86,26 @@ def java_settings(bootstrap: str, login: str) -> dict[str, str]:
         "sasl.jaas.config": jaas(f"${{file:{login}:username}}", f"${{file:{login}:password}}"),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": read_login(login).authority,
+    }
+
+
+def python_settings(bootstrap: str, login: str) -> dict[str, Any]:
+    """Return the arguments of aiokafka's and kafka-python's clients that lead to Kafka.
+
+    Args:
+        bootstrap: HOST:PORT.
+        login: path of the file; "" without.
+    """
+    if not login:
+        return {"bootstrap_servers": bootstrap}
+    words = read_login(login)
+    return {
+        "bootstrap_servers": bootstrap,
+        "security_protocol": PROTOCOL,
+        "sasl_mechanism": MECHANISM,
+        "sasl_plain_username": words.username,
+        "sasl_plain_password": words.password,
+        "ssl_context": ssl.create_default_context(cafile=words.authority),
     }
 
 
