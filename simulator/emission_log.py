@@ -49,6 +49,7 @@ class Reason(IntEnum):
     SENDER_ENDED = 4
     REFUSED_BY_PEER = 5
     NO_ANSWER = 6
+    AGENT_LOST = 7  # noted by the run, of whose vehicles an agent had the senders
 
 
 class EmissionLog:

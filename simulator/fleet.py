@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from schemas.formats.blocks import BlockLayout
 from schemas.messages import CurrentStatus, Document, Header
 from schemas.topics import vehicle_id
+from simulator.logs import Drive, read_log
+from simulator.roads import Road, Roads
 from simulator.scenario import Scenario
+from simulator.traces.recipes import trace_named
+from simulator.traces.track import Fix
 from simulator.vehicles.columns import layout_of
 from simulator.vehicles.group import VehicleGroup
+from simulator.vehicles.logged import LoggedVehicle
 from simulator.vehicles.vehicle import Vehicle
 
 # An operation on a column of so many numbers costs little a number, and a block some milliseconds (`sender` begins none
@@ -87,6 +94,20 @@ def messages_due(scenario: Scenario, vehicles: Iterable[int] | None = None) -> i
     )
 
 
+def drives_of(scenario: Scenario) -> tuple[Drive, ...]:
+    """Return the recorded drives that the fleet has, none where vehicles make up their own; Refusal for a bad log."""
+    if scenario.vehicle_log is None:
+        return ()
+    mapping = scenario.vehicle_mapping
+    return read_log(Path(scenario.vehicle_log), None if mapping is None else Path(mapping)).drives
+
+
+def roads_of(scenario: Scenario) -> Roads:
+    """Return where the vehicles are by their traces; Refusal for a bad trace."""
+    traces = [trace_named(name) for name in scenario.traces]
+    return Roads(traces, scenario.seed, offsets=scenario.trace_offsets)
+
+
 def emissions(
     scenario: Scenario, start_at_ns: int, vehicles: Iterable[int] | None = None
 ) -> Iterator[Emission]:
@@ -114,20 +135,18 @@ class Fleet:
     def __init__(self, scenario: Scenario, vehicles: Iterable[int] | None = None) -> None:
         self._scenario = scenario
         self._plans = list(_plans(scenario, vehicles))
-        self._made: dict[int, _Headed | _Single | _Member] = {}
+        self._made: dict[int, _Headed | _Single | _Member | _Logged] = {}
         self._convoys: list[_Convoy] = []
-        self._layout = layout_of(scenario.payload_format)
+        self._drives = drives_of(scenario)
+        self._roads = roads_of(scenario)
+        self._layout = None if self._drives else layout_of(scenario.payload_format)
 
     def build(self) -> Iterator[None]:
         """Build the vehicles, one at each step; go on where the last call stopped."""
         if self._layout is None:
             header_only = self._scenario.payload_format.header_only
             for p in self._plans[len(self._made) :]:
-                self._made[p.vehicle] = (
-                    _Headed(self._scenario, p)
-                    if header_only
-                    else _Single(self._scenario, p, self._vehicle(p))
-                )
+                self._made[p.vehicle] = self._alone(p, header_only=header_only)
                 yield
             return
         # Neighbours in time: when the first of a convoy needs a message, all of them have sent theirs.
@@ -136,7 +155,7 @@ class Fleet:
         for k in range(number):
             own = plans[len(plans) * k // number : len(plans) * (k + 1) // number]
             if k == len(self._convoys):
-                self._convoys.append(_Convoy(self._scenario, self._layout, own))
+                self._convoys.append(_Convoy(self._scenario, self._layout, own, self._roads))
             convoy = self._convoys[k]
             for p in own[len(convoy.members) :]:
                 self._made[p.vehicle] = convoy.add(self._vehicle(p))
@@ -166,6 +185,14 @@ class Fleet:
         """Return how many payloads are made and wait for their time."""
         return sum(len(ready) for convoy in self._convoys for ready in convoy.ready)
 
+    def _alone(self, p: Plan, *, header_only: bool) -> _Headed | _Single | _Logged:
+        if header_only:
+            return _Headed(self._scenario, p)
+        if self._drives:
+            own = self._drives[(self._scenario.model_of(p.vehicle) - 1) % len(self._drives)]
+            return _Logged(self._scenario, p, LoggedVehicle(p.vehicle, own))
+        return _Single(self._scenario, p, self._vehicle(p), self._roads.of(p.vehicle))
+
     def _vehicle(self, p: Plan) -> Vehicle:
         model = self._scenario.model_of(p.vehicle)
         return Vehicle(p.vehicle, p.variant, Random(f"{self._scenario.seed}/{model}/drive"))
@@ -193,9 +220,10 @@ class _Headed:
 class _Single:
     """A vehicle whose payloads are made one by one, each when it is asked for."""
 
-    def __init__(self, scenario: Scenario, p: Plan, vehicle: Vehicle) -> None:
+    def __init__(self, scenario: Scenario, p: Plan, vehicle: Vehicle, road: Road | None) -> None:
         self._scenario = scenario
         self._plan = p
+        self._road = road
         self._encode = scenario.payload_format.encode
         self._vehicle = vehicle
         self._encode(vehicle.status(1, scenario.epoch, 0, vehicle.cause))
@@ -205,7 +233,24 @@ class _Single:
         vehicle, epoch, encode = self._vehicle, self._scenario.epoch, self._encode
         for sequence, offset_ns in enumerate(_offsets(self._scenario, self._plan), 1):
             vehicle.advance(offset_ns)
-            yield encode(vehicle.status(sequence, epoch, start_at_ns + offset_ns, vehicle.cause))
+            status = vehicle.status(sequence, epoch, start_at_ns + offset_ns, vehicle.cause)
+            if self._road is not None and status.position is not None:
+                self._road.place(status.position, offset_ns)
+            yield encode(status)
+
+
+class _Logged(NamedTuple):
+    """A vehicle on a recorded drive."""
+
+    scenario: Scenario
+    plan: Plan
+    vehicle: LoggedVehicle
+
+    def payloads(self, start_at_ns: int) -> Iterator[bytes]:
+        """Yield the vehicle's payloads."""
+        encode, epoch = self.scenario.payload_format.encode, self.scenario.epoch
+        for sequence, offset_ns in enumerate(_offsets(self.scenario, self.plan), 1):
+            yield encode(self.vehicle.status(sequence, epoch, offset_ns, start_at_ns))
 
 
 class _Member(NamedTuple):
@@ -226,8 +271,9 @@ class _Member(NamedTuple):
 class _Convoy:
     """Vehicles whose payloads are made in blocks, and those that are ready, vehicle by vehicle."""
 
-    def __init__(self, scenario: Scenario, layout: BlockLayout, plans: list[Plan]) -> None:
+    def __init__(self, scenario: Scenario, layout: BlockLayout, plans: list[Plan], roads: Roads) -> None:
         self._group = VehicleGroup(layout, len(plans), scenario.epoch)
+        self._roads = [roads.of(p.vehicle) for p in plans]
         self._due = [_offsets(scenario, p) for p in plans]
         self._sequences = np.zeros(len(plans), dtype=np.int64)
         self._ticks = max(1, round(BLOCK_MESSAGES / len(plans)))
@@ -252,9 +298,21 @@ class _Convoy:
         rows = [offsets + offsets[-1:] * (ticks - len(offsets)) for _, offsets in coming]
         sequences = self._sequences[members] + np.arange(1, ticks + 1)[:, None]
         self._sequences[members] += ticks
-        payloads = self._group.block(members, np.array(rows, dtype=np.int64).T, sequences, start_at_ns)
+        offsets_ns = np.array(rows, dtype=np.int64).T
+        fixes = self._fixes(members, offsets_ns)
+        payloads = self._group.block(members, offsets_ns, sequences, start_at_ns, fixes)
         for place, (k, offsets) in enumerate(coming):
             self.ready[k].extend(payloads[place :: len(members)][: len(offsets)])
+
+    def _fixes(self, members: list[int], offsets_ns: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """Return by tick and member where they are by their traces, NaN for whom none says it; None: for nobody."""
+        if not any(self._roads):
+            return None
+        fixes = np.full((*offsets_ns.shape, len(Fix._fields)), np.nan)
+        for place, k in enumerate(members):
+            if (road := self._roads[k]) is not None:
+                fixes[:, place] = road.rows(offsets_ns[:, place])
+        return fixes
 
 
 def _offsets(scenario: Scenario, p: Plan) -> Iterator[int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from simulator.links.base import Condition, GilbertElliott
 from simulator.traces import Step, Trace
+from simulator.traces.track import entry_s
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class LinkSchedule:
         trace: rates, RTT and loss where it has those columns; it starts again when a run is longer. Rates that count
             less than frames are converted (simulator/traces/layers.py).
         others: further traces; vehicles take turns, the first has `trace`.
-        vehicles: numbers 1 to this.
+        vehicles: how many, from number `first` on.
         seed: of the vehicles' offsets into the trace.
         rtt: a trace whose RTT column replaces the first one's, a number of milliseconds, or None.
         loss_ratio: asked per direction where the trace has no loss column.
@@ -95,7 +95,8 @@ class LinkSchedule:
     cuts: list[tuple[float, float]] = field(default_factory=list)
     others: Sequence[Trace] = ()
     impairments: Impairments = PLAIN
-    # What was drawn and worked out once: a run keeps every second's conditions, and most of them are alike.
+    first: int = 1
+    # What was drawn and worked out once: a run keeps each pair of conditions once, and finds equal ones fastest by identity.
     _offsets_s: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _known: dict[tuple[float | bool | None, ...], _Pair] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -109,9 +110,14 @@ class LinkSchedule:
         """Add an outage while the schedule is being played (faults on purpose); nothing is forgotten."""
         self.cuts.append((second, length_s))
 
+    @property
+    def numbers(self) -> range:
+        """The vehicles, or who else has a link of its own."""
+        return range(self.first, self.first + self.vehicles)
+
     def trace_of(self, vehicle: int) -> Trace:
         """Return the trace that the vehicle drives."""
-        return (self.trace, *self.others)[(vehicle - 1) % (1 + len(self.others))]
+        return (self.trace, *self.others)[(vehicle - self.first) % (1 + len(self.others))]
 
     @property
     def unlimited(self) -> list[str]:
@@ -125,19 +131,17 @@ class LinkSchedule:
             return 0
         found = self._offsets_s.get(vehicle)
         if found is None:
-            length_s = max(1, int(self.trace_of(vehicle).duration_s))
-            found = random.Random(f"road/{self.seed}/{vehicle}").randrange(length_s)
-            self._offsets_s[vehicle] = found
+            found = self._offsets_s[vehicle] = entry_s(self.seed, vehicle, self.trace_of(vehicle))
         return found
 
     def offsets_s(self) -> dict[int, int]:
         """Return every vehicle's offset, for the manifest."""
-        return {vehicle: self.offset_s(vehicle) for vehicle in range(1, self.vehicles + 1)}
+        return {vehicle: self.offset_s(vehicle) for vehicle in self.numbers}
 
     def at(self, second: int) -> dict[int, tuple[Condition, Condition]]:
         """Return (uplink, downlink) of every vehicle for the second that starts `second` after the start."""
         out = any(start <= second < start + length for start, length in (*self.outages, *self.cuts))
-        return {k: self._conditions(k, second, out) for k in range(1, self.vehicles + 1)}
+        return {k: self._conditions(k, second, out) for k in self.numbers}
 
     def _conditions(self, vehicle: int, second: int, out: bool) -> _Pair:
         """Return a vehicle's conditions, the same objects wherever they are equal."""

@@ -13,7 +13,7 @@ from schemas.config import Strict
 from schemas.formats import FORMATS
 from schemas.formats.base import Format
 from schemas.formats.padded import MAX_BYTES, MIN_BYTES, Padded
-from schemas.topics import MAX_VEHICLES
+from schemas.topics import MAX_FLEET
 
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0.0, le=31_536_000.0, allow_inf_nan=False)]
@@ -44,8 +44,8 @@ class Stage(Strict):
     """
 
     duration_s: Seconds
-    begin_vehicles: int = Field(ge=0, le=MAX_VEHICLES)
-    end_vehicles: int = Field(ge=0, le=MAX_VEHICLES)
+    begin_vehicles: int = Field(ge=0, le=MAX_FLEET)
+    end_vehicles: int = Field(ge=0, le=MAX_FLEET)
 
     @property
     def duration_ns(self) -> int:
@@ -61,9 +61,14 @@ class Scenario(Strict):
         message_bytes: payloads of this size instead of the format's: `small` with filler behind it.
         alike_every: vehicle k drives and sends as vehicle (k - 1) % alike_every + 1 does, under its own name,
             so that configurations side by side have the same messages at the same offsets.
+        vehicle_log: path of recorded drives, of which each vehicle has one in turn; None: vehicles make up their own.
+        vehicle_mapping: path of what the log's columns are.
+        traces: names of bundled traces, or paths, that the vehicles' links replay: a vehicle is where its trace was
+            recorded, if that says so. None of them where vehicles have a log.
+        trace_offsets: whether each vehicle enters its trace at its own second.
     """
 
-    vehicles: int = Field(default=20, ge=1, le=MAX_VEHICLES)
+    vehicles: int = Field(default=20, ge=1, le=MAX_FLEET)
     interval_s: Seconds = 1.0
     duration_s: Seconds = 60.0
     format: str = "protobuf"
@@ -71,8 +76,12 @@ class Scenario(Strict):
     epoch: int = Field(default=1, ge=1, lt=2**31)
     mix: VariantMix = VariantMix()
     message_bytes: int | None = Field(default=None, ge=MIN_BYTES, le=MAX_BYTES)
-    alike_every: int | None = Field(default=None, ge=1, le=MAX_VEHICLES)
+    alike_every: int | None = Field(default=None, ge=1, le=MAX_FLEET)
     stages: tuple[Stage, ...] = ()
+    vehicle_log: str | None = None
+    vehicle_mapping: str | None = None
+    traces: tuple[str, ...] = ()
+    trace_offsets: bool = True
 
     @model_validator(mode="after")
     def _stages_fit(self) -> Scenario:

@@ -70,7 +70,7 @@ async def _obey(shard: Shard, stop: asyncio.Event) -> None:
     commands = await Commands.open()
     while (command := await commands.next()) is not None:
         if command.get("command") == "start":
-            shard.start(int(command["at_ns"]))
+            shard.start(int(command["at_ns"]), int(command.get("clock_ahead_ns", 0)))
         elif command.get("command") == "stop":
             break
     stop.set()

@@ -119,11 +119,14 @@ class Shard:
         where = f"{self._config.host}:{self._config.port}"
         return f"{what} not connected to {where} within {self._config.connect_wait_s:g} s: {reason}"
 
-    def start(self, at_ns: int) -> None:
-        """Begin: offset 0 of the scenario is `at_ns` on the wall clock."""
+    def start(self, at_ns: int, clock_ahead_ns: int = 0) -> None:
+        """Begin: offset 0 of the scenario is `at_ns` on the owner's wall clock, of which this one is so far ahead.
+
+        What vehicles say of the time is by the owner's clock, so that their messages do not depend on where they are made.
+        """
         self._cpu_at_start_s = time.process_time()
         self._log.note(Kind.STARTED, 0, at_ns, epoch=self._config.scenario.epoch)
-        self._schedule.start(self._fleet.emissions(at_ns), at_ns)
+        self._schedule.start(self._fleet.emissions(at_ns), at_ns + clock_ahead_ns)
 
     async def finish(self) -> bool:
         """Wait until everything is sent and acknowledged; False when the time for that is over first.

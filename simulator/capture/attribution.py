@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from schemas.errors import Refusal
@@ -78,11 +79,22 @@ class _Packet(NamedTuple):
 
 
 class Attributor:
-    """Takes frames in the order of capture; `totals` is whole after `finish`."""
+    """Takes frames in the order of capture; `totals` is whole after `finish`.
 
-    def __init__(self, options: AttributionOptions | None = None, start_at_ns: int | None = None) -> None:
+    Args:
+        options: what is known of the run.
+        start_at_ns: of the run, once it is known.
+        directory: on whose file system the messages' columns lie; None: the one for temporary files.
+    """
+
+    def __init__(
+        self,
+        options: AttributionOptions | None = None,
+        start_at_ns: int | None = None,
+        directory: Path | None = None,
+    ) -> None:
         self.start_at_ns = start_at_ns
-        self.totals = ByteTotals()
+        self.totals = ByteTotals(directory)
         self.frames = 0
         self._options = options or AttributionOptions()
         # The server's port to the protocol; one that nothing here reads is left out, its bytes are opaque.

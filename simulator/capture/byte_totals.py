@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+from simulator.capture.long_column import LongColumn
 
 # What bytes were for. The order is the column order of the tables.
 MESSAGE, ACKNOWLEDGEMENT, KEEP_ALIVE, CONNECTION, HANDSHAKE, RETRANSMISSION, PROBE, SECURED, OPAQUE, OTHER = (
@@ -73,20 +75,27 @@ class Handshake(NamedTuple):
 
 
 class Messages:
-    """The messages in the order of their first byte parsed, as flat columns (a million take 0.2 GB)."""
+    """The messages in the order of their first byte parsed, as columns on the disk (a million take 0.2 GB of it).
 
-    def __init__(self) -> None:
-        self.vehicle = array("l")
-        self.connection = array("l")
-        self.order = array("l")
-        self.protocol: list[str] = []
-        self.complete = array("b")
-        self.first_sent_at_ns = array("q")
-        self.last_sent_at_ns = array("q")
-        self.reached_cloud_at_ns = array("q")
-        self.acknowledged_at_ns = array("q")
-        self.shares = array("q")
-        self._zeros = array("q", bytes(8 * STRIDE))
+    Attributes:
+        protocols: their names, at the places that `protocol` has.
+
+    Args:
+        directory: on whose file system the columns lie; None: the one for temporary files.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.protocols: list[str] = []
+        self.vehicle = LongColumn(directory)
+        self.connection = LongColumn(directory)
+        self.order = LongColumn(directory)
+        self.protocol = LongColumn(directory)
+        self.complete = LongColumn(directory)
+        self.first_sent_at_ns = LongColumn(directory)
+        self.last_sent_at_ns = LongColumn(directory)
+        self.reached_cloud_at_ns = LongColumn(directory)
+        self.acknowledged_at_ns = LongColumn(directory)
+        self.shares = LongColumn(directory)
 
     def __len__(self) -> int:
         return len(self.vehicle)
@@ -96,13 +105,15 @@ class Messages:
         self.vehicle.append(vehicle)
         self.connection.append(connection)
         self.order.append(order)
-        self.protocol.append(protocol)
-        self.complete.append(0)
-        for stamps in (self.first_sent_at_ns, self.last_sent_at_ns):
-            stamps.append(0)
-        for stamps in (self.reached_cloud_at_ns, self.acknowledged_at_ns):
-            stamps.append(0)
-        self.shares.extend(self._zeros)
+        if protocol not in self.protocols:
+            self.protocols.append(protocol)
+        self.protocol.append(self.protocols.index(protocol))
+        self.complete.extend_zeros(1)
+        self.first_sent_at_ns.extend_zeros(1)
+        self.last_sent_at_ns.extend_zeros(1)
+        self.reached_cloud_at_ns.extend_zeros(1)
+        self.acknowledged_at_ns.extend_zeros(1)
+        self.shares.extend_zeros(STRIDE)
         return len(self.vehicle) - 1
 
     def sent(self, target: Target, at_ns: int) -> None:
@@ -125,11 +136,15 @@ class Messages:
 
 
 class ByteTotals:
-    """Cells by (phase, vehicle, direction) and the messages; each `book` goes into both."""
+    """Cells by (phase, vehicle, direction) and the messages; each `book` goes into both.
 
-    def __init__(self) -> None:
+    Args:
+        directory: on whose file system the messages' columns lie; None: the one for temporary files.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
         self.cells: dict[tuple[int, int, int], Cell] = {}
-        self.messages = Messages()
+        self.messages = Messages(directory)
         self.handshakes: list[Handshake] = []
 
     def cell(self, phase: int, vehicle: int, direction: int) -> Cell:

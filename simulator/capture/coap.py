@@ -234,7 +234,9 @@ def _answers(purpose: int) -> int:
 
 
 def _remember(memory: dict[_Key, _Exchange], key: _Key, exchange: _Exchange) -> None:
+    """Keep an exchange, and let go of those whose identifiers are free again, and of the oldest of too many."""
     memory.pop(key, None)
     memory[key] = exchange
-    if len(memory) > _REMEMBERED:
-        del memory[next(iter(memory))]
+    over_ns = exchange.at_ns - max(_LIFETIME_NS.values())
+    while memory[oldest := next(iter(memory))].at_ns < over_ns or len(memory) > _REMEMBERED:
+        del memory[oldest]

@@ -42,10 +42,17 @@ COUNTS = (
     "super_frames",
 )
 KEYS = ("second", "vehicle", "direction")
+
+
+def record(counts: int) -> np.dtype[np.void]:
+    """Return the type of a record with so many counts."""
+    return np.dtype(
+        [("second", "<i4"), ("vehicle", "<u4"), ("direction", "<u4"), ("counts", "<i8", (counts,))]
+    )
+
+
 # One record of the crash-safe log: what a vehicle's direction gained in a second, to be summed over records.
-RECORD = np.dtype(
-    [("second", "<i4"), ("vehicle", "<u4"), ("direction", "<u4"), ("counts", "<i8", (len(COUNTS),))]
-)
+RECORD = record(len(COUNTS))
 BEFORE_START = -1
 _NS = 1_000_000_000
 Records = npt.NDArray[np.void]

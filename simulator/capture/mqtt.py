@@ -150,5 +150,5 @@ class MqttScanner:
         if index != NOBODY and kind in (PUBACK, PUBCOMP):
             self._publications.messages.acknowledged(index, at_ns)
             # Free again (MQTT 5, 2.2.1): the next DUP with this number is another message.
-            session.finished[identifier] = session.in_flight.pop(identifier, index)
+            session.finish(identifier, index)
         return index

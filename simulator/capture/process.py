@@ -92,7 +92,7 @@ class Capture:
             self._pcap = stack.enter_context(Path(config.pcap).open("wb"))  # noqa: SIM115 - the stack closes it
             pcap.write_header(self._pcap, config.snap_bytes)
         self._counter = Counter()
-        self._attributor = Attributor(config.attribution()) if config.messages else None
+        self._attributor = Attributor(config.attribution(), directory=run_dir) if config.messages else None
         # Copied out of the ring and counted, not yet attributed: a slow attribution costs memory, not frames.
         self._backlog: deque[Frames] = deque()
         self._totals = np.zeros((len(DIRECTIONS), len(COUNTS)), np.int64)

@@ -41,8 +41,9 @@ from simulator.capture.byte_totals import (
 from simulator.capture.fields import UPLINK
 from simulator.capture.units import Scanner, Unit
 
-# Units kept for frames that come once more; what is older than these is repeated for no known message.
-_KEPT_UNITS = 1024
+# Acknowledged units kept for frames that come once more; what is older than these is repeated for no known message.
+# A frame comes again within a few RTTs of its first copy, and in that time a vehicle sends a few messages.
+_KEPT_UNITS = 64
 _NEW, _SEEN, _ACKNOWLEDGED = range(3)
 
 
@@ -172,7 +173,14 @@ class Stream:
                 self._unacknowledged.append((unit.end, unit.target))
         self._note_reached(at_ns)
         if len(self._units) > 2 * _KEPT_UNITS:
-            del self._units[:_KEPT_UNITS], self._starts[:_KEPT_UNITS]
+            self._forget()
+
+    def _forget(self) -> None:
+        """Let go of old units that the other side has: nothing of them is on its way but a needless copy."""
+        known = bisect_right(self._starts, self.acknowledged) - 1  # the next one may be acknowledged in part
+        old = min(known, len(self._units) - _KEPT_UNITS)
+        if old > 0:
+            del self._units[:old], self._starts[:old]
 
     def _take_opaque(self, purpose: int) -> None:
         end = self._parsed + len(self._data)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from simulator.capture.byte_totals import (
@@ -54,18 +55,17 @@ def messages_table(totals: ByteTotals) -> pa.Table:
     the link's own probes, which are no message's cost.
     """
     messages = totals.messages
-    names = {number: vehicle_name(number) for number in set(messages.vehicle)}
     columns: dict[str, pa.Array] = {
-        "vehicle_id": pa.array([names[number] for number in messages.vehicle], pa.string()),
-        "connection": pa.array(_numbers(messages.connection), pa.int32()),
-        "order": pa.array(_numbers(messages.order), pa.int32()),
-        "protocol": pa.array(messages.protocol, pa.string()),
-        "complete": pa.array(_numbers(messages.complete).astype(bool), pa.bool_()),
+        "vehicle_id": _named(messages.vehicle.numbers(), vehicle_name),
+        "connection": pa.array(messages.connection.numbers(), pa.int32()),
+        "order": pa.array(messages.order.numbers(), pa.int32()),
+        "protocol": _named(messages.protocol.numbers(), messages.protocols.__getitem__),
+        "complete": pa.array(messages.complete.numbers().astype(bool), pa.bool_()),
     }
     for name in ("first_sent_at_ns", "last_sent_at_ns", "reached_cloud_at_ns", "acknowledged_at_ns"):
-        stamps = _numbers(getattr(messages, name))
+        stamps = getattr(messages, name).numbers()
         columns[name] = pa.array(stamps, pa.int64(), mask=stamps == 0)
-    shares = _numbers(messages.shares).reshape(-1, STRIDE)
+    shares = messages.shares.numbers().reshape(-1, STRIDE)
     for way, direction in enumerate(_TWO_WAYS):
         for index, name in enumerate(SHARES):
             values = np.ascontiguousarray(shares[:, way * len(SHARES) + index])
@@ -86,13 +86,15 @@ def handshakes_table(totals: ByteTotals) -> pa.Table:
     return pa.table(columns)
 
 
-def _numbers(column: array[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.array(column, np.int64)
+def _named(numbers: npt.NDArray[np.int64], name: Callable[[int], str | None]) -> pa.Array:
+    """Return the name of each number; few different ones."""
+    different, places = np.unique(numbers, return_inverse=True)
+    return pa.array([name(number) for number in different.tolist()], pa.string()).take(pa.array(places))
 
 
-def _spread(totals: ByteTotals, direction: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _spread(totals: ByteTotals, direction: int) -> npt.NDArray[np.int64]:
     """Spread a vehicle's bytes of the run that are no message's evenly over its messages, in whole bytes."""
-    vehicles = _numbers(totals.messages.vehicle)
+    vehicles = totals.messages.vehicle.numbers()
     result = np.zeros(len(vehicles), np.int64)
     if not len(vehicles):
         return result

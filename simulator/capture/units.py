@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from simulator.capture.byte_totals import Handshake, Messages, Target
 
 _REMEMBERED_PAYLOADS = 200_000
+_REMEMBERED_FINISHED = 256
 
 
 class Unit(NamedTuple):
@@ -65,6 +66,13 @@ class Session:
         self.connections = 0
         self.in_flight: dict[int, int] = {}
         self.finished: dict[int, int] = {}
+
+    def finish(self, identifier: int, index: int) -> None:
+        """Move a message out of those in flight; it is remembered for acknowledgements that come again."""
+        self.finished.pop(identifier, None)
+        self.finished[identifier] = self.in_flight.pop(identifier, index)
+        if len(self.finished) > _REMEMBERED_FINISHED:
+            del self.finished[next(iter(self.finished))]
 
 
 class Publications:

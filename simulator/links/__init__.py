@@ -14,15 +14,16 @@ from simulator.links.routed import RoutedLink
 from simulator.links.uml import router
 from simulator.links.uml.router import UmlRouter
 
-Factory = Callable[[str, int], Link]
+# Run, how many vehicles, and the number of the first.
+Factory = Callable[[str, int, int], Link]
 
 
-def _uml(run: str, vehicles: int) -> Link:
-    return RoutedLink("uml", run, vehicles, UmlRouter())
+def _uml(run: str, vehicles: int, first: int = 1) -> Link:
+    return RoutedLink("uml", run, vehicles, UmlRouter(), first)
 
 
-def _netem(run: str, vehicles: int) -> Link:
-    return RoutedLink("netem", run, vehicles, NetemRouter())
+def _netem(run: str, vehicles: int, first: int = 1) -> Link:
+    return RoutedLink("netem", run, vehicles, NetemRouter(), first)
 
 
 LINKS: Final[dict[str, Factory]] = {"netem": _netem, "uml": _uml, "direct": DirectLink}
@@ -78,9 +79,9 @@ def choose(name: str) -> str:
     raise Refusal("; ".join(reasons) + "; or choose --link direct, the control without emulation")
 
 
-def open_link(name: str, run: str, vehicles: int) -> Link:
-    """Return the link of that name ("auto" chooses) for vehicles 1 to `vehicles`; entering it opens it."""
-    return LINKS[choose(name)](run, vehicles)
+def open_link(name: str, run: str, vehicles: int, first: int = 1) -> Link:
+    """Return the link of that name ("auto" chooses) for so many vehicles from number `first` on; entering it opens it."""
+    return LINKS[choose(name)](run, vehicles, first)
 
 
 __all__ = [

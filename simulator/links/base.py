@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Protocol, Self
 
 from schemas.errors import Refusal
-from schemas.topics import vehicle_id
+from schemas.topics import end_id
 
 Direction = Literal["uplink", "downlink"]
 DIRECTIONS: Final[tuple[Direction, Direction]] = ("uplink", "downlink")
@@ -102,7 +102,7 @@ def check(condition: Condition, vehicle: int, direction: Direction) -> None:
         and c.plain
     ):
         return  # a fleet's update checks thousands of these
-    whose = f"{vehicle_id(vehicle)} {direction}"
+    whose = f"{end_id(vehicle)} {direction}"
     if rate is not None and rate != 0:
         _within(rate, (RATE_MIN_BPS, RATE_MAX_BPS), f"{whose}: rate_bps", "0 (outage) or 8 to 1e11 bit/s")
     for name in ("delay_ms", "jitter_ms"):

@@ -18,8 +18,8 @@ class DirectLink:
     name = "direct"
     vehicles_device = addressing.VEHICLES_SIDE.device
 
-    def __init__(self, run: str, vehicles: int) -> None:
-        self.vehicles = vehicles
+    def __init__(self, run: str, vehicles: int, first: int = 1) -> None:
+        self.vehicles, self.first = vehicles, first
         self.vehicles_namespace = f"ivsim-{run}-v"
         self.cloud_namespace = f"ivsim-{run}-c"
         self.namespaces: tuple[str, ...] = (self.vehicles_namespace, self.cloud_namespace)

@@ -57,6 +57,7 @@ class Plan:
     """One direction of all vehicles.
 
     Attributes:
+        vehicles: how many; first: the number of the first, which the others follow.
         entry: device by which packets reach the router; exit: the one by which they leave.
         meters: devices of the first stage (queue and rate), one per shard.
         lines: devices of the second stage (netem), one per shard; the exit itself when there is one shard.
@@ -68,6 +69,7 @@ class Plan:
     exit: int
     meters: list[int]
     lines: list[int]
+    first: int = 1
     state: dict[int, Meter] = field(default_factory=dict)
 
     @property
@@ -94,7 +96,7 @@ class Plan:
             )
             # A plug without room: a second netem would forbid duplication (see docs/link.md).
             yield nl.plug(device, STRAY_CLASS, nl.PLUG_LIMIT, 1, create=True)
-        for vehicle in range(1, self.vehicles + 1):
+        for vehicle in range(self.first, self.first + self.vehicles):
             yield from self._make(vehicle)
 
     def _redirect(self, hook: int, device: int, targets: list[int], offset: int) -> Iterator[bytes]:

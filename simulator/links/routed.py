@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from schemas.errors import Refusal
-from schemas.topics import MAX_VEHICLES, vehicle_id
+from schemas.topics import MAX_VEHICLES, end_id
 from simulator.links import addressing, counting, wiring
 from simulator.links import netlink as nl
 from simulator.links.base import Conditions, Direction, LinkCounter, LinkError, check
@@ -45,11 +45,11 @@ class RoutedLink:
 
     vehicles_device = addressing.VEHICLES_SIDE.device
 
-    def __init__(self, name: str, run: str, vehicles: int, router: Router) -> None:
+    def __init__(self, name: str, run: str, vehicles: int, router: Router, first: int = 1) -> None:
         if not 1 <= vehicles <= MAX_VEHICLES:
             raise Refusal(f"link {name}: {vehicles} vehicles: allowed 1 to {MAX_VEHICLES}")
         self.name = name
-        self.vehicles = vehicles
+        self.vehicles, self.first = vehicles, first
         self.vehicles_namespace = f"ivsim-{run}-v"
         self.cloud_namespace = f"ivsim-{run}-c"
         self.namespaces: tuple[str, ...] = (self.vehicles_namespace, self.cloud_namespace, f"ivsim-{run}-r")
@@ -89,7 +89,7 @@ class RoutedLink:
         lines = [leave]
         if shards > 1:
             lines = self._devices([f"{direction[0]}d{shard}" for shard in range(shards)])
-        return Plan(direction, self.vehicles, entry, leave, meters, lines)
+        return Plan(direction, self.vehicles, entry, leave, meters, lines, self.first)
 
     def _devices(self, names: list[str]) -> list[int]:
         self._apply([addressing.new_device(name, "ifb") for name in names])
@@ -113,8 +113,9 @@ class RoutedLink:
     def update(self, conditions: Conditions) -> None:
         """Set both directions of each vehicle named; see `base.Link.update`."""
         for vehicle, (up, down) in conditions.items():
-            if not 1 <= vehicle <= self.vehicles:
-                raise Refusal(f"vehicle {vehicle}: this link has vehicles 1 to {self.vehicles}")
+            last = self.first + self.vehicles - 1
+            if not self.first <= vehicle <= last:
+                raise Refusal(f"vehicle {vehicle}: this link has vehicles {self.first} to {last}")
             check(up, vehicle, "uplink")
             check(down, vehicle, "downlink")
         with self._lock:
@@ -137,7 +138,7 @@ class RoutedLink:
             for reply in nl.errors(replies):
                 if reply.errno:
                     change = block[reply.sequence - 1]
-                    failures.append(f"{vehicle_id(change.vehicle)} {change.direction}: {_words(reply)}")
+                    failures.append(f"{end_id(change.vehicle)} {change.direction}: {_words(reply)}")
         if failures:
             raise LinkError(f"link {self.name}: {failures[0]} ({len(failures)} changes refused)")
 

@@ -9,6 +9,7 @@ namespaces are made, and stand in the manifest.
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +41,18 @@ RECORDED: Final = (
     "tcp_thin_linear_timeouts",
     "tcp_syn_retries",
 )
+
+
+def has(algorithm: str) -> bool:
+    """Say whether this kernel has that congestion control, or loads it when it is asked for."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asking:
+        try:
+            asking.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, algorithm.encode())
+        except FileNotFoundError:
+            return False
+        except PermissionError:  # it has it, and does not let everyone choose it by a socket
+            return True
+    return True
 
 
 def use(link: Link, algorithm: str) -> None:

@@ -14,6 +14,7 @@ from simulator.links.base import LinkError
 
 AF_INET: Final = 2
 _MAIN_TABLE: Final = 254
+_ONE_ADDRESS: Final = 32
 
 
 def make_namespace(stack: contextlib.ExitStack, name: str) -> None:
@@ -75,6 +76,24 @@ def prefer_source(namespace: str, address: str) -> None:
                     gateway=attributes["RTA_GATEWAY"],
                     oif=attributes["RTA_OIF"],
                     prefsrc=address,
+                )
+
+
+def route_to(namespace: str, address: str, source: str) -> None:
+    """Let what is sent unbound to one address at the other end come from `source`, one of the namespace's.
+
+    A library that cannot bind speaks so for each of several ends, which differ by whom they ask.
+    """
+    with namespaces.inside(namespace), IPRoute() as ip:
+        for route in list(ip.get_routes(family=AF_INET, table=_MAIN_TABLE)):
+            attributes = dict(route["attrs"])
+            if "RTA_GATEWAY" in attributes and route["dst_len"] < _ONE_ADDRESS:
+                ip.route(
+                    "add",
+                    dst=f"{address}/{_ONE_ADDRESS}",
+                    gateway=attributes["RTA_GATEWAY"],
+                    oif=attributes["RTA_OIF"],
+                    prefsrc=source,
                 )
 
 

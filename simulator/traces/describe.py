@@ -37,6 +37,7 @@ def facts(trace: Trace) -> list[str]:
     return [
         f"duration {trace.duration_s:g} s, {len(trace.time_s)} steps, then it starts again",
         *(f"{key}: {value}" for key, value in trace.header.items()),
+        *(f"{name}: {values.min():g} to {values.max():g}" for name, values in trace.places().items()),
         *(
             f"on a link: {name} times {factor:.4f}, in Ethernet frames"
             for name in RATE_COLUMNS

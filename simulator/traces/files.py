@@ -11,7 +11,15 @@ import numpy as np
 
 from schemas.errors import Refusal
 from simulator.traces.layers import RATE_LAYERS
-from simulator.traces.model import COLUMNS, RATE_LAYER, RATE_MEANINGS, Floats, Trace, first_problem
+from simulator.traces.model import (
+    COLUMNS,
+    PLACE_COLUMNS,
+    RATE_LAYER,
+    RATE_MEANINGS,
+    Floats,
+    Trace,
+    first_problem,
+)
 from simulator.traces.source import lines_of, number, read_text
 
 SCHEMA_KEY = "ivsim_trace"
@@ -41,7 +49,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
 
 def to_csv(trace: Trace) -> str:
     """The trace as text: `# key: value` lines, the column names, one line per step."""
-    columns = {"time_s": trace.time_s, **trace.columns()}
+    columns = {"time_s": trace.time_s, **trace.all_columns()}
     header = [f"# {key}: {value}" for key, value in _full_header(trace).items()]
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
     body = [",".join(map(_shortest, row)) for row in rows]
@@ -86,12 +94,12 @@ def _parse_header(lines: list[str], path: Path) -> tuple[dict[str, str], int]:
 
 
 def _checked_names(names: list[str], where: str) -> list[str]:
-    allowed = ("time_s", *COLUMNS)
+    allowed = ("time_s", *COLUMNS, *PLACE_COLUMNS)
     for name in names:
         if name not in allowed or names.count(name) > 1:
             problem = "twice" if name in allowed else f"allowed: {', '.join(allowed)}"
             raise Refusal(f"{where}: column {name!r}, {problem}")
-    if names[0] != "time_s" or len(names) < 2:
+    if names[0] != "time_s" or not set(names) & set(COLUMNS):
         raise Refusal(f"{where}: the columns must be time_s first, then at least one of {', '.join(COLUMNS)}")
     return names
 
@@ -142,7 +150,7 @@ def _write_parquet(trace: Trace, path: Path) -> None:
     import pyarrow as pa  # noqa: PLC0415 - half a second that a CSV need not pay
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    table = pa.table({"time_s": trace.time_s, **trace.columns()})
+    table = pa.table({"time_s": trace.time_s, **trace.all_columns()})
     metadata = {key.encode(): value.encode() for key, value in _full_header(trace).items()}
     pq.write_table(table.replace_schema_metadata(metadata), path)
 

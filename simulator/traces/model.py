@@ -16,8 +16,13 @@ Floats = npt.NDArray[np.float64]
 
 RATE_COLUMNS = ("uplink_kbps", "downlink_kbps")
 COLUMNS = (*RATE_COLUMNS, "rtt_ms", "loss_ratio")
+# Where the drive went; a link asks nothing of it, vehicles are where their trace was recorded.
+PLACE_COLUMNS = ("latitude_deg", "longitude_deg")
 # Above these a column is surely in another unit: 10 Gbit/s, 10 minutes, all.
 CEILINGS = {"uplink_kbps": 1e7, "downlink_kbps": 1e7, "rtt_ms": 6e5, "loss_ratio": 1.0}
+CEILINGS |= {"latitude_deg": 90.0, "longitude_deg": 180.0}
+_BOUNDED_BY_UNIT = (*RATE_COLUMNS, "rtt_ms")
+FLOORS = dict.fromkeys(COLUMNS, 0.0) | {name: -CEILINGS[name] for name in PLACE_COLUMNS}
 RATE_MEANINGS = ("capacity", "as_logged")
 # Key of the header; with _uplink_kbps or _downlink_kbps behind it where the two differ.
 RATE_LAYER = "rate_layer"
@@ -50,8 +55,8 @@ class Trace:
     """A recorded or generated drive: step `i` holds from `time_s[i]` until the next step.
 
     All arrays have one shape (n,); rates in kbit/s (1,000 bit/s; 0 is an outage), RTT in ms, loss as a
-    ratio in [0, 1]. Nothing is NaN: a reader that meets a hole states its policy before it comes here.
-    `last_step_s` is how long the last step lasts.
+    ratio in [0, 1]; degrees north and east of where it was recorded, both or neither. Nothing is NaN: a reader that
+    meets a hole states its policy before it comes here. `last_step_s` is how long the last step lasts.
 
     Raises:
         Refusal: the columns break one of these promises; the line names `source`.
@@ -65,13 +70,17 @@ class Trace:
     header: Mapping[str, str] = field(default_factory=dict)
     last_step_s: float = 1.0
     source: str = "trace"
+    latitude_deg: Floats | None = None
+    longitude_deg: Floats | None = None
 
     def __post_init__(self) -> None:
         if len(self.time_s) == 0:
             raise Refusal(f"{self.source}: no data rows")
         if not self.columns():
             raise Refusal(f"{self.source}: none of the columns {', '.join(COLUMNS)}")
-        problem = first_problem(self.time_s, self.columns())
+        if len(self.places()) == 1:
+            raise Refusal(f"{self.source}: {' without '.join(_one_and_other(self.places()))}")
+        problem = first_problem(self.time_s, self.all_columns())
         if problem is not None:
             row, reason = problem
             raise Refusal(f"{self.source}: data row {row + 1}: {reason}")
@@ -80,7 +89,18 @@ class Trace:
 
     def columns(self) -> dict[str, Floats]:
         """The columns this trace has, in the order of the schema."""
-        present = {name: getattr(self, name) for name in COLUMNS}
+        return self._present(COLUMNS)
+
+    def places(self) -> dict[str, Floats]:
+        """Where it was recorded, by PLACE_COLUMNS; nothing where it does not say so."""
+        return self._present(PLACE_COLUMNS)
+
+    def all_columns(self) -> dict[str, Floats]:
+        """The columns of the link, then those of places, as a file has them."""
+        return self.columns() | self.places()
+
+    def _present(self, names: tuple[str, ...]) -> dict[str, Floats]:
+        present = {name: getattr(self, name) for name in names}
         return {name: values for name, values in present.items() if values is not None}
 
     def rate_layer(self, column: str) -> str | None:
@@ -133,6 +153,10 @@ class Trace:
         )
 
 
+def _one_and_other(places: Mapping[str, Floats]) -> list[str]:
+    return sorted(PLACE_COLUMNS, key=lambda name: name not in places)
+
+
 def first_problem(time_s: Floats, columns: Mapping[str, Floats]) -> tuple[int, str] | None:
     """The first row that a link could not replay, with the reason; None when all are good."""
     found = list(_time_problems(time_s))
@@ -156,10 +180,19 @@ def _time_problems(time_s: Floats) -> list[tuple[int, str]]:
     return []
 
 
+def allowed(column: str) -> str:
+    """Say what values a column may have, with its unit."""
+    return f"{FLOORS[column]:g} to {CEILINGS[column]:g} (unit: {column.rpartition('_')[2]})"
+
+
+def out_of_range(column: str, value: float) -> bool:
+    """Return whether there is no such value in any unit: a negative rate, a loss above all, a place not on Earth."""
+    return value < FLOORS[column] or (column not in _BOUNDED_BY_UNIT and value > CEILINGS[column])
+
+
 def _value_problems(name: str, values: Floats) -> list[tuple[int, str]]:
-    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0) & (values <= CEILINGS[name])))
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= FLOORS[name]) & (values <= CEILINGS[name])))
     if not len(bad):
         return []
-    unit = name.rpartition("_")[2]
-    reason = f"{name} is {values[bad[0]]:g}, must be 0 to {CEILINGS[name]:g} (unit: {unit})"
+    reason = f"{name} is {values[bad[0]]:g}, must be {allowed(name)}"
     return [(int(bad[0]), reason)]

@@ -118,3 +118,8 @@ def bundled_path(name: str) -> Path:
 def bundled(name: str = DEFAULT) -> Trace:
     """A bundled trace, read from its file."""
     return read_trace(bundled_path(name))
+
+
+def trace_named(name: str) -> Trace:
+    """A bundled trace by its name, any other by its path; Refusal names file and line."""
+    return bundled(name) if name in BUNDLED else read_trace(name)

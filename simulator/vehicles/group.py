@@ -51,6 +51,8 @@ Numbers = NDArray[np.int64]
 _TOGETHER: Final = 12
 _NOISY: Final = [k for k, signal in enumerate(FAST.values()) if signal.noise]
 _PLACE: Final = [STATE.index("route.latitude_deg"), STATE.index("route.longitude_deg")]
+# Behind the readings stand altitude, heading, ground speed and accuracy.
+_HEADING: Final = len(READINGS) + 1
 _NOISE: Final = np.array([signal.noise for signal in FAST.values() if signal.noise])
 # What a tick leaves beside the drive: noise, satellites and accuracy, and the radio's four numbers.
 _WIDTH: Final = len(_NOISY) + 6
@@ -166,6 +168,7 @@ class VehicleGroup:
         offsets_ns: Numbers,
         sequences: Numbers,
         start_at_ns: int,
+        fixes: Floats | None = None,
     ) -> list[bytes]:
         """Return the payloads of a block, tick by tick, in each tick one for each of `members`.
 
@@ -174,6 +177,7 @@ class VehicleGroup:
             offsets_ns: when each of them is sampled, one row a tick; none is before those of the blocks before.
             sequences: of the messages, one row a tick.
             start_at_ns: the wall clock's nanoseconds that offset 0 stands for.
+            fixes: where they are, if not on roads of their own: `Fix` by tick and member, NaN for those that are.
         """
         size, ticks = len(members), len(offsets_ns)
         numbers = np.asarray(members, dtype=np.intp)
@@ -189,6 +193,8 @@ class VehicleGroup:
         sampled_at_ms = (offsets_ns + start_at_ns) // 1_000_000
         rests = rest.reshape(-1, _WIDTH).T
         values = self._values(numbers, state, rests, slow[:-1], sequences, sampled_at_ms, events)
+        if fixes is not None:
+            _placed(values, fixes.reshape(-1, fixes.shape[-1]))
         return self._templates.payloads(members, values, sorted(events))
 
     def _driven(self, members: NDArray[np.intp], offsets_ns: Numbers) -> Floats:
@@ -314,6 +320,13 @@ class VehicleGroup:
                 lamp, colour, _ = FOLLOWERS[k]
                 events += _switch(self._members[members[place]].lamps, tick, place, lamp, colour)
         return found
+
+
+def _placed(values: Values, fixes: Floats) -> None:
+    """Put vehicles where their traces were recorded, row by row; the drive has them elsewhere."""
+    known = ~np.isnan(fixes[:, 0])
+    values.doubles[known] = fixes[known, :2]
+    values.floats[known, _HEADING : _HEADING + 2] = fixes[known, 2:]
 
 
 def _rounded(degrees: Floats) -> Floats:

@@ -13,7 +13,7 @@ STEP_NS = 1_000_000_000
 
 
 class Vehicle:
-    """A vehicle of a variant (`rigid`, `trailer`, `hybrid`, `stub`), numbered 1 to 65,000.
+    """A vehicle of a variant (`rigid`, `trailer`, `hybrid`, `stub`), numbered 1 to 9,999,999.
 
     All it does comes from `rng`: the same stream gives the same drive.
     """

@@ -10,29 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from schemas.topics import vehicle_id
-from simulator.links.base import DIRECTIONS, Condition, Link
+from schemas.topics import end_id
+from simulator.links.base import DIRECTIONS, Link
 from simulator.links.proof.checks import Check, Verdict
 from simulator.links.proof.verify import Proof, Step, drain, representative_seconds, verify
-from simulator.links.replay import Second
+from simulator.links.step_log import Asked
 
 SECONDS_PROVEN: Final = 5
 FEWEST_SECONDS: Final = 3  # of a run whose link has fewer vehicles: one after another
 TRAFFIC_S: Final = 4.0
 PROBED: Final = ", saturating probe"
+# Drives steps through a link, each for so many seconds, on vehicles from that number on.
+Proving = Callable[[Link, Sequence[Step], float, int], list[Proof]]
 # The parameters of a certificate, in its order; the checks of `verify` are named after them.
 PARAMETERS: Final = ("delay", "loss", "rate", "outage")
-
-
-class Asked(NamedTuple):
-    """What the run asked of one vehicle in one of its seconds."""
-
-    vehicle: int
-    second: int
-    uplink: Condition
-    downlink: Condition
 
 
 @dataclass(frozen=True)
@@ -53,54 +46,43 @@ class ProvenSecond:
         return asdict(self)
 
 
-def distinct(steps: Sequence[Second]) -> list[Asked]:
-    """Return each pair of conditions that a replay has asked for once, with the first place where it did."""
-    found: dict[tuple[Condition, Condition], Asked] = {}
-    for step in steps:
-        if step.second >= 0:
-            for vehicle, pair in step.asked.items():
-                found.setdefault(pair, Asked(vehicle, step.second, *pair))
-    return list(found.values())
-
-
 def prove_after_run(
     link: Link,
-    steps: Sequence[Second],
+    asked: Sequence[Asked],
     vehicles: int,
     *,
-    proving: Callable[[Link, Sequence[Step], float], list[Proof]] = verify,
+    first: int = 1,
+    proving: Proving = verify,
 ) -> list[ProvenSecond]:
     """Drive some of a replay's seconds through its link again; LinkError when the link fails.
 
     Args:
         link: open, with nobody else's traffic on it any more; its conditions are others afterwards.
-        steps: of the run's `LinkReplay`.
-        vehicles: how many the link has.
+        asked: `LinkReplay.distinct()`.
+        vehicles: how many the link has, from number `first` on.
+        first: of the vehicles.
         proving: what drives steps through a link.
     """
-    asked = distinct(steps)
     series = [(one.uplink, one.downlink) for one in asked]
     count = min(SECONDS_PROVEN, max(FEWEST_SECONDS, vehicles))
     chosen = [asked[index] for index in representative_seconds(series, count)]
     made: list[ProvenSecond] = []
     for begin in range(0, len(chosen), vehicles):
         group = chosen[begin : begin + vehicles]
-        first = _prove(link, group, proving)
-        off = [place for place, checks in zip(group, first, strict=True) if _is_off(checks)]
-        second = iter(_prove(link, off, proving) if off else [])
-        for place, checks in zip(group, first, strict=True):
+        once = _prove(link, group, proving, first)
+        off = [place for place, checks in zip(group, once, strict=True) if _is_off(checks)]
+        second = iter(_prove(link, off, proving, first) if off else [])
+        for place, checks in zip(group, once, strict=True):
             again = _is_off(checks)
             found = next(second) if again else checks
-            made.append(ProvenSecond(vehicle_id(place.vehicle), place.second, again, found))
+            made.append(ProvenSecond(end_id(place.vehicle), place.second, again, found))
     return made
 
 
-def _prove(
-    link: Link, group: Sequence[Asked], proving: Callable[[Link, Sequence[Step], float], list[Proof]]
-) -> list[list[Check]]:
-    drain(link, range(1, len(group) + 1))
+def _prove(link: Link, group: Sequence[Asked], proving: Proving, first: int) -> list[list[Check]]:
+    drain(link, range(first, first + len(group)))
     steps = [Step(f"second {one.second}", one.uplink, one.downlink) for one in group]
-    return [proof.checks for proof in proving(link, steps, TRAFFIC_S)]
+    return [proof.checks for proof in proving(link, steps, TRAFFIC_S, first)]
 
 
 def _is_off(checks: Sequence[Check]) -> bool:

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Final
 
-from schemas.topics import CLOUD_ADDRESS, vehicle_address
+from schemas.topics import CLOUD_ADDRESS, end_address
 from simulator.links.base import Direction, Link
 from simulator.links.namespaces import inside
 
@@ -32,7 +32,7 @@ def tcp_rate_bps(
             near = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
         near.settimeout(seconds + 10)
         server.settimeout(seconds + 10)
-        near.bind((vehicle_address(vehicle), 0))
+        near.bind((end_address(vehicle), 0))
         near.connect(server.getsockname())
         far = stack.enter_context(server.accept()[0])
         far.settimeout(seconds + 10)

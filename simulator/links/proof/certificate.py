@@ -5,44 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from simulator.links.base import DIRECTIONS
+from simulator.links.base import DIRECTIONS, Direction
 from simulator.links.proof.after_run import PROBED
 from simulator.links.proof.checks import Check, Verdict
-from simulator.links.proof.link_seconds import Row, seconds_of
-from simulator.links.proof.run_checks import check_delay_of_run, check_loss_of_run, check_outage, check_rate
+from simulator.links.proof.run_delay import DelayOfRun
+from simulator.links.proof.run_loss import LossOfRun
+from simulator.links.proof.run_outage import OutageOfRun
+from simulator.links.proof.run_rate import RateOfRun
+from simulator.links.proof.run_seconds import overview, seconds_of
+from simulator.links.step_log import Rows
 
 LATE_TOLERANCE_MS: Final = 100.0
 CHANGES: Final = "change each second"
 
 
 def certificate(
-    link_name: str, rows: Sequence[Row], replay: dict[str, Any], probed: Sequence[Check] = ()
+    link_name: str, rows: Rows, replay: dict[str, Any], probed: Sequence[Check] = ()
 ) -> dict[str, Any]:
     """Return verdict, statement, checks and the probes' cost.
 
     Args:
         link_name: the back end; "direct" asks nothing and proves nothing.
-        rows: of link.parquet, as `LinkReplay.rows` and `Prober.add_to` give them.
+        rows: of link.parquet, as `LinkReplay.rows` and `Prober.add_to` give them; they are gone through several times.
         replay: `LinkReplay.properties()`.
         probed: what a saturating probe behind the run has shown, from `after_run.probe_checks`.
     """
-    cost = {
-        f"probe_bytes_{d}": sum(row["probe_bytes"] for row in rows if row["direction"] == d)
-        for d in DIRECTIONS
-    }
+    known = overview(rows)
+    cost = {f"probe_bytes_{direction}": known.probe_bytes[direction] for direction in DIRECTIONS}
     if link_name == "direct":
         statement = "The direct link emulates nothing: whatever was asked had no effect."
         return {"verdict": "unproven", "statement": statement, "checks": [], **cost}
     found = [check_punctual(replay)]
-    for direction in DIRECTIONS:
-        seconds = list(seconds_of([row for row in rows if row["direction"] == direction]))
-        made = (
-            check_delay_of_run(direction, seconds),
-            check_loss_of_run(direction, seconds),
-            check_rate(direction, seconds),
-            check_outage(direction, seconds),
-        )
-        found += [check for check in made if check is not None]
+    judges = {direction: _judges(direction, known.last_second.get(direction, 0)) for direction in DIRECTIONS}
+    for direction, seconds in seconds_of(rows, known):
+        for judge in judges[direction]:
+            judge.take(seconds)
+    made = [judge.check() for own in judges.values() for judge in own]
+    found += [check for check in made if check is not None]
     found += probed
     verdict = _verdict(found)
     return {
@@ -51,6 +50,10 @@ def certificate(
         "checks": [check.as_dict() for check in found],
         **cost,
     }
+
+
+def _judges(direction: Direction, last: int) -> tuple[DelayOfRun, LossOfRun, RateOfRun, OutageOfRun]:
+    return DelayOfRun(direction), LossOfRun(direction, last), RateOfRun(direction), OutageOfRun(direction)
 
 
 def _verdict(found: Sequence[Check]) -> Verdict:

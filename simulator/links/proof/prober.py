@@ -8,14 +8,14 @@ import socket
 import struct
 import threading
 import time
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from schemas.topics import vehicle_id
 from simulator.links.base import Direction, Link
 from simulator.links.proof import probes
+from simulator.links.proof.probe_times import ProbedRows, ProbeTimes
 from simulator.links.replay import SECOND_NS
+from simulator.links.step_log import Rows
 
 PAYLOAD: Final = struct.Struct("!4sIIq")
 MAGIC: Final = b"IVP1"
@@ -29,19 +29,11 @@ SETTLE_S: Final = 1.0
 FIRST_PHASE, LAST_PHASE = 0.2, 0.95
 
 
-@dataclass
-class Probe:
-    """One packet: `received_at_ns` is None where it never came."""
-
-    sent_at_ns: int
-    received_at_ns: int | None = None
-
-
-def probed_vehicles(vehicles: int, most: int = MOST_VEHICLES) -> list[int]:
-    """Return the vehicles that are probed: all of a small fleet, else evenly spread numbers."""
+def probed_vehicles(vehicles: int, most: int = MOST_VEHICLES, first: int = 1) -> list[int]:
+    """Return the vehicles that are probed, of those from `first` on: all of a small fleet, else evenly spread numbers."""
     if vehicles <= most:
-        return list(range(1, vehicles + 1))
-    return [1 + index * (vehicles - 1) // (most - 1) for index in range(most)]
+        return list(range(first, first + vehicles))
+    return [first + index * (vehicles - 1) // (most - 1) for index in range(most)]
 
 
 class Prober(threading.Thread):
@@ -51,10 +43,10 @@ class Prober(threading.Thread):
     has not come by then is lost, or later than a probe is waited for.
     """
 
-    def __init__(self, link: Link, vehicles: int, start_at_ns: int) -> None:
+    def __init__(self, link: Link, vehicles: int, start_at_ns: int, first: int = 1) -> None:
         super().__init__(name="link-prober", daemon=True)
-        self.vehicles = probed_vehicles(vehicles)
-        self.found: dict[tuple[int, int, Direction], Probe] = {}
+        self.vehicles = probed_vehicles(vehicles, first=first)
+        self.times = ProbeTimes(self.vehicles, IP_BYTES)
         self.failure: Exception | None = None
         self._pending: dict[
             tuple[int, Direction], int
@@ -129,7 +121,7 @@ class Prober(threading.Thread):
                 self._ends.vehicles[vehicle].sendto(packet, self._ends.cloud_name)
             else:
                 self._ends.cloud.sendto(packet, self._ends.names[vehicle])
-            self.found[second, vehicle, direction] = Probe(at_ns)
+            self.times.sent(second, vehicle, direction, at_ns)
             self._pending[vehicle, direction] = second
 
     def _take(self, s: socket.socket) -> None:
@@ -138,31 +130,11 @@ class Prober(threading.Thread):
             if len(payload) != PAYLOAD.size or not payload.startswith(MAGIC):
                 continue
             _magic, vehicle, second, _sent = PAYLOAD.unpack(payload)
-            probe = self.found.get((second, vehicle, direction))
-            if probe is None or probe.received_at_ns is not None:
+            if not self.times.came(second, vehicle, direction, at_ns):
                 continue
-            probe.received_at_ns = at_ns
             if self._pending.get((vehicle, direction)) == second:
                 del self._pending[vehicle, direction]
 
-    def add_to(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return rows of link.parquet with the probes' columns: sent, received, delay, bytes at the vehicle.
-
-        `probe_bytes` is what the capture at the vehicles' end has seen of them, to be taken out of overhead.
-        """
-        names = {vehicle_id(vehicle): vehicle for vehicle in self.vehicles}
-        return [row | self._columns(row, names) for row in rows]
-
-    def _columns(self, row: dict[str, Any], names: dict[str, int]) -> dict[str, Any]:
-        vehicle = names.get(row["vehicle_id"])
-        probe = None if vehicle is None else self.found.get((row["second"], vehicle, row["direction"]))
-        if probe is None:
-            return {"probe_sent": 0, "probe_received": 0, "probe_delay_ms": None, "probe_bytes": 0}
-        came = probe.received_at_ns
-        seen = row["direction"] == "uplink" or came is not None
-        return {
-            "probe_sent": 1,
-            "probe_received": int(came is not None),
-            "probe_delay_ms": None if came is None else (came - probe.sent_at_ns) / 1e6,
-            "probe_bytes": IP_BYTES if seen else 0,
-        }
+    def add_to(self, rows: Rows) -> Rows:
+        """Return rows of link.parquet with the probes' columns, as `ProbeTimes.columns` gives them."""
+        return ProbedRows(rows, self.times)

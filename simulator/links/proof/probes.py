@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.topics import CLOUD_ADDRESS, vehicle_address
+from schemas.topics import CLOUD_ADDRESS, end_address
 from simulator.links.base import Direction, Link
 from simulator.links.namespaces import inside
 
@@ -99,7 +99,7 @@ class Ends:
         self.cloud = stack.enter_context(_socket(link.cloud_namespace, CLOUD_ADDRESS, port))
         self.cloud_name = self.cloud.getsockname()
         self.vehicles = {
-            vehicle: stack.enter_context(_socket(link.vehicles_namespace, vehicle_address(vehicle)))
+            vehicle: stack.enter_context(_socket(link.vehicles_namespace, end_address(vehicle)))
             for vehicle in vehicles
         }
         self.names = {vehicle: s.getsockname() for vehicle, s in self.vehicles.items()}

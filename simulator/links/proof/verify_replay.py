@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
+
+import pyarrow.compute as pc
 
 from simulator.links.base import Condition, Conditions, Link
 from simulator.links.proof import probes
@@ -13,7 +17,8 @@ from simulator.links.proof.certificate import check_punctual
 from simulator.links.proof.checks import Check
 from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify import SATURATION, drain
-from simulator.links.replay import SECOND_NS, LinkReplay, Second
+from simulator.links.replay import LINK_STEPS, SECOND_NS, LinkReplay, Schedule
+from simulator.links.step_log import Second
 
 # Frames that were given their time at the old rate still leave by it: 50 ms of them were seen.
 SETTLE_S: Final = 0.06
@@ -34,14 +39,28 @@ def verify_replay(link: Link, vehicle: int, series: Sequence[tuple[Condition, Co
     def schedule(second: int) -> Conditions:
         return {vehicle: series[min(second, len(series) - 1)]}
 
-    with LinkReplay(link, schedule, start_at_ns) as replay:
-        time.sleep(max(0.0, start_at_ns / 1e9 - time.time()))
-        probes.run(link, [flow], settle_s=0.3)
-    drain(link, [vehicle])
-    if replay.failure is not None:
-        raise replay.failure
-    seconds = [_judge_second(flow, second, replay.steps) for second in range(len(series))]
+    with TemporaryDirectory() as directory:
+        with LinkReplay(link, schedule, start_at_ns, Path(directory) / LINK_STEPS) as replay:
+            time.sleep(max(0.0, start_at_ns / 1e9 - time.time()))  # until the replay begins, no guess
+            probes.run(link, [flow], settle_s=0.3)
+        drain(link, [vehicle])
+        if replay.failure is not None:
+            raise replay.failure
+        steps = [
+            Second(-1, schedule(0), start_at_ns, start_at_ns, 0),
+            *_played(replay, schedule, start_at_ns),
+        ]
+    seconds = [_judge_second(flow, second, steps) for second in range(len(series))]
     return [check_punctual(replay.properties()), *seconds]
+
+
+def _played(replay: LinkReplay, schedule: Schedule, start_at_ns: int) -> Iterator[Second]:
+    """Yield the steps of a replay of one vehicle."""
+    for table in replay.rows():
+        for row in table.filter(pc.equal(table["direction"], "uplink")).to_pylist():
+            second = row["second"]
+            due_at_ns, update_ns = start_at_ns + second * SECOND_NS, round(row["update_ms"] * 1e6)
+            yield Second(second, schedule(second), due_at_ns, row["applied_at_ns"], update_ns)
 
 
 def _judge_second(flow: Flow, second: int, steps: Sequence[Second]) -> Check:

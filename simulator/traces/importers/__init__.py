@@ -1,10 +1,14 @@
-"""The table of foreign formats and the choice among them; a new format is one file and one line here."""
+"""The table of foreign formats and the choice among them.
+
+A new format is one file and one line here, or a plug-in of `ivsim.importers`.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from schemas.errors import Refusal
+from schemas.plugins import Plugin, Table, checked, made
 from simulator.traces.importers.base import Importer, Source
 from simulator.traces.importers.cooked import COOKED
 from simulator.traces.importers.gnettrack import GNETTRACK
@@ -23,9 +27,15 @@ from simulator.traces.source import lines_of, read_text
 
 __all__ = ["IMPORTERS", "Importer", "Options", "Source", "detect", "import_trace"]
 
-IMPORTERS: dict[str, Importer] = {
-    i.name: i for i in (OWN, GNETTRACK, MAHIMAHI, INTERVAL_LOG, SABRE, COOKED, PING, NUTTCP, MTU, NYU, TABLE)
-}
+_ALL = (OWN, GNETTRACK, MAHIMAHI, INTERVAL_LOG, SABRE, COOKED, PING, NUTTCP, MTU, NYU, TABLE)
+
+
+def _row(plugin: Plugin, found: object) -> Importer:
+    row: Importer = checked(made(found), plugin.name, Importer)
+    return row
+
+
+IMPORTERS: Table[Importer] = Table("ivsim.importers", {i.name: i for i in _ALL}, _row)
 _HEAD_LINES = 20
 _HEAD_CHARACTERS = 4_000
 

@@ -14,7 +14,7 @@ from schemas.errors import Refusal
 from simulator.traces.importers.base import GRID_OPTIONS, Importer, Source
 from simulator.traces.importers.grid import Rows, from_samples
 from simulator.traces.importers.options import Options
-from simulator.traces.model import Trace, each_way
+from simulator.traces.model import Trace, each_way, out_of_range
 from simulator.traces.source import number
 
 _FIELDS = {
@@ -22,6 +22,8 @@ _FIELDS = {
     "downlink_kbps": ("DL_bitrate", 1.0),
     "rtt_ms": ("PINGAVG", 1.0),
     "loss_ratio": ("PINGLOSS", 0.01),
+    "latitude_deg": ("Latitude", 1.0),
+    "longitude_deg": ("Longitude", 1.0),
 }
 _MISSING = "-"
 
@@ -83,7 +85,7 @@ def _value(text: str, column: str, source: Source, line: int) -> float:
         return float("nan")
     field, factor = _FIELDS[column]
     value = number(text, source.path, line, field) * factor
-    if value < 0 or (column == "loss_ratio" and value > 1):
+    if out_of_range(column, value):
         raise source.refusal(line, f"{field} is {text}, out of range")
     return float(each_way(np.array([value]))[0]) if column == "loss_ratio" else value
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from schemas.errors import Refusal
 from simulator.traces.importers.base import Source
 from simulator.traces.importers.options import Options
-from simulator.traces.model import CEILINGS, RATE_COLUMNS, Floats, Trace
+from simulator.traces.model import CEILINGS, FLOORS, RATE_COLUMNS, Floats, Trace, allowed
 
 Lines = npt.NDArray[np.int64]
 Columns = dict[str, Floats]
@@ -115,9 +115,9 @@ def _forward(source: Source, rows: Rows, options: Options) -> tuple[Rows, list[s
 def _check_values(source: Source, rows: Rows) -> None:
     """No value out of its column's range may hide in a mean."""
     for name, column in rows.values.items():
-        bad = np.flatnonzero((column < 0) | (column > CEILINGS[name]))
+        bad = np.flatnonzero((column < FLOORS[name]) | (column > CEILINGS[name]))
         if len(bad):
-            reason = f"{name} is {column[bad[0]]:g}, must be 0 to {CEILINGS[name]:g}"
+            reason = f"{name} is {column[bad[0]]:g}, must be {allowed(name)}"
             raise source.refusal(int(rows.line[bad[0]]), reason)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 from schemas.errors import Refusal
 from simulator.traces.layers import RATE_LAYERS
-from simulator.traces.model import COLUMNS, RATE_MEANINGS
+from simulator.traces.model import COLUMNS, PLACE_COLUMNS, RATE_MEANINGS
 
 DIRECTIONS = {"uplink": "uplink_kbps", "downlink": "downlink_kbps"}
 
@@ -39,7 +39,7 @@ class Options:
 
     columns: Annotated[
         tuple[str, ...] | None,
-        _asked("--column", "Take this column (again for more): {}.", COLUMNS),
+        _asked("--column", "Take this column (again for more): {}.", COLUMNS + PLACE_COLUMNS),
     ] = None
     direction: Annotated[
         str | None,

@@ -12,7 +12,7 @@ from simulator.traces.importers.base import GRID_OPTIONS, Importer, Source
 from simulator.traces.importers.grid import Rows, from_samples
 from simulator.traces.importers.options import Options
 from simulator.traces.importers.units import factor
-from simulator.traces.model import COLUMNS, Trace
+from simulator.traces.model import COLUMNS, PLACE_COLUMNS, Trace, out_of_range
 from simulator.traces.source import lines_of, number
 
 _DEFAULT_UNITS = {
@@ -20,8 +20,11 @@ _DEFAULT_UNITS = {
     "downlink_kbps": "kbit/s",
     "rtt_ms": "ms",
     "loss_ratio": "ratio",
+    "latitude_deg": "deg",
+    "longitude_deg": "deg",
     "time_s": "s",
 }
+_TARGETS = (*COLUMNS, *PLACE_COLUMNS)
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "space": " "}
 _MISSING = ("", "-")
 
@@ -57,9 +60,9 @@ def _mapping(options: Options, header: list[str] | None, source: Source) -> list
     columns: list[_Column] = []
     for text in options.mapping or ():
         target, equals, found = text.partition("=")
-        if not equals or target not in COLUMNS or any(c.target == target for c in columns):
+        if not equals or target not in _TARGETS or any(c.target == target for c in columns):
             raise Refusal(
-                f"--map {text!r}: must be TARGET=COLUMN[:UNIT], TARGET once of {', '.join(COLUMNS)}"
+                f"--map {text!r}: must be TARGET=COLUMN[:UNIT], TARGET once of {', '.join(_TARGETS)}"
             )
         columns.append(_column(target, found, header, source))
     if not columns:
@@ -89,7 +92,7 @@ def _value(column: _Column, row: list[str], source: Source, line: int) -> float:
     unit = column.unit if column.unit_place is None else row[column.unit_place]
     scale = factor(column.target, unit, source, line)
     value = number(row[column.place], source.path, line, column.target) * scale
-    if value < 0 or (column.target == "loss_ratio" and value > 1):
+    if out_of_range(column.target, value):
         raise source.refusal(line, f"{column.target} is {value:g}, out of range")
     return value
 

@@ -16,6 +16,8 @@ UNITS = {
     "downlink_kbps": _RATES,
     "rtt_ms": {"ms": 1.0, "s": 1e3, "us": 1e-3},
     "loss_ratio": {"ratio": 1.0, "percent": 1e-2},
+    "latitude_deg": {"deg": 1.0},
+    "longitude_deg": {"deg": 1.0},
     "time_s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
 }
 

@@ -11,8 +11,8 @@ from simulator.links.proof.checks import Check
 from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify import Proof
 from simulator.links.proof.verify_rate import judge_rate
-from simulator.links.replay import Second
-from tests.simulator.links.test_links_proof import REPLAY, quiet
+from simulator.links.step_log import Asked
+from tests.simulator.links.test_links_proof import REPLAY, as_columns, quiet
 
 
 class Idle:
@@ -30,19 +30,20 @@ class Idle:
         return []
 
 
-def steps(*rates, vehicles=1):
-    """Return a replay's steps in which vehicle v has a rate of its own each second."""
+def asked(*rates, vehicles=1):
+    """Return what a replay asked for in which vehicle v has a rate of its own each second, each rate in its first second."""
     return [
-        Second(second, {v: (Condition(rate + v, 30.0), Condition(None, 30.0)) for v in range(1, vehicles + 1)}, 0, 0, 0)
-        for second, rate in enumerate([rates[0], *rates], start=-1)
-    ]  # fmt: skip
+        Asked(v, rates.index(rate), Condition(rate + v, 30.0), Condition(None, 30.0))
+        for rate in dict.fromkeys(rates)
+        for v in range(1, vehicles + 1)
+    ]
 
 
 def verdicts_in_turn(*rounds):
     """Return a `proving` whose nth call gives each step one check of the rate with the nth verdict."""
     calls = []
 
-    def proving(_link, asked, seconds):
+    def proving(_link, asked, seconds, _first):
         verdict = rounds[len(calls)]
         calls.append([step.uplink.rate_bps for step in asked])
         assert seconds == after_run.TRAFFIC_S
@@ -58,7 +59,7 @@ def prove(made, vehicles, *rounds):
 
 
 def test_the_slowest_and_the_fastest_second_are_among_five_distinct_ones():
-    proven, calls = prove(steps(*range(1_000_000, 9_000_000, 1_000_000), vehicles=10), 10, "pass")
+    proven, calls = prove(asked(*range(1_000_000, 9_000_000, 1_000_000), vehicles=10), 10, "pass")
     assert len(calls) == 1
     assert len(calls[0]) == 5
     assert min(calls[0]) == 1_000_001
@@ -68,19 +69,19 @@ def test_the_slowest_and_the_fastest_second_are_among_five_distinct_ones():
 
 
 def test_one_vehicle_drives_three_seconds_one_after_another():
-    proven, calls = prove(steps(3e6, 1e6, 2e6, 2e6), 1, "pass", "pass", "pass")
+    proven, calls = prove(asked(3e6, 1e6, 2e6, 2e6), 1, "pass", "pass", "pass")
     assert calls == [[1e6 + 1], [2e6 + 1], [3e6 + 1]]
     assert [one.second for one in proven] == [1, 2, 0]
 
 
 def test_a_constant_link_is_driven_once():
-    _proven, calls = prove(steps(1e6, 1e6, 1e6), 30, "pass")
+    _proven, calls = prove(asked(1e6, 1e6, 1e6), 30, "pass")
     assert calls == [[1e6 + 1]]
 
 
 @pytest.mark.parametrize(("second", "said"), [("pass", "pass"), ("off", "off")])
 def test_what_is_off_is_measured_again_and_the_second_measurement_counts(second, said):
-    proven, calls = prove(steps(1e6, 2e6, vehicles=1), 2, "off", second)
+    proven, calls = prove(asked(1e6, 2e6, vehicles=1), 2, "off", second)
     assert calls == [[1e6 + 1, 2e6 + 1]] * 2
     assert all(one.again for one in proven)
     assert [check.verdict for check in after_run.probe_checks([one.as_dict() for one in proven])] == [said]
@@ -93,7 +94,9 @@ def probed(verdict, parameter="rate, UDP", direction="uplink"):
 
 def certified(*seconds):
     rows = quiet(asked_rate_bps=5e6)
-    return certificate("uml", rows, REPLAY, after_run.probe_checks([s for own in seconds for s in own]))
+    return certificate(
+        "uml", [as_columns(rows)], REPLAY, after_run.probe_checks([s for own in seconds for s in own])
+    )
 
 
 def test_a_sparse_run_is_proven_by_its_probe_only_in_both_directions():

@@ -3,11 +3,13 @@
 import time
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from ivsim.runs.link_log import SCHEMA
 from simulator.links import Condition, LinkError
 from simulator.links.base import LinkCounter
 from simulator.links.privileges import missing_capabilities
@@ -17,7 +19,7 @@ from simulator.links.proof.prober import probed_vehicles
 from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify import Step, representative
 from simulator.links.proof.verify_fleet import _fleet_checks
-from simulator.links.replay import LinkReplay, Second
+from simulator.links.replay import LinkReplay
 
 
 @given(st.integers(1, 5000), st.floats(0, 1))
@@ -81,22 +83,29 @@ def wait_until(condition):
         time.sleep(0.005)
 
 
-def test_replay_sets_the_first_second_before_the_start():
+def test_replay_sets_the_first_second_before_the_start(tmp_path):
     link = Remembering()
-    with LinkReplay(link, schedule, time.time_ns() + 3_600_000_000_000):
+    with LinkReplay(link, schedule, time.time_ns() + 3_600_000_000_000, tmp_path / "steps"):
         assert link.updates == [schedule(0)]
     assert link.updates == [schedule(0)]
 
 
-def test_replay_sets_each_second_after_the_start():
+def test_replay_sets_each_second_after_the_start(tmp_path):
     link = Remembering()
-    with LinkReplay(link, schedule, time.time_ns()) as replay:
+    start_at_ns = time.time_ns()
+    with LinkReplay(link, schedule, start_at_ns, tmp_path / "steps") as replay:
         wait_until(lambda: len(link.updates) >= 3)
     # On a machine that pauses here, a second more may have begun.
     assert link.updates[:3] == [schedule(0), schedule(0), schedule(1)]
-    assert [step.second for step in replay.steps] == list(range(-1, len(link.updates) - 1))
-    assert all(step.applied_at_ns >= step.due_at_ns for step in replay.steps)
-    rows = replay.rows()[:4]
+    assert replay.in_force() == (len(link.updates) - 2, link.updates[-1])
+    rows = [row for table in replay.rows() for row in table.to_pylist()]
+    assert [row["second"] for row in rows[::2]] == list(range(len(link.updates) - 1))
+    late_ms = [(row["applied_at_ns"] - start_at_ns) / 1e6 - row["second"] * 1e3 for row in rows]
+    assert min(late_ms) >= 0
+    assert replay.properties()["applied_late_max_ms"] == round(max(late_ms), 3)
+    assert replay.properties()["update_max_ms"] == round(max(row["update_ms"] for row in rows), 3)
+    assert replay.properties()["steps"] == len(rows) / 2
+    rows = rows[:4]
     assert [(row["second"], row["direction"]) for row in rows] == [
         (0, "uplink"), (0, "downlink"), (1, "uplink"), (1, "downlink"),
     ]  # fmt: skip
@@ -105,8 +114,8 @@ def test_replay_sets_each_second_after_the_start():
     assert replay.properties()["failure"] is None
 
 
-def test_a_broken_link_ends_the_replay_and_is_told():
-    with LinkReplay(Remembering(fail_at=1), schedule, time.time_ns()) as replay:
+def test_a_broken_link_ends_the_replay_and_is_told(tmp_path):
+    with LinkReplay(Remembering(fail_at=1), schedule, time.time_ns(), tmp_path / "steps") as replay:
         wait_until(lambda: replay.failure is not None)
     assert replay.properties()["failure"] == "broken"
 
@@ -126,6 +135,11 @@ def rows(**changed):
     return made
 
 
+def as_columns(made):
+    """Return rows as a table of link.parquet; null for what they do not have."""
+    return pa.Table.from_pylist(made, schema=SCHEMA)
+
+
 REPLAY = {"applied_late_max_ms": 5.0, "failure": None}
 
 
@@ -136,7 +150,7 @@ def quiet(**changed):
 
 
 def checks_of(made, parameter, replay=None):
-    found = certificate("uml", made, replay or REPLAY)
+    found = certificate("uml", [as_columns(made)], replay or REPLAY)
     return [check for check in found["checks"] if check["parameter"] == parameter]
 
 
@@ -148,7 +162,7 @@ def test_a_saturated_run_proves_its_rate_and_a_quiet_one_its_delay():
     assert verdicts(rows(), "rate") == {"pass"}
     assert verdicts(rows(), "loss") == {"pass"}
     assert verdicts(quiet(), "delay") == {"pass"}
-    found = certificate("uml", rows(), REPLAY)
+    found = certificate("uml", [as_columns(rows())], REPLAY)
     assert found["probe_bytes_uplink"] == 40 * 48
 
 
@@ -156,7 +170,7 @@ def test_what_nothing_came_near_is_unproven():
     """5 Mbit/s with no traffic near it is not "never above"; a queue hides the delay's median."""
     assert verdicts(quiet(asked_rate_bps=5e6), "rate") == {"unproven"}
     assert verdicts(rows(), "delay") == {"unproven"}
-    found = certificate("uml", quiet(asked_rate_bps=5e6), REPLAY)
+    found = certificate("uml", [as_columns(quiet(asked_rate_bps=5e6))], REPLAY)
     assert found["verdict"] == "unproven"
     assert "Too little traffic to prove: rate uplink, rate downlink." in found["statement"]
     assert all(check["power"] for check in found["checks"] if check["direction"] != "both")
@@ -174,7 +188,7 @@ def test_what_nothing_came_near_is_unproven():
     ],
 )
 def test_certificate_names_what_was_off(made, parameter):
-    found = certificate("uml", made, REPLAY)
+    found = certificate("uml", [as_columns(made)], REPLAY)
     assert found["verdict"] == "off"
     assert f"{parameter} uplink" in found["statement"]
 
@@ -239,7 +253,7 @@ def test_a_correct_link_under_load_is_not_off():
         }  # fmt: skip
         late = {"probe_received": 0, "probe_delay_ms": None} if second > 46 else {}
         made += [base | late | {"direction": d} for d in ("uplink", "downlink")]
-    found = certificate("uml", made, REPLAY)
+    found = certificate("uml", [as_columns(made)], REPLAY)
     assert found["verdict"] != "off", found["statement"]
     assert {check["verdict"] for check in found["checks"] if check["parameter"] == "rate"} == {"pass"}
 
@@ -290,20 +304,22 @@ def test_a_right_link_is_off_by_chance_once_in_a_hundred_runs(data):
                    "probe_delay_ms": 36.0 if p else None}
             for row, n, p in zip(quiet(), rng.binomial(19, 0.05, 80), rng.random(80) > 0.05, strict=True)
         ]  # fmt: skip
-        off += certificate("uml", made, REPLAY)["verdict"] == "off"
+        off += certificate("uml", [as_columns(made)], REPLAY)["verdict"] == "off"
     assert off <= 3  # binomial(20, 0.01) is above 3 once in 24,000
 
 
 def test_certificate_tells_a_late_replay():
-    assert certificate("uml", quiet(), REPLAY | {"applied_late_max_ms": 400.0})["verdict"] == "off"
+    assert (
+        certificate("uml", [as_columns(quiet())], REPLAY | {"applied_late_max_ms": 400.0})["verdict"] == "off"
+    )
 
 
 def test_nothing_played_and_nothing_sent_prove_nothing():
-    found = certificate("netem", [], REPLAY | {"steps": 0})
+    found = certificate("netem", [as_columns([])], REPLAY | {"steps": 0})
     assert found["verdict"] == "unproven"
-    assert certificate("netem", [], REPLAY)["verdict"] == "unproven"
+    assert certificate("netem", [as_columns([])], REPLAY)["verdict"] == "unproven"
     uplink_only = [row for row in rows() if row["direction"] == "uplink"]
-    assert certificate("netem", uplink_only, REPLAY)["verdict"] == "unproven"
+    assert certificate("netem", [as_columns(uplink_only)], REPLAY)["verdict"] == "unproven"
 
 
 def test_a_silent_vehicle_is_off():
@@ -320,7 +336,7 @@ def test_a_silent_vehicle_is_off():
 
 
 def test_the_control_proves_nothing():
-    assert certificate("direct", rows(), REPLAY)["verdict"] == "unproven"
+    assert certificate("direct", [as_columns(rows())], REPLAY)["verdict"] == "unproven"
 
 
 def test_large_fleets_are_probed_by_a_spread_sample():
@@ -334,8 +350,3 @@ def test_missing_capabilities_are_named():
     assert missing_capabilities("CapEff:\t0000000000000000\n") == [
         "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SYS_ADMIN",
     ]  # fmt: skip
-
-
-def test_a_step_keeps_what_was_asked():
-    step = Second(0, schedule(0), 1, 2, 3)
-    assert step.counters == []

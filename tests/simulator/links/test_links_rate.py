@@ -7,7 +7,8 @@ from simulator.links.proof import bulk_tcp
 from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify_rate import judge_rate
 from simulator.links.proof.verify_replay import _judge_second
-from simulator.links.replay import SECOND_NS, Second
+from simulator.links.replay import SECOND_NS
+from simulator.links.step_log import Second
 
 RATE_BPS, FRAME_BYTES = 4e6, 1514
 FRAME_NS = FRAME_BYTES * 8e9 / RATE_BPS

@@ -60,8 +60,7 @@ def until(ready: Callable[[], bool]) -> None:
 
 def downlink(made: Prober) -> list[bool]:
     """Say of each probe to the vehicle, in the order of sending, whether it came."""
-    found = tuple(made.found.items())  # the prober goes on meanwhile
-    return [probe.received_at_ns is not None for (_, _, way), probe in sorted(found) if way == "downlink"]
+    return made.times.way(VEHICLE, "downlink")
 
 
 def stop_s(made: Prober) -> float:

@@ -179,6 +179,15 @@ def test_ghent_zero_padded_interval(real):
     assert trace.downlink_kbps[3] == pytest.approx(8 * 1954600 / 1000, rel=0.01)
 
 
+def test_ghent_drive_knows_where_it_was(real):
+    columns = ("downlink_kbps", "latitude_deg", "longitude_deg")
+    places = import_trace(
+        real / "ghent_4g_raw_docsample/sample.log", options=Options(columns=columns)
+    ).places()
+    assert 50.9 < places["latitude_deg"].min() <= places["latitude_deg"].max() < 51.2
+    assert 3.6 < places["longitude_deg"].min() <= places["longitude_deg"].max() < 3.9
+
+
 @pytest.mark.parametrize("folder", ["3Glogs", "4Glogs"])
 def test_sabre_is_integrated_by_duration(real, folder):
     for path in (real / "sabre_json" / folder).glob("*.json"):

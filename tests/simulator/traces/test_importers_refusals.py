@@ -218,6 +218,70 @@ def test_riiser_wall_clock_may_repeat(tmp_path):
     assert import_trace(put(tmp_path, "x", text)).downlink_kbps.tolist() == [1, 2]
 
 
+PLACES = ("latitude_deg", "longitude_deg")
+GNET_PLACED = "Timestamp,Longitude,Latitude,DL_bitrate,UL_bitrate\n2018.01.18_14.37.01,{},5,1,2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("gnettrack", GNET_PLACED.format("-8.5"), Options(columns=("downlink_kbps", *PLACES))),
+        ("interval-log", "7 1000 5 -8.5 125 1000\n", Options(columns=("downlink_kbps", *PLACES))),
+        (
+            "csv",
+            "t,down,lat,lon\n0,1,5,-8.5\n",
+            Options(
+                mapping=("downlink_kbps=down", "latitude_deg=lat", "longitude_deg=lon:deg"),
+                period_s=1,
+                rate_meaning="capacity",
+            ),
+        ),
+    ],
+)
+def test_places_come_with_the_drive(tmp_path, name, text, options):
+    trace = import_trace(put(tmp_path, "x", text), name, options)
+    assert trace.downlink_kbps.tolist() == [1]
+    assert [values.tolist() for values in trace.places().values()] == [[5], [-8.5]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "reason"),
+    [
+        ("gnettrack", GNET_PLACED.format("999"), ("rtt_ms", *PLACES), "column PINGAVG occurs 0 times"),
+        (
+            "gnettrack",
+            GNET_PLACED.format("999"),
+            ("uplink_kbps", *PLACES),
+            "x:2: Longitude is 999, out of range",
+        ),
+        (
+            "gnettrack",
+            GNET_PLACED.format("9"),
+            ("uplink_kbps", PLACES[0]),
+            "latitude_deg without longitude_deg",
+        ),
+        ("gnettrack", GNET_PLACED.format("9"), PLACES, "none of the columns uplink_kbps"),
+        (
+            "interval-log",
+            "7 1000 91 5 125 1000\n",
+            ("downlink_kbps", *PLACES),
+            "x:1: latitude_deg is 91, out of",
+        ),
+        ("interval-log", "7 1000 x 5 125 1000\n", ("downlink_kbps", *PLACES), "x:1: latitude_deg is 'x'"),
+        (
+            "interval-log",
+            "7 1000 5 5 125 1000\n",
+            ("rtt_ms",),
+            "--column rtt_ms: such a log has downlink_kbps, lat",
+        ),
+        ("interval-log", "7 1000 5 5 125 1000\n", PLACES, "without --column downlink_kbps nothing is left"),
+    ],
+)
+def test_places_that_are_none_are_refused(tmp_path, name, text, columns, reason):
+    with pytest.raises(Refusal, match=reason):
+        import_trace(put(tmp_path, "x", text), name, Options(columns=columns))
+
+
 def test_sabre_long_and_short_rows_weigh_by_duration(tmp_path):
     text = '[{"duration_ms": 500, "bandwidth_kbps": 100, "latency_ms": 9},' * 1
     text += '{"duration_ms": 1500, "bandwidth_kbps": 300, "latency_ms": 9}]'

@@ -43,6 +43,18 @@ def test_parquet_carries_the_same_header(tmp_path):
     assert again.duration_s == 6
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_places_read_back_equal(tmp_path, name):
+    places = {"latitude_deg": np.array([-33.857, 0.1]), "longitude_deg": np.array([151.215, -180.0])}
+    trace = Trace(np.arange(2.0), uplink_kbps=np.array([9.0, 0.0]), **places)
+    write_trace(trace, tmp_path / name)
+    again = read_trace(tmp_path / name)
+    assert to_csv(again) == to_csv(trace)
+    assert {key: values.tolist() for key, values in again.places().items()} == {
+        key: values.tolist() for key, values in places.items()
+    }
+
+
 def test_a_plain_table_without_header_will_do(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("time_s,uplink_kbps\n0,1\n2,0\n")
@@ -65,6 +77,13 @@ def test_a_plain_table_without_header_will_do(tmp_path):
         ("# a: b\ntime_s,uplink_kbps\n0,1\n1,-5\n", "t.csv:4:", "uplink_kbps is -5, must be 0 to 1e\\+07"),
         ("time_s,uplink_kbps\n0,5e9\n", "t.csv:2:", "unit: kbps"),
         ("time_s,loss_ratio\n0,1\n1,1.01\n", "t.csv:3:", "loss_ratio is 1.01, must be 0 to 1"),
+        ("time_s,rtt_ms,latitude_deg\n0,1,5\n", "t.csv:", "latitude_deg without longitude_deg"),
+        ("time_s,latitude_deg,longitude_deg\n0,1,5\n", "t.csv:1:", "at least one of uplink_kbps"),
+        (
+            "time_s,rtt_ms,latitude_deg,longitude_deg\n0,1,9,9\n1,1,9,181\n",
+            "t.csv:3:",
+            "longitude_deg is 181, must be -180 to 180",
+        ),
         ("time_s,rtt_ms\n0,1\n5,1\n4,1\n", "t.csv:4:", "time_s goes from 5 to 4"),
         ("time_s,rtt_ms\n0,1\n1,1,1\n", "t.csv:3:", "3 fields, must be 2"),
         ("time_s,uplink_mbps\n0,1\n", "t.csv:1:", "column 'uplink_mbps', allowed: time_s, uplink_kbps"),

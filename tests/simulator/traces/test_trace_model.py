@@ -11,12 +11,25 @@ from hypothesis import strategies as st
 
 from schemas.errors import Refusal
 from simulator.traces import Step, Trace
+from simulator.traces.describe import facts
 
 
 def trace(**columns: list[float]) -> Trace:
     arrays = {name: np.array(values, dtype=float) for name, values in columns.items()}
     steps = len(next(iter(arrays.values())))
     return Trace(arrays.pop("time_s", np.arange(steps, dtype=float)), **arrays)
+
+
+def test_places_are_no_columns_of_the_link():
+    t = trace(rtt_ms=[1, 2], latitude_deg=[-90, 90], longitude_deg=[-180, 180])
+    assert list(t.columns()) == ["rtt_ms"]
+    assert list(t.places()) == ["latitude_deg", "longitude_deg"]
+    assert list(t.in_frames().all_columns()) == ["rtt_ms", "latitude_deg", "longitude_deg"]
+    assert trace(rtt_ms=[1]).places() == {}
+    assert [line for line in facts(t) if "deg" in line] == [
+        "latitude_deg: -90 to 90",
+        "longitude_deg: -180 to 180",
+    ]
 
 
 def test_step_holds_until_the_next_one():
@@ -60,6 +73,11 @@ def test_rate_of_zero_is_an_outage_not_an_error():
         ({"time_s": [0, 1, 1], "rtt_ms": [1, 1, 1]}, "data row 3: time_s goes from 1 to 1"),
         ({"time_s": [1, 2], "rtt_ms": [1, 1]}, "time_s starts at 1"),
         ({"time_s": [0, 1], "rtt_ms": [1]}, "1 values for 2 times"),
+        ({"latitude_deg": [1], "longitude_deg": [1]}, "none of the columns uplink_kbps"),
+        ({"rtt_ms": [1], "latitude_deg": [1]}, "latitude_deg without longitude_deg"),
+        ({"rtt_ms": [1], "longitude_deg": [1]}, "longitude_deg without latitude_deg"),
+        ({"rtt_ms": [1], "latitude_deg": [-90.1], "longitude_deg": [1]}, "must be -90 to 90 .unit: deg"),
+        ({"rtt_ms": [1], "latitude_deg": [1], "longitude_deg": [math.nan]}, "longitude_deg is nan"),
     ],
 )
 def test_bad_values_are_refused(columns, reason):

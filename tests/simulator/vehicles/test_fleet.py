@@ -113,7 +113,7 @@ def test_the_mix_is_the_fleet_s():
     "values",
     [
         {"vehicles": 0},
-        {"vehicles": 65_001},
+        {"vehicles": 10_000_000},
         {"interval_s": 0.0},
         {"duration_s": -1.0},
         {"duration_s": float("nan")},
