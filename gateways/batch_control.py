@@ -40,6 +40,16 @@ class Changed(Protocol):
         """Make batches by another setting from now on."""
 
 
+class Log(Protocol):
+    """Where decisions are written down."""
+
+    def append(self, decision: Decision, decided_at_ns: int) -> None:
+        """Write one."""
+
+    def close(self) -> None:
+        """Write no more."""
+
+
 class BatchControl:
     """Ends a period, asks the controller, obeys it and writes down why.
 
@@ -61,7 +71,7 @@ class BatchControl:
         watch: ProducerWatch,
         kafka_ports: Collection[int],
         stops: Callable[[], tuple[int, bool]],
-        log: DecisionLog | None = None,
+        log: Log | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._controller = controller

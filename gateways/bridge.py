@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from gateways.counters import Counters
 from gateways.delivery import FORMAT, MODE, PROTOCOL, RECEIVED, SAMPLED, SEQUENCE, Delivery, Header
 from gateways.protocols.ends import Intake, Receipt
 from gateways.receive_log import ReceiveLog
-from schemas.formats import Format
+from schemas.formats import Format, Peek
+from schemas.formats.media_types import OCTETS, plain
 from schemas.tracks import Track
 
 # While records are on their way, how often confirmations are fetched between two batches.
@@ -25,6 +27,21 @@ _TRACKS_MAX = 200_000
 # What the receive log and the ledger can hold.
 _SEQUENCE_MAX = 2**63 - 2
 _EPOCH_MAX = 2**31 - 1
+# Media types that are remembered; what vehicles may say has no bound.
+_KINDS_MAX = 1_000
+_KIND_CHARACTERS = 255
+
+
+class _Kind(NamedTuple):
+    """What the bridge must know of a format."""
+
+    peek: Callable[[bytes], Peek]
+    modulus: int | None
+    header: Header
+
+
+def _kind(payload_format: Format) -> _Kind:
+    return _Kind(payload_format.peek, payload_format.sequence_modulus, (FORMAT, payload_format.name.encode()))
 
 
 def _resumed(key: bytes, epoch: int, highest: int) -> Track:
@@ -38,6 +55,8 @@ class Bridge:
     """Implements gateways.protocols.ends.Sink; `connect` gives it its intake before the first message.
 
     Args:
+        payload_format: of messages that do not say theirs.
+        by_media_type: of those that do.
         held_max, held_bytes_max: above either the intake is paused, until half of it is left.
         drop: (vehicle id, sequence) pairs to take, log, acknowledge and never deliver: a fault on purpose.
         mislabel: pairs to deliver under a format that no twin knows.
@@ -55,6 +74,7 @@ class Bridge:
         delivery: Delivery,
         counters: Counters,
         payload_format: Format,
+        by_media_type: Mapping[str, Format] = MappingProxyType({}),
         protocol: str,
         mode: str,
         held_max: int,
@@ -71,15 +91,12 @@ class Bridge:
         self._held_max = held_max
         self._held_bytes_max = held_bytes_max
         self._loop = asyncio.get_running_loop()
-        origin = (
-            (FORMAT, payload_format.name.encode()),
-            (PROTOCOL, protocol.encode()),
-            (MODE, mode.encode()),
-        )
+        origin = ((PROTOCOL, protocol.encode()), (MODE, mode.encode()))
         self._origin = origin
-        self._format_header, self._protocol_header, self._mode_header = origin
-        self._peek = payload_format.peek
-        self._modulus = payload_format.sequence_modulus
+        self._protocol_header, self._mode_header = origin
+        self._own = _kind(payload_format)
+        self._by_media_type = by_media_type
+        self._kinds: dict[str, _Kind | None] = {}
         self._drop = drop
         self._mislabel = mislabel
         self._log = log
@@ -95,8 +112,14 @@ class Bridge:
         self.intake = intake
         self.delivery.acknowledge = intake.acknowledge
 
-    def take(  # noqa: C901, PLR0912 - one straight pass per message; calls would cost what the budget has not
-        self, vehicle_id: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Receipt
+    def take(  # noqa: C901, PLR0912, PLR0917 - one straight pass per message; calls would cost what the budget has not
+        self,
+        vehicle_id: str,
+        payload: bytes,
+        received_at_ns: int,
+        duplicate: bool,
+        receipt: Receipt,
+        content_type: str = "",
     ) -> None:
         """Log one message and deliver it; whatever it holds, this never raises."""
         counters = self.counters
@@ -104,22 +127,28 @@ class Bridge:
         counters.received_bytes += len(payload)
         if not self._batch_open:
             self._open_batch()
+        kind = self._kind_of(content_type) if content_type else self._own
+        if kind is None:
+            reason = f"content type {content_type[:80]!r}: allowed are {', '.join(self._by_media_type)}"
+            self._dead_letter(vehicle_id, payload, received_at_ns, receipt, reason, None)
+            return
+        peek, modulus, format_header = kind
         try:
-            sequence, epoch, sampled_at_ns, named = self._peek(payload)
+            sequence, epoch, sampled_at_ns, named = peek(payload)
             if not (0 < sequence <= _SEQUENCE_MAX and 0 <= epoch <= _EPOCH_MAX):
                 raise ValueError(f"sequence {sequence} of epoch {epoch} is out of range")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - no payload, and no fault of a format, may stop the bridge
-            self._dead_letter(vehicle_id, payload, received_at_ns, receipt, str(error) or repr(error))
+            self._dead_letter(vehicle_id, payload, received_at_ns, receipt, str(error) or repr(error), kind)
             return
         if named is not None and named != vehicle_id:
             reason = f"the payload names vehicle {named!r}"
-            self._dead_letter(vehicle_id, payload, received_at_ns, receipt, reason)
+            self._dead_letter(vehicle_id, payload, received_at_ns, receipt, reason, kind)
             return
         track = self._tracks.get(vehicle_id)
         if track is None or track.epoch != epoch:
             track = self._track(vehicle_id, epoch)
-        if self._modulus is not None:
-            sequence = track.unwrap(sequence, self._modulus)
+        if modulus is not None:
+            sequence = track.unwrap(sequence, modulus)
         if duplicate:
             counters.flagged_duplicates += 1
         if sequence == track.expected:
@@ -136,7 +165,7 @@ class Bridge:
             self._stamp = received_at_ns
             self._stamp_header = (RECEIVED, b"%d" % received_at_ns)
         headers: list[Header] = [
-            self._format_header,
+            format_header,
             self._protocol_header,
             self._mode_header,
             track.epoch_header,
@@ -159,7 +188,7 @@ class Bridge:
         self.counters.received_bytes += len(payload)
         if not self._batch_open:
             self._open_batch()
-        self._dead_letter(address, payload, received_at_ns, receipt, reason)
+        self._dead_letter(address, payload, received_at_ns, receipt, reason, self._own)
 
     def oversized(
         self,
@@ -176,7 +205,9 @@ class Bridge:
         self.counters.received_bytes += size_bytes
         if not self._batch_open:
             self._open_batch()
-        self._dead_letter(address, beginning, received_at_ns, receipt, reason, size_bytes=size_bytes)
+        self._dead_letter(
+            address, beginning, received_at_ns, receipt, reason, self._own, size_bytes=size_bytes
+        )
 
     def link(self, up: bool, reason: str) -> None:
         """Count the intake's connections; it repairs them by itself."""
@@ -204,18 +235,32 @@ class Bridge:
         if self._log is not None:
             self._log.close()
 
-    def _dead_letter(
+    def _kind_of(self, content_type: str) -> _Kind | None:
+        """Return what a message is that says so, None where that is no format here."""
+        if content_type in self._kinds:
+            return self._kinds[content_type]
+        media_type = plain(content_type)
+        found = self._by_media_type.get(media_type)
+        kind = self._own if media_type == OCTETS else None if found is None else _kind(found)
+        if len(self._kinds) < _KINDS_MAX and len(content_type) <= _KIND_CHARACTERS:
+            self._kinds[content_type] = kind
+        return kind
+
+    def _dead_letter(  # noqa: PLR0917 - as `take`
         self,
         address: str,
         payload: bytes,
         received_at_ns: int,
         receipt: Receipt,
         reason: str,
+        kind: _Kind | None,
         *,
         size_bytes: int | None = None,
     ) -> None:
+        """Write a message to the dead letters; `kind` None is one of no format here, and they do not say any."""
         self.intake.invalid(receipt)
-        headers: list[Header] = [*self._origin, (RECEIVED, b"%d" % received_at_ns)]
+        said = [] if kind is None else [kind.header]
+        headers: list[Header] = [*said, *self._origin, (RECEIVED, b"%d" % received_at_ns)]
         self.delivery.dead_letter(address.encode(), payload, headers, receipt, reason, size_bytes=size_bytes)
         if self.delivery.held > self._held_max or self.delivery.held_bytes > self._held_bytes_max:
             self._pause()

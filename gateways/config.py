@@ -13,6 +13,8 @@ from gateways.producer import BATCH_MESSAGES
 from gateways.protocols.base import Endpoint, IntakeSettings, SharedKeys, Tls
 from gateways.protocols.shared_keys import shared_keys
 from gateways.protocols.tls import tls_context
+from gateways.sinks import CONFLUENT, SINKS
+from gateways.sinks.kinds import ABILITIES, Java
 from schemas.config import Strict, read_config
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
@@ -71,8 +73,15 @@ class GatewayConfig(Strict):
     Attributes:
         bootstrap: Kafka's address.
         kafka_login: file by which Kafka's clients log in over TLS; "" goes there in the clear.
+        kafka_client: a name of SINKS.
+        java: what a client of Java runs on; others need none.
+        kafka_producer: settings of librdkafka for its producer, beside the gateway's own.
+        address: scheme of the vehicles' addresses (gateways/protocols/addresses.py); "" is ours.
+        exchange: to which vehicles publish (AMQP); "" is ours.
+        virtual_host: of the broker (AMQP).
         host, port: the broker, or what to listen on (CoAP; port 0 asks).
         namespace: a name under /run/netns, or a path, to stand in towards the vehicles; None stays.
+        kafka_inside: Kafka is reached from that namespace too, and not from where the gateway was started.
         receive_max: messages held at most, taken and not yet in Kafka.
         held_bytes_max: the same in bytes of payload.
         session_expiry_s: how long the broker keeps the session of a gateway that is gone; None: ALONE_S, or SHARED_S for
@@ -80,17 +89,25 @@ class GatewayConfig(Strict):
         early_ack: acknowledge before Kafka has the record; the careless mode, never the default.
         batching: batches of the gateway's own; None leaves them to librdkafka.
         receive_log: where to write the receive log; None writes none.
+        in_flight_log: where to note what Kafka has not answered at the end; None notes nothing.
         metrics_port: Prometheus page on 127.0.0.1; 0 asks for a port, None opens none.
     """
 
     bootstrap: str
     kafka_login: str = ""
+    kafka_client: str = CONFLUENT
+    java: Java | None = None
+    kafka_producer: dict[str, str] = Field(default_factory=dict)
     host: str
     port: Annotated[int, Field(ge=0, le=65_535)]
     mode: str
     format: str = "protobuf"
     topics_prefix: str = ""
+    address: str = ""
+    exchange: str = ""
+    virtual_host: str = "/"
     namespace: str | None = None
+    kafka_inside: bool = False
     tls: Tls | None = None
     username: str | None = None
     password: str | None = Field(default=None, repr=False)
@@ -106,12 +123,15 @@ class GatewayConfig(Strict):
     early_ack: bool = False
     batching: Batching | None = None
     receive_log: str | None = None
+    in_flight_log: str | None = None
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = 0
     stop_timeout_s: Annotated[float, Field(gt=0)] = 10.0
     faults: Faults = Faults()
 
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.host, self.port, self.tls, self.username, self.password, self.keys)
+        return Endpoint(
+            self.host, self.port, self.tls, self.username, self.password, self.keys, self.virtual_host
+        )
 
     def intake_settings(self) -> IntakeSettings:
         return IntakeSettings(
@@ -123,6 +143,8 @@ class GatewayConfig(Strict):
             session_expiry_s=self._session_expiry_s(),
             max_age_s=self.max_age_s,
             format=self.format,
+            address=self.address,
+            exchange=self.exchange,
         )
 
     def _session_expiry_s(self) -> int:
@@ -136,6 +158,7 @@ def read_gateway_config(path: Path) -> GatewayConfig:
     config = read_config(path, GatewayConfig)
     if config.format not in FORMATS:
         raise Refusal(f"{path}: format {config.format!r}: allowed {', '.join(FORMATS)}")
+    _check_client(path, config)
     _check_batching(path, config)
     try:
         if config.tls is not None:
@@ -147,6 +170,22 @@ def read_gateway_config(path: Path) -> GatewayConfig:
     except Refusal as error:
         raise Refusal(f"{path}: {error}") from error
     return config
+
+
+def _check_client(path: Path, config: GatewayConfig) -> None:
+    if config.kafka_client not in SINKS:
+        raise Refusal(f"{path}: kafka_client {config.kafka_client!r}: allowed {', '.join(SINKS)}")
+    kind = SINKS[config.kafka_client]
+    for key, ability in ABILITIES.items():
+        if getattr(config, key) and key not in kind.obeys:
+            able = ", ".join(one.name for one in SINKS.values() if key in one.obeys)
+            raise Refusal(
+                f"{path}: {key}: needs kafka_client {able}, which alone {ability}; it is {kind.name}"
+            )
+    if kind.java and config.java is None:
+        raise Refusal(f"{path}: java: kafka_client {kind.name} needs it")
+    if (lack := kind.lack()) is not None:
+        raise Refusal(f"{path}: kafka_client {kind.name}: {lack}")
 
 
 def _check_batching(path: Path, config: GatewayConfig) -> None:

@@ -2,7 +2,8 @@
 
 A delivery takes records, keeps those that the platform has not confirmed, and calls `acknowledge` with a
 record's receipt once the platform has it. It decides alone what an error of its platform means: send again,
-write to the dead letters, or end the gateway. The bridge bounds what is held, for every platform alike.
+write to the dead letters, or end the gateway. The bridge bounds what is held, for every platform alike. By which
+client library the records leave is a sink's matter (gateways/sinks).
 """
 
 from __future__ import annotations

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
 from gateways.counters import Counters
 from gateways.delivery import Header
-from gateways.producer import POISON, RecordProducer
+from gateways.producer import POISON
 from gateways.protocols.ends import Receipt
+from gateways.sinks.sink import Sink, SinkError
 from schemas.topics import KafkaTopics
 
 _REASON_CHARACTERS: Final = 200
+# The producer gave the record up when it was closed: not yet sent, or sent and not answered.
+_PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 - the library's public names
 # A dead letter is to be read by a person: of a payload beyond this its beginning, below Kafka's usual limit of 1 MiB.
 DEAD_LETTER_BYTES: Final = 900_000
 _AGAIN_AFTER_S: Final = 0.05
@@ -35,8 +38,10 @@ class KafkaDelivery:
     """Implements gateways.delivery.Delivery on an idempotent producer with acks=all.
 
     Args:
+        producer: a row of SINKS, opened.
         early_ack: acknowledge when the producer has the record, not when Kafka has: the careless mode.
         fatal: called with a line when the producer can go no further; what is unacknowledged comes again.
+        in_flight: called with each record that the producer, when it was closed, had sent and Kafka had not answered.
     """
 
     acknowledge: Callable[[Receipt], None]
@@ -44,11 +49,12 @@ class KafkaDelivery:
     def __init__(
         self,
         *,
-        producer: RecordProducer,
+        producer: Sink,
         topics: KafkaTopics,
         counters: Counters,
         early_ack: bool = False,
         fatal: Callable[[str], None],
+        in_flight: Callable[[Record], None] | None = None,
     ) -> None:
         self.held = 0
         self.held_bytes = 0
@@ -59,6 +65,7 @@ class KafkaDelivery:
         self._counters = counters
         self._early_ack = early_ack
         self._fatal = fatal
+        self._in_flight = in_flight
         self._loop = asyncio.get_running_loop()
 
     def deliver(self, key: bytes, payload: bytes, headers: list[Header], receipt: Receipt) -> None:
@@ -116,7 +123,7 @@ class KafkaDelivery:
             self._counters.produce_errors += 1
             self._unsendable(record, error.args[0])
 
-    def _reported(self, record: Record, error: KafkaError | None, message: Any) -> None:
+    def _reported(self, record: Record, error: SinkError | None, message: Sized) -> None:
         """Kafka's delivery report for one record."""
         if error is not None:
             self._not_delivered(record, error)
@@ -128,8 +135,12 @@ class KafkaDelivery:
             self._counters.acknowledged += 1
             self.acknowledge(record.receipt)
 
-    def _not_delivered(self, record: Record, error: KafkaError) -> None:
+    def _not_delivered(self, record: Record, error: SinkError) -> None:
         """Poison goes to the dead letters, anything else is sent again; a fatal error ends the gateway."""
+        if error.code() in _PURGED:
+            if self._in_flight is not None and error.code() == KafkaError._PURGE_INFLIGHT:  # noqa: SLF001
+                self._in_flight(record)
+            return
         self._counters.produce_errors += 1
         if error.fatal() or self._producer.fatal is not None:
             self._give_up(error.str())
@@ -138,7 +149,7 @@ class KafkaDelivery:
         else:
             self._loop.call_later(_AGAIN_AFTER_S, self._send, record)
 
-    def _unsendable(self, record: Record, error: KafkaError) -> None:
+    def _unsendable(self, record: Record, error: SinkError) -> None:
         """Tell the dead letters what Kafka will never take; end the gateway where even that is impossible."""
         topic, key, payload, headers, receipt = record
         if error.code() not in POISON or (topic == self._dead_letter_topic and not payload):

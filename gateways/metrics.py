@@ -1,9 +1,10 @@
-"""The gateway's counters as a Prometheus page on a local port; it counts nothing itself."""
+"""The gateway's counters as a Prometheus page on a local port, and its health beside them; it counts nothing itself."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -13,9 +14,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateways.counters import MEANINGS
+from gateways.health import Verdict
 
 GAUGES = frozenset({"connected", "held", "held_bytes", "paused"})
 _REQUEST_TIMEOUT_S = 5.0
+_EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Snapshot(Collector):
@@ -56,24 +59,37 @@ def listening_socket(port: int) -> socket.socket:
     return sock
 
 
-async def serve(sock: socket.socket, text: Callable[[], bytes]) -> asyncio.Server:
-    """Answer every request on `sock` with `text()`; the caller closes the server.
+async def serve(
+    sock: socket.socket, text: Callable[[], bytes], health: Callable[[], Verdict]
+) -> asyncio.Server:
+    """Answer `/health` on `sock` with `health()`, every other request with `text()`; the caller closes the server.
 
     On the event loop, since the counters are the loop's; prometheus_client's own server asks from a thread.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError, ValueError):
-            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_TIMEOUT_S)
-            body = text()
-            head = (
-                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            )
-            writer.write(head.encode() + body)
+            asked = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_TIMEOUT_S)
+            target = asked.split(b" ", 2)[1:2]
+            healthy = target == [b"/health"]
+            writer.write(_health_answer(health()) if healthy else _answer("200 OK", _EXPOSITION, text()))
             await writer.drain()
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
 
     return await asyncio.start_server(answer, sock=sock)
+
+
+def _health_answer(verdict: Verdict) -> bytes:
+    """Return 200, or 503 with what is wrong, as probes of orchestrators read it."""
+    body = json.dumps({"healthy": verdict.healthy, "problems": verdict.problems}).encode()
+    return _answer("200 OK" if verdict.healthy else "503 Service Unavailable", "application/json", body)
+
+
+def _answer(status: str, content_type: str, body: bytes) -> bytes:
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

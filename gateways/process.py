@@ -8,7 +8,7 @@ import gc
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +20,22 @@ from gateways.batching.producer_statistics import ProducerWatch
 from gateways.bridge import Bridge
 from gateways.config import GatewayConfig
 from gateways.counters import Counters
+from gateways.health import Health, Verdict
+from gateways.in_flight import InFlightLog
 from gateways.kafka_delivery import KafkaDelivery
-from gateways.producer import BATCH_MESSAGES, RecordProducer
+from gateways.producer import RecordProducer
 from gateways.protocols import protocol_and_mode
 from gateways.protocols.ends import ConnectError
 from gateways.receive_log import ReceiveLog
 from gateways.resume import Progress, read_progress
+from gateways.sinks import SINKS
+from gateways.sinks.kinds import SinkSettings
+from gateways.sinks.sink import Sink
 from gateways.watched_delivery import WatchedDelivery
 from schemas.control import Commands, emit, failure_line
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
+from schemas.formats.media_types import formats_by_media_type
 from schemas.namespace import enter
 from schemas.topics import KafkaTopics
 
@@ -40,11 +46,29 @@ _PROGRESS_S = 0.5
 
 
 class GatewayProcess:
-    """From `ready` to `done`, by the line protocol of schemas.control."""
+    """From `ready` to `done`, until a signal or its owner ends it.
 
-    def __init__(self, protocol: str, config: GatewayConfig) -> None:
+    Args:
+        protocol: a name of PROTOCOLS.
+        config: checked.
+        tell: takes what happens, by the names of events of schemas.control: `ready`, `progress`, `done`, `error`.
+        owned: whoever started it speaks to it by standard input, whose end is the owner's; else signals alone end it.
+    """
+
+    def __init__(
+        self,
+        protocol: str,
+        config: GatewayConfig,
+        tell: Callable[..., None] = emit,
+        *,
+        owned: bool = True,
+    ) -> None:
         self._config = config
+        self._tell = tell
+        self._owned = owned
+        self._health = Health(time.monotonic())
         self._protocol, self._mode = protocol_and_mode(protocol, config.mode)
+        self._protocol.check_scheme(config.address)
         self._topics = KafkaTopics(config.topics_prefix)
         self._stop = asyncio.Event()
         self._failure: str | None = None
@@ -53,27 +77,37 @@ class GatewayProcess:
         self._watch = ProducerWatch(self._topics.status)
         self._period: Period | None = None
         self._control: BatchControl | None = None
+        self._in_flight: InFlightLog | None = None
 
     async def run(self) -> int:
         """Return the exit code; Refusal for what is wrong before anything was taken."""
-        # The order matters: librdkafka's threads and the page's socket keep the namespace they were born in.
+        # The order matters: a sink's threads and the page's socket keep the namespace they were born in.
         with contextlib.ExitStack() as stack:
-            producer = self._producer()
-            stack.callback(producer.close)
-            producer.require_topics((self._topics.status, self._topics.dead_letter))
-            progress = self._progress()
             page_socket = self._page_socket()
             if page_socket is not None:
                 stack.callback(page_socket.close)
+            if self._config.kafka_inside and self._config.namespace is not None:
+                enter(self._config.namespace)
+            self._open_in_flight_log(stack)
+            sink = self._sink()
+            stack.callback(sink.close)
+            sink.require_topics((self._topics.status, self._topics.dead_letter))
+            progress = self._progress()
             if self._config.namespace is not None:
                 enter(self._config.namespace)
-            self._bridge = self._build(producer, progress)
+            self._bridge = self._build(sink, progress)
             stack.callback(self._bridge.close)
-            self._control = self._batch_control(producer)
+            self._control = self._batch_control(sink)
             if self._control is not None:
                 stack.callback(self._control.close)
             async with self._page(page_socket):
                 return await self._serve(page_socket)
+
+    def _open_in_flight_log(self, stack: contextlib.ExitStack) -> None:
+        """Open the log that the producer's end fills, and so closes behind it."""
+        if self._config.in_flight_log is not None:
+            self._in_flight = InFlightLog(Path(self._config.in_flight_log), self._topics.status)
+            stack.callback(self._in_flight.close)
 
     def _progress(self) -> Progress:
         """Where sequences wrap, a gateway must know how far the one before it had come."""
@@ -81,48 +115,60 @@ class GatewayProcess:
             return {}
         return read_progress(self._config.bootstrap, self._topics.status, login=self._config.kafka_login)
 
-    def _producer(self) -> RecordProducer:
+    def _sink(self) -> Sink:
         config, batching = self._config, self._config.batching
-        most, statistics = BATCH_MESSAGES, None
+        most, statistics = None, None
         if batching is not None:
             # A count that is chosen anew may be any up to what the gateway holds.
             most = config.receive_max if batching.chooses else batching.messages
             statistics = self._watch.take if batching.chooses else None
-        return RecordProducer(config.bootstrap, config.held_bytes_max, config.kafka_login, most, statistics)
+        settings = SinkSettings(
+            config.bootstrap,
+            config.held_bytes_max,
+            config.kafka_login,
+            most,
+            statistics,
+            more=config.kafka_producer,
+            java=config.java,
+        )
+        return SINKS[config.kafka_client].open(settings)
 
-    def _delivery(self, producer: RecordProducer, counters: Counters) -> KafkaDelivery:
+    def _delivery(self, sink: Sink, counters: Counters) -> KafkaDelivery:
         common: dict[str, Any] = {
-            "producer": producer,
+            "producer": sink,
             "topics": self._topics,
             "counters": counters,
             "early_ack": self._config.early_ack,
             "fatal": self._fail,
+            "in_flight": None if self._in_flight is None else self._in_flight.note,
         }
         batching = self._config.batching
         if batching is None:
             return KafkaDelivery(**common)
+        assert isinstance(sink, RecordProducer), "the configuration has refused others"
         common["setting"] = batching.setting()
-        common["partition_of"] = partitioner(producer.partitions(self._topics.status))
+        common["partition_of"] = partitioner(sink.partitions(self._topics.status))
         if batching.limit_ms is None or not batching.chooses:
             return BatchedDelivery(**common)
         self._period = Period(batching.limit_ms, time.monotonic())
         return WatchedDelivery(period=self._period, **common)
 
-    def _batch_control(self, producer: RecordProducer) -> BatchControl | None:
+    def _batch_control(self, sink: Sink) -> BatchControl | None:
         """Return what chooses the setting of the batches; None where it stays."""
         batching, delivery = self._config.batching, self._bridge.delivery
         if batching is None or self._period is None or not isinstance(delivery, BatchedDelivery):
             return None
+        assert isinstance(sink, RecordProducer), "the configuration has refused others"
         from gateways.batch_control import controlled  # noqa: PLC0415 - slow to import, and few gateways choose
 
         return controlled(
             batching,
             self._config.receive_max,
-            producer.partitions(self._topics.status),
+            sink.partitions(self._topics.status),
             delivery=delivery,
             period=self._period,
             watch=self._watch,
-            kafka_ports=producer.broker_ports(),
+            kafka_ports=sink.broker_ports(),
             stops=self._stops,
         )
 
@@ -135,14 +181,15 @@ class GatewayProcess:
         full = bridge.delivery.held >= self._config.receive_max
         return bridge.counters.pauses, bridge.paused or full
 
-    def _build(self, producer: RecordProducer, progress: Progress) -> Bridge:
+    def _build(self, sink: Sink, progress: Progress) -> Bridge:
         config = self._config
         counters = Counters()
-        delivery = self._delivery(producer, counters)
+        delivery = self._delivery(sink, counters)
         bridge = Bridge(
             delivery=delivery,
             counters=counters,
             payload_format=FORMATS[config.format],
+            by_media_type=formats_by_media_type(config.format),
             protocol=self._protocol.name,
             mode=self._mode.name,
             held_max=config.receive_max,
@@ -171,7 +218,7 @@ class GatewayProcess:
         gc.collect()
         gc.freeze()
         metrics_port = None if page_socket is None else page_socket.getsockname()[1]
-        emit("ready", host=host, port=port, metrics_port=metrics_port)
+        self._tell("ready", host=host, port=port, metrics_port=metrics_port)
         self._cpu_at_ready_s = time.process_time()
         tasks = [asyncio.ensure_future(self._obey()), asyncio.ensure_future(self._report())]
         if self._control is not None and self._config.batching is not None:
@@ -189,14 +236,16 @@ class GatewayProcess:
         drained = self._failure is None and await self._bridge.drain(self._config.stop_timeout_s)
         await intake.close()
         if self._failure is not None:
-            emit("error", message=self._failure)
+            self._tell("error", message=self._failure)
             return 1
         cpu_s = time.process_time() - self._cpu_at_ready_s
-        emit("done", drained=drained, cpu_s=cpu_s, **self._numbers())
+        self._tell("done", drained=drained, cpu_s=cpu_s, **self._numbers())
         return 0
 
     async def _obey(self) -> None:
         """Follow the owner's commands; the end of the pipe means that the owner is gone."""
+        if not self._owned:
+            return
         commands = await Commands.open()
         while (command := await commands.next()) is not None:
             if command.get("command") == "stop":
@@ -206,7 +255,9 @@ class GatewayProcess:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(_PROGRESS_S)
-            emit("progress", **self._numbers())
+            bridge = self._bridge
+            self._health.note(bridge.delivery.held, bridge.counters.delivered, time.monotonic())
+            self._tell("progress", **self._numbers())
 
     def _fail(self, reason: str) -> None:
         if self._failure is None:
@@ -228,6 +279,13 @@ class GatewayProcess:
             "paused": int(bridge.paused),
         }
 
+    def _verdict(self) -> Verdict:
+        bridge = self._bridge
+        counters = bridge.counters
+        return self._health.verdict(
+            bool(counters.connected), counters.last_connection_loss, bridge.delivery.held, time.monotonic()
+        )
+
     def _page_socket(self) -> socket.socket | None:
         port = self._config.metrics_port
         if port is None:
@@ -244,7 +302,9 @@ class GatewayProcess:
             return
         labels = {"protocol": self._protocol.name, "mode": self._mode.name, "gateway": self._config.name}
         gauges = metrics.GAUGES | self._protocol.gauges
-        server = await metrics.serve(page_socket, lambda: metrics.page(self._numbers(), gauges, labels))
+        server = await metrics.serve(
+            page_socket, lambda: metrics.page(self._numbers(), gauges, labels), self._verdict
+        )
         try:
             yield
         finally:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from gateways.sinks.kinds import SinkSettings
+from gateways.sinks.topics import require_topics
 from schemas.errors import Refusal
 from schemas.kafka_login import client_settings
 
@@ -25,22 +28,32 @@ POISON = frozenset(
 
 # Records of a partition that librdkafka sends together at most, where nobody asks for less.
 BATCH_MESSAGES = 10_000
+# How long a record waits for others to go with, and what a record may take.
+LINGER_MS = 2
+LARGEST_BYTES = 16_000_000
 # Between two statistics, where they are asked for.
 _STATISTICS_MS = 1_000
 
 
 def settings(
-    bootstrap: str, held_bytes_max: int, login: str = "", batch_messages: int = BATCH_MESSAGES
+    bootstrap: str,
+    held_bytes_max: int,
+    login: str = "",
+    batch_messages: int = BATCH_MESSAGES,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return librdkafka's configuration; records wait without end, since their number is bounded upstream."""
+    """Return librdkafka's configuration; records wait without end, since their number is bounded upstream.
+
+    `more` is what somebody asks for besides, as `schemas.settings.producer_settings` allows it.
+    """
     return {
         **client_settings(bootstrap, login),
         "acks": "all",
         "enable.idempotence": True,
         "message.timeout.ms": 0,
-        "linger.ms": 2,
+        "linger.ms": LINGER_MS,
         "batch.num.messages": batch_messages,
-        "message.max.bytes": 16_000_000,
+        "message.max.bytes": LARGEST_BYTES,
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 4 * held_bytes_max // 1024 + 65_536,
         "partitioner": "murmur2_random",  # the same vehicle, the same partition as from a Java producer
@@ -49,11 +62,12 @@ def settings(
         "socket.keepalive.enable": True,
         "log.connection.close": False,
         "client.id": "ivsim-gateway",
+        **more,
     }
 
 
 class RecordProducer:
-    """A thin owner of confluent-kafka's Producer; `produce` is the library's own, for speed.
+    """Implements gateways.sinks.sink.Sink: a thin owner of confluent-kafka's Producer, whose own `produce` it has, for speed.
 
     Args:
         bootstrap: Kafka's address.
@@ -61,6 +75,7 @@ class RecordProducer:
         login: file by which it logs in; "" goes there in the clear.
         batch_messages: records of a partition in one request at most.
         statistics: called in `poll` each second with librdkafka's statistics, as JSON.
+        more: settings of librdkafka beside the gateway's own.
     """
 
     def __init__(
@@ -70,6 +85,8 @@ class RecordProducer:
         login: str = "",
         batch_messages: int = BATCH_MESSAGES,
         statistics: Callable[[str], None] | None = None,
+        *,
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.fatal: str | None = None
         self._bootstrap = bootstrap
@@ -77,7 +94,7 @@ class RecordProducer:
         if statistics is not None:
             told |= {"stats_cb": statistics, "statistics.interval.ms": _STATISTICS_MS}
         self._producer = Producer(
-            {**settings(bootstrap, held_bytes_max, login, batch_messages), **told},
+            {**settings(bootstrap, held_bytes_max, login, batch_messages, more), **told},
             logger=logging.getLogger("kafka"),
         )
         self.produce = self._producer.produce
@@ -85,13 +102,7 @@ class RecordProducer:
 
     def require_topics(self, topics: tuple[str, ...], timeout_s: float = 10.0) -> None:
         """Refusal when Kafka does not answer or a topic is missing."""
-        try:
-            known = self._producer.list_topics(timeout=timeout_s).topics
-        except KafkaException as error:
-            raise Refusal(f"Kafka at {self._bootstrap} does not answer: {error.args[0].str()}") from None
-        missing = [topic for topic in topics if topic not in known]
-        if missing:
-            raise Refusal(f"Kafka at {self._bootstrap} has no topic {', '.join(missing)}")
+        require_topics(self._producer, self._bootstrap, topics, timeout_s)
 
     def partitions(self, topic: str, timeout_s: float = 10.0) -> int:
         """Return how many partitions a topic has that is there; Refusal when Kafka does not answer."""
@@ -120,3 +131,15 @@ class RecordProducer:
         """Only a fatal error ends the producer; librdkafka repairs every other by itself."""
         if error.fatal():
             self.fatal = error.str()
+
+
+def opened(settings: SinkSettings) -> RecordProducer:
+    """Return the sink `confluent`."""
+    return RecordProducer(
+        settings.bootstrap,
+        settings.held_bytes_max,
+        settings.login,
+        BATCH_MESSAGES if settings.batch_messages is None else settings.batch_messages,
+        settings.statistics,
+        more=settings.more,
+    )

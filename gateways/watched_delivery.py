@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any
-
-from confluent_kafka import KafkaError
 
 from gateways.batched_delivery import BatchedDelivery
 from gateways.batching.period import Period
 from gateways.delivery import Header
 from gateways.kafka_delivery import Record
 from gateways.protocols.ends import Receipt
+from gateways.sinks.sink import SinkError
 
 
 class TimedRecord(Record):
@@ -47,7 +47,7 @@ class WatchedDelivery(BatchedDelivery):
                 record.ended_s = now_s
         super()._send_batch(batch)
 
-    def _reported(self, record: Record, error: KafkaError | None, message: Any) -> None:
+    def _reported(self, record: Record, error: SinkError | None, message: Sized) -> None:
         if error is None and isinstance(record, TimedRecord):
             self._period.confirmed(record.taken_s, record.ended_s, self._clock_s())
         super()._reported(record, error, message)

@@ -28,12 +28,22 @@ def packet(head: int, body: bytes) -> bytes:
 
 
 def publish(
-    topic: str, payload: bytes, *, qos: int = 0, mid: int = 0, dup: bool = False, five: bool = True
+    topic: str,
+    payload: bytes,
+    *,
+    qos: int = 0,
+    mid: int = 0,
+    dup: bool = False,
+    five: bool = True,
+    properties: bytes = b"",
 ) -> bytes:
-    """Return PUBLISH without properties (MQTT 5, 3.3)."""
+    """Return PUBLISH (MQTT 5, 3.3); properties are below 128 bytes."""
     body = struct.pack("!H", len(topic)) + topic.encode()
     body += struct.pack("!H", mid) if qos else b""
-    return packet(PUBLISH << 4 | dup << 3 | qos << 1, body + (b"\x00" if five else b"") + payload)
+    return packet(
+        PUBLISH << 4 | dup << 3 | qos << 1,
+        body + (bytes((len(properties),)) + properties if five else b"") + payload,
+    )
 
 
 def cut(data: bytearray) -> tuple[int, bytes] | None:
@@ -69,6 +79,7 @@ class FakeBroker:
         cuts: by number of the connection, from 0; those not named do not fail.
         answer: takes a packet's type and body and returns the packets to send back, or None for the usual answer.
         session_present: what CONNACK says from the second connection on.
+        listens_at: the address.
     """
 
     five: bool = True
@@ -76,6 +87,7 @@ class FakeBroker:
     answer: Callable[[Connection, int, bytes], list[bytes] | None] = lambda *_: None
     session_present: bool = True
     on_connected: Callable[[Connection], None] = lambda _: None
+    listens_at: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
         self.connections: list[Connection] = []
@@ -83,7 +95,7 @@ class FakeBroker:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), "127.0.0.1", 0)
+        self._server = await loop.create_server(lambda: Connection(self), self.listens_at, 0)
         self.host, self.port = self._server.sockets[0].getsockname()
         return self
 

@@ -1,4 +1,4 @@
-"""The table of protocols; a new one is one new file and one line here."""
+"""The table of protocols; a new one is one new file and one line here, or a plug-in of `ivsim.protocols`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from gateways.protocols.base import Mode, Protocol
 from gateways.protocols.coap.protocol import Coap
 from gateways.protocols.mqtt.protocol import Mqtt
 from schemas.errors import Refusal
+from schemas.plugins import Plugin, Table, checked, made
 
 _ROWS: tuple[Protocol, ...] = (Mqtt(), Amqp(), Coap())
 
-PROTOCOLS: Final[dict[str, Protocol]] = {row.name: row for row in _ROWS}
+
+def _row(plugin: Plugin, found: object) -> Protocol:
+    row: Protocol = checked(made(found), plugin.name, Protocol)
+    return row
+
+
+PROTOCOLS: Final[Table[Protocol]] = Table("ivsim.protocols", {row.name: row for row in _ROWS}, _row)
 
 
 def protocol_named(name: str, naming: str = "protocol") -> Protocol:

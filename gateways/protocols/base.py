@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from gateways.protocols.addresses import Levels, addresses
 from gateways.protocols.ends import (
     EchoServer,
     Intake,
@@ -125,6 +126,7 @@ class Endpoint:
     Attributes:
         port: 0 asks the system for one (servers only).
         username: None means no credentials.
+        virtual_host: part of the broker, where the protocol has such (AMQP).
         keys: what messages (OSCORE) or datagrams (DTLS) are protected by.
     """
 
@@ -134,6 +136,7 @@ class Endpoint:
     username: str | None = None
     password: str | None = dataclasses.field(default=None, repr=False)
     keys: SharedKeys | None = None
+    virtual_host: str = "/"
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,8 @@ class IntakeSettings:
         group: name of that group.
         max_age_s: how long a vehicle should wait after a 5.03 (CoAP, RFC 7252, 5.9.3.4).
         format: name of the payloads' format, for protocols that name it themselves.
+        address: scheme of the vehicles' addresses (`addresses.py`); "" is ours.
+        exchange: to which vehicles publish, where the protocol has such (AMQP); "" is ours.
     """
 
     name: str = "gateway"
@@ -178,6 +183,8 @@ class IntakeSettings:
     session_expiry_s: int = 3600
     max_age_s: int = 1
     format: str = ""
+    address: str = ""
+    exchange: str = ""
 
 
 class Protocol(abc.ABC):
@@ -189,6 +196,9 @@ class Protocol(abc.ABC):
         title: the exact name and version, for documents ("MQTT 5").
         modes: by name; the first is not special, `default_mode` is.
         words: the command line's own words for the modes, by the name of the mode's option: {"qos": Word(...)}.
+        gateway_words: those of them that the gateway's end obeys; the others are the vehicles'.
+        gateway_settings: options of a gateway alone that not every protocol can obey, of which this one obeys these.
+        levels: how its addresses are cut, where a gateway takes another scheme of them than ours; None: it takes none.
         settings: options of a run that not every protocol can obey, of which this one obeys these
             ("keepalive_s", "tcp", "coap_block_bytes").
         securities: how its connections may be secured; "plain" is not at all.
@@ -210,6 +220,9 @@ class Protocol(abc.ABC):
     modes: Mapping[str, Mode]
     default_mode: str
     words: Mapping[str, Word]
+    gateway_words: tuple[str, ...] = ()
+    gateway_settings: frozenset[str] = frozenset()
+    levels: Levels | None = None
     settings: frozenset[str]
     securities: tuple[str, ...] = ("plain",)
     ladder: tuple[str, ...]
@@ -252,6 +265,17 @@ class Protocol(abc.ABC):
     def reach(self, host: str, port: int, timeout_s: float) -> None:
         """Return when a peer answers there; OSError says why none does."""
         socket.create_connection((host, port), timeout=timeout_s).close()
+
+    def check_scheme(self, scheme: str, naming: str = "address") -> None:
+        """Refuse a scheme of addresses that is none, or any where only ours is taken; "" is ours."""
+        if not scheme:
+            return
+        if self.levels is None:
+            raise Refusal(f"{naming} {scheme[:80]!r}: a gateway of {self.name} takes one scheme alone")
+        try:
+            addresses(scheme, self.levels)
+        except ValueError as error:
+            raise Refusal(f"{naming} {error}") from None
 
     def forget(self, endpoint: Endpoint, client_name: str) -> None:
         """Take off a broker what this client has left there, its session or its queue; only where there is a broker.

@@ -95,10 +95,19 @@ class SubscriberEvents(typing.Protocol):
 class Sink(typing.Protocol):
     """The bridge, as an intake sees it; calls come from the event loop's thread."""
 
-    def take(
-        self, vehicle_id: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Receipt
+    def take(  # noqa: PLR0917 - called per message: keywords would cost
+        self,
+        vehicle_id: str,
+        payload: bytes,
+        received_at_ns: int,
+        duplicate: bool,
+        receipt: Receipt,
+        content_type: str = "",
     ) -> None:
-        """Take one message; `duplicate` is the protocol's own flag (DUP, redelivered, same Message ID)."""
+        """Take one message; `duplicate` is the protocol's own flag (DUP, redelivered, same Message ID).
+
+        `content_type` is the media type that the message says it has; "" says nothing.
+        """
 
     def misaddressed(
         self, address: str, payload: bytes, received_at_ns: int, receipt: Receipt, reason: str

@@ -1,8 +1,9 @@
-"""What the kernel says of a TCP connection; it sends nothing."""
+"""What the kernel says of a TCP connection, and of one that it could not make; it sends nothing."""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import struct
 import termios
 from typing import Protocol
@@ -18,3 +19,10 @@ def unacknowledged_bytes(sock: HasDescriptor) -> int:
     """Return how many bytes the peer's TCP has not acknowledged yet (tcp(7), SIOCOUTQ)."""
     count: int = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
     return count
+
+
+def reason_of(error: OSError) -> str:
+    """Return why a connection failed, in the system's words; asyncio's own name the address and not what is wrong."""
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error.strerror or error)

@@ -35,7 +35,15 @@ class Sink:
         self.taken: asyncio.Queue[tuple[str, bytes, bool]] = asyncio.Queue()
         self.intake: Any = None
 
-    def take(self, vehicle: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Any) -> None:
+    def take(
+        self,
+        vehicle: str,
+        payload: bytes,
+        received_at_ns: int,
+        duplicate: bool,
+        receipt: Any,
+        content_type: str = "",
+    ) -> None:
         if vehicle == vehicle_id(NUMBER):  # other tests share the broker
             self.taken.put_nowait((vehicle, payload, duplicate))
         self.intake.acknowledge(receipt)

@@ -32,7 +32,15 @@ class Sink:
         self.delay_s = 0.0
         self.intake: Any = None
 
-    def take(self, vehicle: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Any) -> None:
+    def take(
+        self,
+        vehicle: str,
+        payload: bytes,
+        received_at_ns: int,
+        duplicate: bool,
+        receipt: Any,
+        content_type: str = "",
+    ) -> None:
         assert vehicle == vehicle_id(1)
         self.taken.append(payload)
         asyncio.get_running_loop().call_later(self.delay_s, self.intake.acknowledge, receipt)

@@ -36,7 +36,15 @@ class Sink:
         self.holding = holding
         self.intake: Any = None
 
-    def take(self, vehicle: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Any) -> None:
+    def take(
+        self,
+        vehicle: str,
+        payload: bytes,
+        received_at_ns: int,
+        duplicate: bool,
+        receipt: Any,
+        content_type: str = "",
+    ) -> None:
         if vehicle == VEHICLE:  # other tests share the broker
             self.taken.put_nowait((payload, duplicate))
         if vehicle != VEHICLE or not self.holding:

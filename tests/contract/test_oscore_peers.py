@@ -40,7 +40,15 @@ class Sink:
         self.taken: list[bytes] = []
         self.intake: Any = None
 
-    def take(self, vehicle: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Any) -> None:
+    def take(
+        self,
+        vehicle: str,
+        payload: bytes,
+        received_at_ns: int,
+        duplicate: bool,
+        receipt: Any,
+        content_type: str = "",
+    ) -> None:
         assert vehicle == ONE
         self.taken.append(payload)
         self.intake.acknowledge(receipt)

@@ -327,3 +327,66 @@ async def test_no_answer_of_a_format_stops_the_bridge(bridge: Bridge, answer: An
     assert dict(headers)["reason"]
     assert bridge.intake.acknowledged == ["a"]
     bridge.close()
+
+
+class Numbers(Text):
+    """`vehicle epoch sequence`, the other way round."""
+
+    name = "numbers"
+
+    def peek(self, payload: bytes) -> Peek:
+        vehicle, epoch, sequence = payload.split()
+        return Peek(int(sequence), int(epoch), 5, vehicle.decode())
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "name"),
+    [
+        ("", payload(1), b"text"),
+        ("application/octet-stream", payload(1), b"text"),
+        ("text/words", payload(1), b"text"),
+        ("Text/Words; charset=utf-8", payload(1), b"text"),
+        ("text/numbers", b"%s 1 7" % VEHICLE.encode(), b"numbers"),
+    ],
+)
+async def test_a_message_that_says_its_format_is_read_by_it(bridge, said, text, name) -> None:
+    bridge._by_media_type = {"text/words": Text(), "text/numbers": Numbers()}
+    producer = bridge.delivery._producer
+    for number in range(2):
+        bridge.take(VEHICLE, text, 1, False, number, said)
+    for _ in range(2):
+        message, headers = producer.report()
+        assert (message.topic(), message.value()) == (KafkaTopics().status, text)
+        assert dict(headers)["format"] == name
+    assert bridge.counters.dead_letters == 0
+
+
+async def test_one_that_is_not_of_the_format_that_it_says_is_a_dead_letter_of_that(bridge) -> None:
+    bridge._by_media_type = {"text/numbers": Numbers()}
+    bridge.take(VEHICLE, payload(1), 1, False, "r", "text/numbers")
+    message, headers = bridge.delivery._producer.report()
+    assert message.topic() == KafkaTopics().dead_letter
+    assert dict(headers)["format"] == b"numbers"
+
+
+@pytest.mark.parametrize("said", ["text/html", "\ufffd", "x" * 70_000])
+async def test_an_unknown_content_type_goes_to_the_dead_letters_with_that_reason(bridge, said) -> None:
+    bridge._by_media_type = {"text/words": Text()}
+    for receipt in ("a", "b"):
+        bridge.take(VEHICLE, payload(1), 1, False, receipt, said)
+        message, headers = bridge.delivery._producer.report()
+        told = dict(headers)
+        assert (message.topic(), message.value()) == (KafkaTopics().dead_letter, payload(1))
+        assert told["reason"] == f"content type {said[:80]!r}: allowed are text/words".encode()
+        assert "format" not in told, "it is of none that is known here"
+    assert bridge.intake.invalid_ones == ["a", "b"]
+
+
+async def test_what_is_remembered_of_content_types_is_bounded(bridge) -> None:
+    for number in range(1_500):
+        bridge.take(VEHICLE, payload(1), 1, False, number, f"text/{number}")
+        bridge.take(VEHICLE, payload(1), 1, False, -1 - number, f"text/{number}" + "x" * 300)
+        for _ in range(2):
+            bridge.delivery._producer.report()
+    assert len(bridge._kinds) == 1_000
+    assert max(map(len, bridge._kinds)) < 300

@@ -53,7 +53,15 @@ class Sink:
         self.links: list[tuple[bool, str]] = []
         self.by_itself = by_itself
 
-    def take(self, vehicle: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Any) -> None:
+    def take(
+        self,
+        vehicle: str,
+        payload: bytes,
+        received_at_ns: int,
+        duplicate: bool,
+        receipt: Any,
+        content_type: str = "",
+    ) -> None:
         self.taken.append(payload)
         self.receipts[payload] = receipt
         if self.by_itself:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateways.protocols.mqtt import packets
 from gateways.protocols.mqtt.packets import (
+    UNREADABLE,
     Credentials,
     MalformedPacketError,
     encode_variable_integer,
@@ -31,6 +32,7 @@ class Driver:
     def __init__(self, five: bool = True, **options: Any) -> None:
         self.five = five
         self.taken: list[tuple[bytes, bytes, bool, MqttReceipt | None]] = []
+        self.content_types: list[bytes] = []
         self.told: list[Any] = []
         settings = {"keepalive_s": 60, "session_expiry_s": 3600, "receive_max": 20, **options}
         self.session = GatewaySession(Credentials("g"), self, five=five, **settings)
@@ -65,8 +67,11 @@ class Driver:
     def ended(self, reason: str, *, taken_over: bool) -> None:
         self.told.append(("ended", reason, taken_over))
 
-    def publish_arrived(self, topic: bytes, payload: bytes, duplicate: bool, receipt: Any) -> None:
+    def publish_arrived(
+        self, topic: bytes, payload: bytes, duplicate: bool, receipt: Any, content_type: bytes = b""
+    ) -> None:
         self.taken.append((topic, payload, duplicate, receipt))
+        self.content_types.append(content_type)
 
     def oversized_arrived(self, topic: bytes, beginning: bytes, size_bytes: int, receipt: Any) -> None:
         self.told.append(("oversized", topic, beginning, size_bytes))
@@ -139,6 +144,32 @@ def test_properties_of_a_message_are_skipped(properties: bytes) -> None:
     body = b"\x00\x01t\x00\x09" + encode_variable_integer(len(properties)) + properties + b"payload"
     driver.session.receive(packet(0x32, body))
     assert driver.taken[0][:2] == (b"t", b"payload")
+
+
+def content_type(text: bytes) -> bytes:
+    return b"\x03" + len(text).to_bytes(2, "big") + text
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        (b"", b""),
+        (b"\x01\x01", b""),
+        (content_type(b"application/json"), b"application/json"),
+        (b"\x02" + bytes(4) + content_type(b"a/b") + b"\x26\x00\x01k\x00\x01v", b"a/b"),
+        (content_type(b"")[:-1], UNREADABLE),
+        (b"\x03\x00\x20short", UNREADABLE),
+        (b"\x7f", UNREADABLE),
+    ],
+)
+def test_a_content_type_is_found_among_the_properties_and_never_ends_the_connection(properties, said) -> None:
+    """MQTT 5, 3.3.2.3.9. What cannot be read is a content type that no format has."""
+    driver = Driver()
+    driver.connect()
+    for topic in ("vehicles/a/status", "vehicles/b/status"):
+        driver.session.receive(publish(topic, b"payload", qos=1, mid=9, properties=properties))
+    assert driver.content_types == [said, said]
+    assert [payload for _, payload, _, _ in driver.taken] == [b"payload", b"payload"]
 
 
 @given(st.integers(0, 268_435_455))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 from typing import Final
 
-from gateways.protocols.addresses import IDENTITY, vehicle_named
+from gateways.protocols.addresses import Addresses, Levels, addresses
 
+LEVELS: Final = Levels(".", "*")
 # Wider than a vehicle's key: a mistyped one belongs in the dead letters.
 BINDING_KEY: Final = "vehicles.#"
-_ROUTING_KEY: Final = re.compile(rf"vehicles\.{IDENTITY}\.status")
+_KEYS: Final = replace(addresses("vehicles.{id}.status", LEVELS), filter=BINDING_KEY)
 
 
 def amqp_routing_key(identity: str) -> str:
@@ -17,6 +18,11 @@ def amqp_routing_key(identity: str) -> str:
     return f"vehicles.{identity}.status"
 
 
+def amqp_addresses(scheme: str) -> Addresses:
+    """Return the routing keys of a scheme, ours for ""; ValueError for one that is none."""
+    return addresses(scheme, LEVELS) if scheme else _KEYS
+
+
 def vehicle_of_amqp_routing_key(key: str) -> str:
     """Return the vehicle id in a routing key; ValueError when the key is none of ours."""
-    return vehicle_named(_ROUTING_KEY, key)
+    return _KEYS.vehicle_of(key)

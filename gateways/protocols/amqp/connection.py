@@ -33,6 +33,7 @@ from gateways.protocols.amqp.transport import Stream, connect_stream
 from gateways.protocols.base import Endpoint
 from gateways.protocols.ends import AccessRefusedError, ConnectError
 from gateways.protocols.private_names import CarriedConnection
+from gateways.protocols.tcp import reason_of
 from gateways.protocols.tls import TlsClient, refuses
 
 EXCHANGE: Final = "amq.topic"  # exists in every virtual host (AMQP 0-9-1, 3.1.3.3): nobody has to declare it
@@ -106,6 +107,7 @@ class _Attempt:
         parameters = pika.ConnectionParameters(
             host=endpoint.host,
             port=endpoint.port,
+            virtual_host=endpoint.virtual_host,
             credentials=_credentials(endpoint),
             heartbeat=keepalive_s,
             blocked_connection_timeout=None,
@@ -301,12 +303,18 @@ class AmqpLink:
             await attempt.leave()
 
     async def consume(
-        self, queue: str, routing_key: str, *, prefetch: int | None, arguments: dict[str, Any] | None = None
+        self,
+        queue: str,
+        routing_key: str,
+        *,
+        prefetch: int | None,
+        exchange: str = EXCHANGE,
+        arguments: dict[str, Any] | None = None,
     ) -> None:
         """Declare a durable queue, bind and consume it; without `prefetch` acknowledgement is automatic."""
         channel = self.channel
         await self.call(channel.queue_declare, queue=queue, durable=True, arguments=arguments)
-        await self.call(channel.queue_bind, queue=queue, exchange=EXCHANGE, routing_key=routing_key)
+        await self.call(channel.queue_bind, queue=queue, exchange=exchange, routing_key=routing_key)
         if prefetch is not None:
             await self.call(channel.basic_qos, prefetch_count=prefetch)
         # Deliveries never reach pika's callback: `DeliveryReader` takes them.
@@ -345,6 +353,8 @@ def one_line(error: BaseException) -> str:
     """Return the error's text in one line; pika wraps the cause, up to three deep."""
     while (inner := _inner(error)) is not None:
         error = inner
+    if isinstance(error, ConnectionError):
+        return reason_of(error)
     return " ".join((str(error) or type(error).__name__).split())
 
 

@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from gateways.protocols.amqp.address import BINDING_KEY, vehicle_of_amqp_routing_key
-from gateways.protocols.amqp.connection import AmqpLink
+from gateways.protocols.amqp.address import amqp_addresses
+from gateways.protocols.amqp.connection import EXCHANGE, AmqpLink
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, IntakeSettings, Mode
+from gateways.protocols.connection_log import ConnectionLog
 from gateways.protocols.connection_state import KeptConnection
 from gateways.protocols.ends import Receipt, Sink
 
@@ -45,6 +46,7 @@ class AmqpIntake:
         self._endpoint = endpoint
         self._sink = sink
         self._settings = settings
+        self._addresses = amqp_addresses(settings.address)
         self._manual = mode.options["ack"] == "manual"
         self._queue = settings.group if settings.shared else settings.name
         self._link = AmqpLink(
@@ -62,6 +64,7 @@ class AmqpIntake:
         self._paused = False
         self._closing = False
         self._tick: asyncio.TimerHandle | None = None
+        self._log = ConnectionLog(f"AMQP broker {endpoint.host}:{endpoint.port}")
         self._connection = KeptConnection("the AMQP gateway", self._dial, self, backoff=Backoff())
         self._counts = dict.fromkeys(
             ("deliveries", "redelivered", "acknowledgements", "reconnects", "stale_receipts"), 0
@@ -77,12 +80,14 @@ class AmqpIntake:
         self.flush()
         if self._paused:
             self.pause()
+        self._log.up()
         self._sink.link(up=True, reason="consuming")
 
     async def _consume(self) -> None:
         self._link.channel.add_on_cancel_callback(self._cancelled)
         prefetch = self._settings.receive_max if self._manual else None
-        await self._link.consume(self._queue, BINDING_KEY, prefetch=prefetch)
+        exchange = self._settings.exchange or EXCHANGE
+        await self._link.consume(self._queue, self._addresses.filter, prefetch=prefetch, exchange=exchange)
 
     async def close(self) -> None:
         await self._connection.close()
@@ -140,8 +145,10 @@ class AmqpIntake:
 
     def dial_failed(self, reason: str) -> None:
         """The next attempt follows."""
+        self._log.failed(reason)
 
     def connection_lost(self, reason: str) -> None:
+        self._log.lost(reason)
         self._counts["reconnects"] += 1
         self._generation = 0
         self._stop_tick()
@@ -151,7 +158,9 @@ class AmqpIntake:
         """Somebody has deleted the queue: declare it again."""
         self._link.drop("consumer cancelled by the broker")
 
-    def _delivered(self, tag: int, redelivered: bool, key: bytes, payload: bytes) -> None:
+    def _delivered(
+        self, tag: int, redelivered: bool, key: bytes, payload: bytes, content_type: bytes
+    ) -> None:
         if self._closing:
             return  # unacknowledged, it goes to another gateway or comes again
         received_at_ns = time.time_ns()
@@ -163,14 +172,18 @@ class AmqpIntake:
         if identity is None:
             address = key.decode("utf-8", "replace")
             try:
-                identity = vehicle_of_amqp_routing_key(address)
+                identity = self._addresses.vehicle_of(address)
             except ValueError as error:
                 self._sink.misaddressed(address, payload, received_at_ns, receipt, str(error))
                 return
             if len(self._vehicles) >= _CACHE_KEYS:
                 self._vehicles.clear()
             self._vehicles[key] = identity
-        self._sink.take(identity, payload, received_at_ns, redelivered, receipt)
+        if content_type:
+            said = content_type.decode("utf-8", "replace")
+            self._sink.take(identity, payload, received_at_ns, redelivered, receipt, said)
+        else:
+            self._sink.take(identity, payload, received_at_ns, redelivered, receipt)
 
     def _current(self, receipt: Receipt) -> bool:
         if receipt is None:

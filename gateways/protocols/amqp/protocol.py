@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from types import MappingProxyType
 
+from gateways.protocols.amqp.address import LEVELS
 from gateways.protocols.amqp.forget import delete_queue
 from gateways.protocols.amqp.intake import AmqpIntake
 from gateways.protocols.amqp.subscriber import AmqpSubscriber
@@ -55,6 +56,9 @@ class Amqp(Protocol):
             "persistent": Word((True, False), "Messages that outlive the broker.", "transient"),
         }
     )
+    gateway_words = ("ack",)
+    gateway_settings = frozenset({"virtual_host", "exchange"})
+    levels = LEVELS
     settings = frozenset({"keepalive_s", "tcp", "connect_rate_per_s"})
     securities = ("plain", "tls", "mtls")
     ladder = ("auto", "manual", "manual-confirms-persistent")

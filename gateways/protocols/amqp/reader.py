@@ -13,8 +13,8 @@ _FRAME_END: Final = 0xCE
 _OVERHEAD_BYTES: Final = 8
 _BASIC_DELIVER: Final = b"\x00\x3c\x00\x3c"
 
-# delivery tag, redelivered, routing key, payload
-Deliver = Callable[[int, bool, bytes, bytes], None]
+# delivery tag, redelivered, routing key, payload, content type (empty where it says none)
+Deliver = Callable[[int, bool, bytes, bytes, bytes], None]
 
 
 class FrameError(ValueError):
@@ -31,6 +31,7 @@ class DeliveryReader:
         self._tag = 0
         self._redelivered = False
         self._key = b""
+        self._content_type = b""
         self._missing = -1
         self._parts: list[bytes] = []
 
@@ -55,7 +56,13 @@ class DeliveryReader:
             elif kind == _METHOD and data[start : start + 4] == _BASIC_DELIVER:
                 self._method(data, start + 4, stop)
             elif kind == _HEADER and self._open:
-                self._header(int.from_bytes(data[start + 4 : start + 12], "big"))
+                # The content type is the first of the properties, behind the flags that say which there are (4.2.6.1).
+                said = (
+                    data[start + 15 : min(stop, start + 15 + data[start + 14])]
+                    if data[start + 12] & 0x80
+                    else b""
+                )
+                self._header(int.from_bytes(data[start + 4 : start + 12], "big"), said)
             else:
                 others.append(data[at : stop + 1])
             at = stop + 1
@@ -77,8 +84,9 @@ class DeliveryReader:
             raise FrameError("AMQP routing key longer than its frame")
         self._open, self._missing = True, -1
 
-    def _header(self, body_bytes: int) -> None:
+    def _header(self, body_bytes: int, content_type: bytes) -> None:
         self._missing = body_bytes
+        self._content_type = content_type
         self._parts = []
         if body_bytes == 0:
             self._complete(b"")
@@ -96,4 +104,4 @@ class DeliveryReader:
 
     def _complete(self, payload: bytes) -> None:
         self._open = False
-        self._deliver(self._tag, self._redelivered, self._key, payload)
+        self._deliver(self._tag, self._redelivered, self._key, payload, self._content_type)

@@ -66,8 +66,10 @@ class AmqpSubscriber:
     def lost(self, reason: str) -> None:
         self._events.disconnected(time.time_ns(), reason)
 
-    def _delivered(self, tag: int, redelivered: bool, key: bytes, payload: bytes) -> None:
-        del key
+    def _delivered(
+        self, tag: int, redelivered: bool, key: bytes, payload: bytes, content_type: bytes
+    ) -> None:
+        del key, content_type
         self._events.received(payload, time.time_ns(), redelivered)
         if self._manual and self._link.channel is not None:
             self._link.channel.basic_ack(tag)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from gateways.protocols.addresses import IDENTITY, vehicle_named
+from gateways.protocols.addresses import Addresses, Levels, addresses
 
-_PATH: Final = re.compile(rf"vehicles/{IDENTITY}/status")
+LEVELS: Final = Levels("/", "")
+_PATHS: Final = addresses("vehicles/{id}/status", LEVELS)
 
 
 def coap_path(identity: str) -> tuple[str, str, str]:
@@ -15,6 +15,11 @@ def coap_path(identity: str) -> tuple[str, str, str]:
     return ("vehicles", identity, "status")
 
 
+def coap_addresses(scheme: str) -> Addresses:
+    """Return the paths of a scheme, ours for ""; ValueError for one that is none."""
+    return addresses(scheme, LEVELS) if scheme else _PATHS
+
+
 def vehicle_of_coap_path(segments: tuple[str, ...]) -> str:
     """Return the vehicle id in Uri-Path segments; ValueError when the path is none of ours."""
-    return vehicle_named(_PATH, "/".join(segments))
+    return _PATHS.vehicle_of("/".join(segments))

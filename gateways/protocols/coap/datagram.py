@@ -40,13 +40,14 @@ _MEDIA_TYPES: Final = {
 
 
 class Remote(tuple[str, int]):
-    """The other end's IPv4 address and port."""
+    """The other end's address, IPv4 or IPv6, and port."""
 
     __slots__ = ()
 
     @property
     def hostinfo(self) -> str:
-        return f"{self[0]}:{self[1]}"
+        host = f"[{self[0]}]" if ":" in self[0] else self[0]
+        return f"{host}:{self[1]}"
 
 
 def decoded(datagram: bytes, remote: Remote) -> Message | None:
@@ -118,10 +119,15 @@ def _extended(nibble: int, datagram: bytes, at: int) -> tuple[int, int]:
     raise ValueError("reserved option length")
 
 
+def family_of(host: str) -> socket.AddressFamily:
+    """Return the family of a literal address; of a name IPv4's."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 def resolve(host: str, port: int) -> Remote:
-    """Return the IPv4 address of `host`; at once for a literal. Raises ConnectError."""
+    """Return the address of `host`: of a name the IPv4 one; at once for a literal. Raises ConnectError."""
     try:
-        found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
+        found = socket.getaddrinfo(host, port, family_of(host), socket.SOCK_DGRAM)
     except OSError as error:
         raise ConnectError(f"{host}:{port}: {error}") from error
     address = found[0][4]

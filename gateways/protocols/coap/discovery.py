@@ -13,17 +13,9 @@ from aiocoap.numbers.codes import BAD_REQUEST, CONTENT, NOT_ACCEPTABLE
 WELL_KNOWN_CORE: Final = (".well-known", "core")
 LINK_FORMAT: Final = 40  # application/link-format (RFC 6690, 7.3)
 OCTET_STREAM: Final = 42
-# Those of our formats that the registry of CoAP Content-Formats knows (RFC 7252, 12.3).
-_REGISTERED: Final = {"json": 50}
 RESOURCE_TYPE: Final = "ivsim.current-status"
 _LINKS_MAX: Final = 1_000
 _LARGEST_SIZE_EXPONENT: Final = 6
-
-
-def media_types(format_name: str) -> tuple[int, ...]:
-    """Return the Content-Formats that a payload of this format may be sent as: octets, and its own if it has one."""
-    own = _REGISTERED.get(format_name)
-    return (OCTET_STREAM,) if own is None else (OCTET_STREAM, own)
 
 
 def links(paths: Iterable[tuple[str, ...]], types: tuple[int, ...], *, observable: bool) -> bytes:

@@ -25,8 +25,9 @@ from aiocoap.numbers.optionnumbers import OptionNumber
 
 from gateways.protocols.base import Endpoint, IntakeSettings, SharedKeys
 from gateways.protocols.coap import discovery
-from gateways.protocols.coap.address import coap_path, vehicle_of_coap_path
+from gateways.protocols.coap.address import coap_addresses, coap_path
 from gateways.protocols.coap.blocks import Assemblies, BlockError
+from gateways.protocols.coap.content_formats import content_formats
 from gateways.protocols.coap.datagram import Remote, resolve
 from gateways.protocols.coap.dtls_server import DtlsServer
 from gateways.protocols.coap.message_layer import Upper
@@ -47,9 +48,13 @@ class CoapServer(Upper, ABC):
 
     Args:
         types: Content-Formats that a payload may have; one that says none is taken for what is asked (RFC 7252, 5.5.1).
+            What has another is not taken, unless `_post` does.
         observable: its resources may be observed.
         guard: has the vehicles' keys; what it cannot unprotect is answered and goes no further.
+        address: scheme of the vehicles' paths; "" is ours.
     """
+
+    _refuses_types = True
 
     def __init__(
         self,
@@ -59,8 +64,10 @@ class CoapServer(Upper, ABC):
         types: tuple[int, ...] = (discovery.OCTET_STREAM,),
         observable: bool = False,
         guard: ServerGuard | DtlsServer | None = None,
+        address: str = "",
     ) -> None:
         self._endpoint = endpoint
+        self._addresses = coap_addresses(address)
         self._shared = shared
         self._udp: UdpEndpoint | None = None
         self._bound = (endpoint.host, endpoint.port)
@@ -137,7 +144,7 @@ class CoapServer(Upper, ABC):
         elif request.code != POST:
             if not self._impersonates(request, path):
                 self._other(request)
-        elif request.content_format is not None and request.content_format not in self._types:
+        elif self._refuses_types and not self._of_a_type(request):
             self._reject(request, UNSUPPORTED_CONTENT_FORMAT)
         elif self._impersonates(request, path):
             return
@@ -145,6 +152,9 @@ class CoapServer(Upper, ABC):
             self._post(request, path, request.payload)
         else:
             self._block(request, path, request.opt.block1)
+
+    def _of_a_type(self, request: Message) -> bool:
+        return request.content_format is None or request.content_format in self._types
 
     def timed_out(self, remote: Remote, messages: int) -> None:
         del remote
@@ -181,9 +191,10 @@ class CoapServer(Upper, ABC):
             if len(self._owners) >= _CACHE_PATHS:
                 self._owners.clear()
             owner = self._owners[host] = vehicle_of_address(host)
-        if self._guard is not None and path[1:2] != (request.identity,):
+        at = self._addresses.at
+        if self._guard is not None and path[at : at + 1] != (request.identity,):
             owner = request.identity
-        if owner is None or path[1:2] == (owner,):
+        if owner is None or path[at : at + 1] == (owner,):
             return False
         try:
             self._vehicle(path)
@@ -212,7 +223,8 @@ class CoapServer(Upper, ABC):
         """Return the vehicle id in a path; ValueError when it names none."""
         identity = self._vehicles.get(path)
         if identity is None:
-            identity = vehicle_of_coap_path(path)
+            # A segment may hold a slash of its own (RFC 7252, 6.5), which is no separator.
+            identity = self._addresses.vehicle_of("/".join(segment.replace("/", "%2F") for segment in path))
             if len(self._vehicles) >= _CACHE_PATHS:
                 self._vehicles.clear()
             self._vehicles[path] = identity
@@ -257,12 +269,17 @@ def _guard(keys: SharedKeys) -> ServerGuard | DtlsServer:
 class CoapIntake(CoapServer):
     """Requests in, one receipt each; never more of them unanswered than `receive_max`."""
 
+    # They go to the dead letters, and their 4.15 comes then.
+    _refuses_types = False
+
     def __init__(self, endpoint: Endpoint, sink: Sink, settings: IntakeSettings) -> None:
+        self._media_types = content_formats(settings.format)
         super().__init__(
             endpoint,
             shared=settings.shared,
-            types=discovery.media_types(settings.format),
+            types=(discovery.OCTET_STREAM, *self._media_types),
             guard=None if endpoint.keys is None else _guard(endpoint.keys),
+            address=settings.address,
         )
         self._sink = sink
         self._settings = settings
@@ -275,8 +292,9 @@ class CoapIntake(CoapServer):
 
     def invalid(self, receipt: Receipt) -> None:
         # 2.04 means that the message is kept; a dead letter is none.
-        if self._unanswered.get(receipt) == CHANGED:
-            self._counts["rejected"] += 1
+        code = self._unanswered.get(receipt)
+        self._counts["rejected"] += code in {CHANGED, UNSUPPORTED_CONTENT_FORMAT}
+        if code == CHANGED:
             self._unanswered[receipt] = BAD_REQUEST
 
     def acknowledge(self, receipt: Receipt) -> None:
@@ -315,6 +333,11 @@ class CoapIntake(CoapServer):
             address = "/".join(path)[:200]
             self._sink.misaddressed(address, payload, received_at_ns, request, str(error))
             return
-        self._unanswered[request] = CHANGED
         # A duplicate under the same Message ID never comes this far: the message layer answers it.
-        self._sink.take(identity, payload, received_at_ns, False, request)
+        self._unanswered[request] = CHANGED if self._of_a_type(request) else UNSUPPORTED_CONTENT_FORMAT
+        number = request.content_format
+        if number in {None, discovery.OCTET_STREAM}:
+            self._sink.take(identity, payload, received_at_ns, False, request)
+        else:
+            said = self._media_types.get(number, f"CoAP Content-Format {number}")
+            self._sink.take(identity, payload, received_at_ns, False, request, said)

@@ -14,6 +14,7 @@ from gateways.protocols.base import (
     VehicleSettings,
     Word,
 )
+from gateways.protocols.coap.address import LEVELS
 from gateways.protocols.coap.echo import CoapEcho
 from gateways.protocols.coap.intake import CoapIntake
 from gateways.protocols.coap.ping import ping
@@ -39,6 +40,7 @@ class Coap(Protocol):
     title = "CoAP (RFC 7252)"
     default_mode = "con"
     words = MappingProxyType({"con": Word((True, False), "Confirmable messages, or not.", "non")})
+    levels = LEVELS
     settings = frozenset({"coap_block_bytes"})
     securities = ("plain", "oscore", "dtls-psk")
     ladder = ("non", "con")

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from aiocoap import Message
 
-from gateways.protocols.coap.datagram import Remote
+from gateways.protocols.coap.datagram import Remote, family_of
 from gateways.protocols.coap.message_layer import Exchange, MessageLayer, Upper
 from gateways.protocols.coap.parameters import PARAMETERS
 from gateways.protocols.ends import ConnectError
@@ -65,12 +65,17 @@ class UdpEndpoint:
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self, host: str, port: int, *, reuse_port: bool = False) -> tuple[str, int]:
-        """Bind to (host, port), port 0 for any; return what the system gave. Raises ConnectError."""
+        """Bind to (host, port), port 0 for any; return what the system gave. Raises ConnectError.
+
+        An IPv6 socket takes IPv4, too, from addresses such as ::ffff:192.0.2.1 (RFC 4291, 2.5.5.2).
+        """
         try:
-            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            sock = socket.socket(family_of(host), socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         except OSError as error:
             raise ConnectError(f"CoAP socket: {error}") from error
         try:
+            if sock.family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             if reuse_port:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if self._server:
@@ -81,8 +86,8 @@ class UdpEndpoint:
             raise ConnectError(f"CoAP socket on {host}:{port}: {error}") from error
         self._socket = sock
         self._loop.add_reader(sock.fileno(), self._readable)
-        bound: tuple[str, int] = sock.getsockname()
-        return bound
+        bound = sock.getsockname()
+        return bound[0], bound[1]
 
     def dropped(self) -> int:
         """Return how many datagrams found the socket's buffer full: the kernel dropped them, and nobody here saw them."""
@@ -139,7 +144,7 @@ class UdpEndpoint:
             except OSError:
                 # Errors of an unconnected socket belong to no message; retransmission repairs the loss.
                 continue
-            remote = Remote(address)
+            remote = Remote(address[:2])  # IPv6 has flow and scope behind
             if self._dtls is None:
                 receive(datagram, remote, now())
                 continue

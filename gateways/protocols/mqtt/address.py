@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 from typing import Final
 
-from gateways.protocols.addresses import IDENTITY, vehicle_named
+from gateways.protocols.addresses import Addresses, Levels, addresses
 
+LEVELS: Final = Levels("/", "+")
 # Wider than a vehicle's topic: a mistyped one belongs in the dead letters.
 TOPIC_FILTER: Final = "vehicles/#"
-_TOPIC: Final = re.compile(rf"vehicles/{IDENTITY}/status")
+_TOPICS: Final = replace(addresses("vehicles/{id}/status", LEVELS), filter=TOPIC_FILTER)
 
 
 def mqtt_topic(identity: str) -> str:
@@ -17,6 +18,11 @@ def mqtt_topic(identity: str) -> str:
     return f"vehicles/{identity}/status"
 
 
+def mqtt_addresses(scheme: str) -> Addresses:
+    """Return the topics of a scheme, ours for ""; ValueError for one that is none."""
+    return addresses(scheme, LEVELS) if scheme else _TOPICS
+
+
 def vehicle_of_mqtt_topic(topic: str) -> str:
     """Return the vehicle id in a topic; ValueError when the topic is none of ours."""
-    return vehicle_named(_TOPIC, topic)
+    return _TOPICS.vehicle_of(topic)

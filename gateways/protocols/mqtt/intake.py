@@ -10,9 +10,10 @@ from typing import Final
 
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, IntakeSettings, Mode
+from gateways.protocols.connection_log import ConnectionLog
 from gateways.protocols.connection_state import KeptConnection
 from gateways.protocols.ends import ConnectError, Receipt, Sink
-from gateways.protocols.mqtt.address import TOPIC_FILTER, vehicle_of_mqtt_topic
+from gateways.protocols.mqtt.address import mqtt_addresses
 from gateways.protocols.mqtt.packets import Credentials, MalformedPacketError
 from gateways.protocols.mqtt.session import (
     MAXIMUM_PACKET_BYTES,
@@ -21,6 +22,7 @@ from gateways.protocols.mqtt.session import (
     MqttReceipt,
 )
 from gateways.protocols.mqtt.wire import Wire
+from gateways.protocols.tcp import reason_of
 from gateways.protocols.tls import tls_context
 
 _CONNECT_TIMEOUT_S: Final = 10.0
@@ -49,7 +51,8 @@ class MqttIntake:
         self._qos: int = mode.options["qos"]
         self._five: bool = mode.options["mqtt_version"] == "5"
         prefix = f"$share/{settings.group}/" if settings.shared else ""
-        self._filter = prefix + TOPIC_FILTER
+        self._addresses = mqtt_addresses(settings.address)
+        self._filter = prefix + self._addresses.filter
         self._shared = settings.shared
         self._context = None if endpoint.tls is None else tls_context(endpoint.tls)
         self._server_name = None if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
@@ -64,6 +67,8 @@ class MqttIntake:
         self._connection = KeptConnection(
             f"gateway {settings.name}", self._dial, self, backoff=Backoff(first_s=0.2, most_s=5.0)
         )
+        self._where = f"MQTT broker {endpoint.host}:{endpoint.port}"
+        self._log = ConnectionLog(self._where)
         self._wire: Wire | None = None
         self._answer: asyncio.Future[None] | None = None
         self._tick: asyncio.TimerHandle | None = None
@@ -159,15 +164,16 @@ class MqttIntake:
     def dialling(self) -> None:
         """Nothing to note: `link` tells of success and loss."""
 
-    def dial_failed(self, reason: str) -> None:  # noqa: ARG002
+    def dial_failed(self, reason: str) -> None:
         """Another attempt follows; a broker that refuses is in trouble of its own, and no sign of a rival."""
+        self._log.failed(reason)
         self._short_connections = 0
 
     def connection_lost(self, reason: str) -> None:
+        self._log.lost(reason)
         self._sink.link(up=False, reason=reason)
 
     async def _dial(self, generation: int) -> None:
-        where = f"MQTT broker {self._endpoint.host}:{self._endpoint.port}"
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 wire = await self._connect(generation)
@@ -176,13 +182,13 @@ class MqttIntake:
                 await self._answered(wire, self._session.subscribe(self._filter, self._qos))
         except TimeoutError:
             self._hang_up()
-            raise ConnectError(f"{where}: no answer within {_CONNECT_TIMEOUT_S:g} s") from None
+            raise ConnectError(f"{self._where}: no answer within {_CONNECT_TIMEOUT_S:g} s") from None
         except ConnectError as error:
             self._hang_up()
-            raise ConnectError(f"{where} {error}") from None
+            raise ConnectError(f"{self._where} {error}") from None
         except OSError as error:
             self._hang_up()
-            raise ConnectError(f"{where}: {error.strerror or error}") from None
+            raise ConnectError(f"{self._where}: {reason_of(error)}") from None
         except BaseException:
             self._hang_up()
             raise
@@ -190,6 +196,7 @@ class MqttIntake:
         self._start_tick()
         self._reconnects += self._opened
         self._opened = True
+        self._log.up()
         self._sink.link(up=True, reason="resumed" if self._session_present else "subscribed")
 
     async def _connect(self, generation: int) -> Wire:
@@ -273,14 +280,23 @@ class MqttIntake:
         asyncio.get_running_loop().call_exception_handler({"message": message})
 
     def publish_arrived(
-        self, topic: bytes, payload: bytes, duplicate: bool, receipt: MqttReceipt | None
+        self,
+        topic: bytes,
+        payload: bytes,
+        duplicate: bool,
+        receipt: MqttReceipt | None,
+        content_type: bytes,
     ) -> None:
         vehicle = self._vehicles.get(topic)
         if vehicle is None:
             vehicle = self._address(topic, payload, receipt)
             if vehicle is None:
                 return
-        self._sink.take(vehicle, payload, self._now_ns, duplicate, receipt)
+        if content_type:
+            said = content_type.decode("utf-8", "replace")
+            self._sink.take(vehicle, payload, self._now_ns, duplicate, receipt, said)
+        else:
+            self._sink.take(vehicle, payload, self._now_ns, duplicate, receipt)
 
     def oversized_arrived(
         self, topic: bytes, beginning: bytes, size_bytes: int, receipt: MqttReceipt | None
@@ -288,14 +304,14 @@ class MqttIntake:
         reason = f"a payload of {size_bytes} bytes: a packet may have {MAXIMUM_PACKET_BYTES}"
         address = topic.decode("utf-8", "replace")
         with contextlib.suppress(ValueError):
-            address = vehicle_of_mqtt_topic(address)
+            address = self._addresses.vehicle_of(address)
         self._sink.oversized(address, beginning, self._now_ns, receipt, size_bytes=size_bytes, reason=reason)
 
     def _address(self, topic: bytes, payload: bytes, receipt: MqttReceipt | None) -> str | None:
         """Return the vehicle a topic names, seen for the first time, or None after passing it on as bad."""
         text = topic.decode("utf-8", "replace")
         try:
-            vehicle = vehicle_of_mqtt_topic(text)
+            vehicle = self._addresses.vehicle_of(text)
         except ValueError as error:
             self._sink.misaddressed(text, payload, self._now_ns, receipt, str(error))
             return None

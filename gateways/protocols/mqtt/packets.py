@@ -51,6 +51,8 @@ REFUSALS_311: Final = {
 _RECEIVE_MAXIMUM, _SERVER_KEEP_ALIVE, _SESSION_EXPIRY, _REASON_STRING = 0x21, 0x13, 0x11, 0x1F
 _FIXED = {0x01: 1, 0x02: 4, 0x11: 4, 0x13: 2, 0x17: 1, 0x18: 4, 0x19: 1, 0x21: 2, 0x22: 2, 0x23: 2, 0x24: 1,
           0x25: 1, 0x27: 4, 0x28: 1, 0x29: 1, 0x2A: 1}  # fmt: skip
+_CONTENT_TYPE = 0x03
+UNREADABLE: Final = b"(properties that cannot be read)"
 _TEXT = frozenset({0x03, 0x08, 0x09, 0x12, 0x15, 0x16, 0x1A, 0x1C, 0x1F})
 _SUBSCRIPTION_IDENTIFIER, _USER_PROPERTY = 0x0B, 0x26
 
@@ -97,6 +99,20 @@ def skip_properties(data: bytes, at: int) -> int:
     if decoded is None:
         raise MalformedPacketError(f"properties cut short at {at}")
     return decoded[0] + decoded[1]
+
+
+def content_type(data: bytes, at: int) -> bytes:
+    """Return the content type (3.3.2.3.9) among the properties that start at `at`; b"" where there is none.
+
+    Properties that cannot be read have one that is no media type: whoever sent them, the broker has let them through, and a
+    closed connection would bring them again.
+    """
+    try:
+        found = properties(data, at).get(_CONTENT_TYPE, b"")
+    except (MalformedPacketError, IndexError):
+        return UNREADABLE
+    assert isinstance(found, bytes), "it is a text (2.2.2.2)"
+    return found
 
 
 def properties(data: bytes, at: int) -> dict[int, int | bytes]:

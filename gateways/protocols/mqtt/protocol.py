@@ -17,6 +17,7 @@ from gateways.protocols.base import (
     Word,
 )
 from gateways.protocols.ends import Sink, SubscriberEvents, VehicleEvents
+from gateways.protocols.mqtt.address import LEVELS
 from gateways.protocols.mqtt.connection import VERSIONS
 from gateways.protocols.mqtt.forget import end_session
 from gateways.protocols.mqtt.intake import MqttIntake
@@ -40,6 +41,8 @@ class Mqtt(Protocol):
             "mqtt_version": Word(("5", "3.1.1"), "Version of the protocol: 5 or 3.1.1."),
         }
     )
+    gateway_words = ("qos", "mqtt_version")
+    levels = LEVELS
     settings = frozenset({"keepalive_s", "tcp", "connect_rate_per_s"})
     securities = ("plain", "tls", "mtls")
     ladder = ("qos0", "qos1", "qos2")

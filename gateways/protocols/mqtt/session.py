@@ -87,9 +87,14 @@ class SessionEvents(typing.Protocol):
         """DISCONNECT: the broker ends the connection; `taken_over` by another client of the same name."""
 
     def publish_arrived(
-        self, topic: bytes, payload: bytes, duplicate: bool, receipt: MqttReceipt | None
+        self,
+        topic: bytes,
+        payload: bytes,
+        duplicate: bool,
+        receipt: MqttReceipt | None,
+        content_type: bytes,
     ) -> None:
-        """A message to take; `receipt` is None at QoS 0."""
+        """A message to take; `receipt` is None at QoS 0, `content_type` empty where it says none."""
 
     def oversized_arrived(
         self, topic: bytes, beginning: bytes, size_bytes: int, receipt: MqttReceipt | None
@@ -296,9 +301,14 @@ class GatewaySession:
             rest += 2
             if qos == 3:
                 raise MalformedPacketError("QoS 3")  # MQTT-3.3.1-4
+        content_type = b""
         if self._five:
             # No properties: one zero. mosquitto passes on what a publisher adds.
-            rest = rest + 1 if data[rest] == 0 else packets.skip_properties(data, rest)
+            if data[rest] == 0:
+                rest += 1
+            else:
+                content_type = packets.content_type(data, rest)
+                rest = packets.skip_properties(data, rest)
         if rest > after:
             raise MalformedPacketError("PUBLISH that ends before its fields")
         topic, payload = data[body + 2 : topic_end], data[rest:after]
@@ -310,7 +320,7 @@ class GatewaySession:
         if size_bytes:
             self._events.oversized_arrived(topic, payload, size_bytes - (rest - body), receipt)
         else:
-            self._events.publish_arrived(topic, payload, head & 8 != 0, receipt)
+            self._events.publish_arrived(topic, payload, head & 8 != 0, receipt, content_type)
 
     def _take(
         self, qos: int, number: int, duplicate: bool, topic: bytes, payload: bytes

@@ -38,6 +38,7 @@ class Sink(Changed):
     def __init__(self):
         super().__init__()
         self.taken = []
+        self.content_types = []
         self.duplicates = []
         self.strays = []
         self.hold = False
@@ -48,8 +49,9 @@ class Sink(Changed):
     def payloads(self):
         return [payload for _, payload in self.taken]
 
-    def take(self, vehicle_id, payload, received_at_ns, duplicate, receipt):
+    def take(self, vehicle_id, payload, received_at_ns, duplicate, receipt, content_type=""):
         self.taken.append((vehicle_id, payload))
+        self.content_types.append(content_type)
         if duplicate:
             self.duplicates.append(payload)
         self._settle(receipt)

@@ -51,6 +51,9 @@ class FakeBroker:
         self.published: list[bytes] = []
         self.acknowledged: list[bytes] = []
         self.connections = 0
+        # Virtual host of each connection; exchange and key of each binding.
+        self.opened: list[str] = []
+        self.bound: list[tuple[str, str]] = []
         self.ends: list[list[int]] = []
         self._fault = fault
         self._sessions: list[_Session] = []
@@ -132,12 +135,19 @@ class _Session:
                 missing = -1
                 self.take(key, b"".join(body))
 
+    def note(self, method) -> None:
+        if isinstance(method, spec.Connection.Open):
+            self.broker.opened.append(method.virtual_host)
+        elif isinstance(method, spec.Queue.Bind):
+            self.broker.bound.append((method.exchange, method.routing_key))
+
     def answer(self, channel: int, method) -> bool:  # noqa: C901 - one case each
         simple = {
             spec.Connection.Open: spec.Connection.OpenOk, spec.Channel.Open: spec.Channel.OpenOk,
             spec.Queue.Bind: spec.Queue.BindOk, spec.Basic.Qos: spec.Basic.QosOk,
             spec.Channel.Close: spec.Channel.CloseOk,
         }  # fmt: skip
+        self.note(method)
         match method:
             case spec.Connection.StartOk():
                 self.method(0, spec.Connection.Tune(2047, 131_072, 60))

@@ -37,7 +37,7 @@ async def on_own_broker(own_broker, bench_on):
 
 
 def rabbitmqctl(server, *words):
-    environment = {**os.environ, **server._environment()}
+    environment = {**os.environ, **server.environment()}
     argv = ["/usr/lib/rabbitmq/bin/rabbitmqctl", "-n", environment["RABBITMQ_NODENAME"], *words]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -227,14 +227,14 @@ def own_exchange(amqp, monkeypatch):
     with contextlib.closing(pika.BlockingConnection(parameters)) as connection:
         channel = connection.channel()
         channel.exchange_declare(name, "topic")
-        for module in (amqp_connection, amqp_vehicle):
-            monkeypatch.setattr(module, "EXCHANGE", name)
+        monkeypatch.setattr(amqp_vehicle, "EXCHANGE", name)
         yield name
         channel.exchange_delete(name)
 
 
-@pytest.mark.usefixtures("own_exchange")
-async def test_a_message_that_no_queue_takes_is_not_acknowledged_until_one_does(amqp, monkeypatch):
+async def test_a_message_that_no_queue_takes_is_not_acknowledged_until_one_does(
+    amqp, own_exchange, monkeypatch
+):
     monkeypatch.setattr(amqp_vehicle, "AGAIN_AFTER_S", 0.05)
     client, events = await amqp.vehicle(number=64_999)
     client.send(1, b"early")
@@ -242,7 +242,7 @@ async def test_a_message_that_no_queue_takes_is_not_acknowledged_until_one_does(
     await until(lambda: len(client._again) == 2)
     assert events.acked == events.gone == []
     assert events.later[:2] == [(1, "basic.return 312 NO_ROUTE"), (2, "basic.return 312 NO_ROUTE")]
-    _, sink = await amqp.gateway()
+    _, sink = await amqp.gateway(exchange=own_exchange)
     await events.until(lambda: sorted(events.acked) == [1, 2])
     await sink.until(lambda: sorted(sink.payloads()) == [b"bird", b"early"])
 

@@ -23,26 +23,29 @@ def frame(kind, payload):
     return struct.pack("!BHL", kind, 1, len(payload)) + payload + b"\xce"
 
 
-def delivery(tag, key, payload, *, redelivered=False, frame_max=1000):
+def delivery(tag, key, payload, *, redelivered=False, frame_max=1000, said=b""):
     method = b"\x00\x3c\x00\x3c\x05ctag1" + struct.pack("!QB", tag, redelivered) + b"\x09amq.topic"
     out = frame(1, method + bytes((len(key),)) + key)
-    out += frame(2, b"\x00\x3c\x00\x00" + struct.pack("!Q", len(payload)) + b"\x10\x00\x02")
+    properties = b"\x90\x00" + bytes((len(said),)) + said + b"\x02" if said else b"\x10\x00\x02"
+    out += frame(2, b"\x00\x3c\x00\x00" + struct.pack("!Q", len(payload)) + properties)
     for start in range(0, len(payload), frame_max):
         out += frame(3, payload[start : start + frame_max])
     return out
 
 
 others = st.sampled_from([b"", HEARTBEAT, QOS_OK])
+content_types = st.sampled_from([b"", b"application/json", b"x" * 255])
 messages = st.lists(
-    st.tuples(st.binary(max_size=40), st.binary(max_size=3000), st.booleans(), others), max_size=6
+    st.tuples(st.binary(max_size=40), st.binary(max_size=3000), st.booleans(), content_types, others),
+    max_size=6,
 )
 
 
 @given(messages, st.lists(st.integers(1, 5000), max_size=20))
 def test_deliveries_are_read_however_the_bytes_are_cut(expected, cuts):
     stream = b"".join(
-        delivery(tag, key, payload, redelivered=again) + other
-        for tag, (key, payload, again, other) in enumerate(expected, 1)
+        delivery(tag, key, payload, redelivered=again, said=said) + other
+        for tag, (key, payload, again, said, other) in enumerate(expected, 1)
     )
     taken, rest = [], b""
     reader = DeliveryReader(lambda *message: taken.append(message))
@@ -50,7 +53,7 @@ def test_deliveries_are_read_however_the_bytes_are_cut(expected, cuts):
     for cut in [*cuts, len(stream)]:
         rest += reader.feed(stream[at : at + cut])
         at += cut
-    assert taken == [(tag, again, key, p) for tag, (key, p, again, _) in enumerate(expected, 1)]
+    assert taken == [(tag, again, key, p, said) for tag, (key, p, again, said, _) in enumerate(expected, 1)]
     assert rest == b"".join(other for *_, other in expected)
 
 
@@ -75,7 +78,7 @@ def test_a_hundred_thousand_mutated_frames_never_pass_for_a_good_one_that_was_no
             reader.feed(delivery(1, b"k", payload) + noise)
         except (FrameError, IndexError):
             refused += 1
-        assert taken[0] == (1, False, b"k", payload), "what came before the noise is kept"
+        assert taken[0] == (1, False, b"k", payload, b""), "what came before the noise is kept"
     assert refused > 5_000
 
 

@@ -22,14 +22,16 @@ class Sink:
 
     def __init__(self):
         self.taken = []
+        self.content_types = []
         self.strays = []
         self.hold = False
         self.invalid = ()
         self.receipts = []
         self.intake = None
 
-    def take(self, vehicle_id, payload, received_at_ns, duplicate, receipt):
+    def take(self, vehicle_id, payload, received_at_ns, duplicate, receipt, content_type=""):
         self.taken.append((vehicle_id, payload))
+        self.content_types.append(content_type)
         if payload in self.invalid:
             self.intake.invalid(receipt)
         self._settle(receipt)
@@ -103,10 +105,10 @@ class Bench:
         self.protocol = Coap()
         self._stack = stack
 
-    async def gateway(self, *, port=0, keys=None, **settings):
+    async def gateway(self, *, host="127.0.0.1", port=0, keys=None, **settings):
         sink = Sink()
         intake = self.protocol.intake(
-            Endpoint("127.0.0.1", port, keys=keys),
+            Endpoint(host, port, keys=keys),
             self.protocol.modes["con"],
             sink,
             IntakeSettings(**settings),

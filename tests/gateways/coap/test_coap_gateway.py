@@ -18,7 +18,7 @@ from gateways.protocols.base import Endpoint, IntakeSettings, Tls, VehicleSettin
 from gateways.protocols.coap import intake as intake_module
 from gateways.protocols.coap import transfer, udp, vehicle
 from gateways.protocols.coap.address import coap_path
-from gateways.protocols.coap.datagram import Remote, decoded
+from gateways.protocols.coap.datagram import Remote, decoded, family_of
 from gateways.protocols.coap.protocol import Coap
 from gateways.protocols.ends import ConnectError
 from schemas.errors import Refusal
@@ -39,9 +39,9 @@ def post(mid, payload=b"x", *, kind=CON, path=None, code=POST, **options):
 class RawClient:
     """A peer that may send anything."""
 
-    def __init__(self, port):
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._socket.connect(("127.0.0.1", port))
+    def __init__(self, port, host="127.0.0.1"):
+        self._socket = socket.socket(family_of(host), socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.connect((host, port))
 
     def send(self, datagram):
         self._socket.send(datagram)
@@ -446,15 +446,16 @@ async def test_a_payload_without_end_is_refused(raw):
 @pytest.mark.parametrize(
     ("payload_format", "content_format", "code"),
     [
-        ("protobuf", None, "2.04"), ("protobuf", 42, "2.04"), ("protobuf", 50, "4.15"), ("json", 50, "2.04"),
-        ("json", 42, "2.04"), ("json", 60, "4.15"), ("protobuf", 0, "4.15"),
+        ("protobuf", None, "2.04"), ("protobuf", 42, "2.04"), ("protobuf", 50, "2.04"), ("json", 50, "2.04"),
+        ("json", 42, "2.04"), ("json", 60, "4.15"), ("protobuf", 0, "4.15"), ("small", 0, "2.04"),
+        ("json", 65_001, "2.04"), ("json", 65_010, "4.15"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("blockwise", [False, True])
-async def test_a_content_format_that_is_not_the_gateways_is_refused(
+async def test_a_content_format_that_is_no_formats_is_refused_once_the_dead_letters_have_it(
     coap, payload_format, content_format, code, blockwise
 ):
-    """RFC 7252, 5.10.3 and 5.9.2.10: octets and the format's own; without the option it is taken for what is asked."""
+    """RFC 7252, 5.10.3 and 5.9.2.10: octets are of the gateway's format, and so is what does not say."""
     intake, sink = await coap.gateway(format=payload_format)
     client = RawClient(intake.endpoint()[1])
     options = {} if content_format is None else {"content_format": content_format}
@@ -462,7 +463,10 @@ async def test_a_content_format_that_is_not_the_gateways_is_refused(
         options["block1"] = (0, False, 6)
     client.send(post(1, **options))
     assert (await client.answer()).code.dotted == code
-    assert len(sink.taken) == (code == "2.04")
+    assert len(sink.taken) == 1
+    said = {50: "application/json", 0: "text/plain", 65_001: "application/x-protobuf"}.get(content_format, "")
+    unknown = f"CoAP Content-Format {content_format}"
+    assert sink.content_types == [said if code == "2.04" else unknown]
     client.close()
 
 
@@ -515,7 +519,19 @@ def test_the_addresses_of_vehicles():
     assert [vehicle_of_address(vehicle_address(n)) for n in (1, 256, 65_000)] == [
         vehicle_id(n) for n in (1, 256, 65_000)
     ]
-    for address in ("198.18.0.0", "198.19.0.1", "127.0.0.1", "198.18.255.255", "0.0.0.0"):
+    mapped = [vehicle_of_address(f"::ffff:{vehicle_address(n)}") for n in (1, 65_000)]
+    assert mapped == [vehicle_id(1), vehicle_id(65_000)]
+    for address in (
+        "::1",
+        "fe80::1%eth0",
+        "::ffff:127.0.0.1",
+        "::c612:1",
+        "198.18.0.0",
+        "198.19.0.1",
+        "127.0.0.1",
+        "198.18.255.255",
+        "0.0.0.0",
+    ):
         assert vehicle_of_address(address) is None
 
 
@@ -530,7 +546,7 @@ async def test_the_server_lists_what_it_offers(raw, fleet_of_loopback, monkeypat
     links = parse(answer.payload.decode()).links
     assert [(link.href, link.ct) for link in links] == [
         ("/.well-known/core", ["40"]),
-        (f"/vehicles/{vehicle_id(1)}/status", ["42"]),
+        (f"/vehicles/{vehicle_id(1)}/status", ["42 50 65001 65002 65003 65004"]),
     ]
     assert links[1].rt == ["ivsim.current-status"]
     monkeypatch.setattr(intake_module, "vehicle_of_address", lambda host: None)
@@ -557,7 +573,7 @@ async def test_a_long_list_comes_in_blocks(coap):
             break
     hrefs = [link.href for link in parse(text.decode()).links]
     assert hrefs[1:] == ["/" + "/".join(coap_path(vehicle_id(n))) for n in range(1, 61)]
-    assert b';ct="42 50"' in text
+    assert b';ct="42 50 65001 65002 65003 65004"' in text
     assert len(tags) == 1
     client.send(post(2000, b"", code=GET, path=CORE, block2=(number, False, 4)))
     assert (await client.answer()).code.dotted == "4.00"
@@ -569,6 +585,37 @@ async def test_a_path_that_names_no_vehicle_goes_to_the_dead_letters(raw):
     client.send(post(1, b"astray", path=("vehicles", "a b", "status")))
     assert (await client.answer()).code.dotted == "4.04"
     assert sink.strays[0][:2] == ("vehicles/a b/status", b"astray")
+
+
+@pytest.mark.parametrize("client_host", ["::1", "127.0.0.1"])
+async def test_an_ipv6_gateway_takes_ipv6_and_ipv4(coap, client_host):
+    intake, sink = await coap.gateway(host="::")
+    client = RawClient(intake.endpoint()[1], client_host)
+    for number, paths in ((1, None), (2, ("vehicles", "b", "status"))):
+        client.send(post(number, b"x", path=paths))
+        assert (await client.answer()).code.dotted == "2.04"
+    client.send(post(3, b"", code=GET, path=CORE))
+    assert (await client.answer()).code.dotted == "2.05"
+    assert [vehicle for vehicle, _ in sink.taken] == [vehicle_id(1), "b"]
+    client.close()
+
+
+async def test_paths_may_be_of_a_scheme_of_somebody_elses(coap):
+    intake, sink = await coap.gateway(address="fleet/*/{id}/state")
+    client = RawClient(intake.endpoint()[1])
+    answers = {}
+    for number, path in enumerate(
+        [
+            ("fleet", "north", "truck-7", "state"),
+            ("vehicles", "truck-7", "status"),
+            ("fleet", "north/truck-7", "state"),
+        ]
+    ):
+        client.send(post(number, b"x", path=path))
+        answers[path] = (await client.answer()).code.dotted
+    assert list(answers.values()) == ["2.04", "4.04", "4.04"]
+    assert sink.taken == [("truck-7", b"x")]
+    client.close()
 
 
 async def test_a_ping_is_answered_with_reset(raw):

@@ -1,0 +1,46 @@
+"""The table of sinks, each a client library by which a gateway sends records; a new one is a file and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateways.sinks.kinds import ABILITIES, SinkKind
+
+CONFLUENT: Final = "confluent"
+
+_ALL = (
+    SinkKind(
+        CONFLUENT,
+        "librdkafka by confluent-kafka",
+        "gateways.producer:opened",
+        "confluent-kafka",
+        "confluent_kafka",
+        extra="ivsim",
+        obeys=frozenset(ABILITIES),
+    ),
+    SinkKind(
+        "aiokafka",
+        "aiokafka, in an event loop of its own",
+        "gateways.sinks.by_aiokafka:opened",
+        "aiokafka",
+        "aiokafka",
+    ),
+    SinkKind(
+        "python",
+        "kafka-python, Python alone",
+        "gateways.sinks.by_kafka_python:opened",
+        "kafka-python",
+        "kafka",
+    ),
+    SinkKind(
+        "jpype",
+        "the official Java client in the gateway's process (JPype)",
+        "gateways.sinks.by_jpype:opened",
+        "jpype1",
+        "jpype",
+        java=True,
+    ),
+)
+
+SINKS: Final[Mapping[str, SinkKind]] = {kind.name: kind for kind in _ALL}
