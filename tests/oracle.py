@@ -155,7 +155,11 @@ def _ledger(run_dir: Path, kafka: Kafka, terms: Terms) -> list[dict[str, Any]]:
         (Key(row["vehicle_id"], row["epoch"], row["sequence"]), row["received_at_ns"])
         for row in _rows(run_dir, "received.parquet") or []
     ]
-    made = Ledger(first_taken(taken), kafka, terms, _window(run, terms), run.get("stop_at_ns"))
+    left = {
+        Key(row["vehicle_id"], row["epoch"], row["sequence"])
+        for row in _rows(run_dir, "in_flight.parquet") or []
+    }
+    made = Ledger(first_taken(taken), kafka, terms, _window(run, terms), run.get("stop_at_ns"), left)
     return made.rows(_rows(run_dir, "emissions.parquet") or [])
 
 

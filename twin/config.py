@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from schemas.config import read_config
 from schemas.errors import Refusal
 from schemas.kafka_login import client_settings, java_settings
 from schemas.topics import KafkaTopics
+from twin.queries import QUERIES
+from twin.queries.stations import Station
 
 Trigger = Literal["realtime", "microbatch"]
-Topology = Literal["gateway", "echo", "peer"]
+Topology = Literal["gateway", "edge", "echo", "peer"]
+
+
+def _known_query(name: str) -> str:
+    if name not in QUERIES:
+        raise ValueError(f"allowed are {', '.join(QUERIES)}")
+    return name
 
 
 class TwinConfig(BaseModel):
@@ -30,6 +38,9 @@ class TwinConfig(BaseModel):
         default="", description="file by which clients log in at Kafka over TLS; empty: in the clear"
     )
     topics_prefix: str = ""
+    more_formats: tuple[str, ...] = Field(
+        default=(), strict=False, description="formats of plug-ins that this run's records may have"
+    )
     trigger: Trigger = "realtime"
     topology: Topology = "gateway"
     checkpoint_dir: str = Field(default="", description="empty: RUN_DIR/checkpoint")
@@ -38,6 +49,9 @@ class TwinConfig(BaseModel):
         default="local[16]",
         pattern=r"^(local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+)$",
         description="local[N], spark://HOST:PORT, yarn or k8s://ADDRESS",
+    )
+    spark_conf: dict[str, str] = Field(
+        default_factory=dict, description="settings of Spark beside the twin's own"
     )
     loss_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     realtime_duration_s: float = Field(default=300.0, ge=5, le=86_400)
@@ -52,6 +66,13 @@ class TwinConfig(BaseModel):
     live_interval_s: float = Field(default=2.0, gt=0, le=60)
     live_window_s: int = Field(default=10, ge=1, le=3_600)
     history: bool = Field(default=False, description="write every status, decoded, to Parquet")
+    query: Annotated[str, AfterValidator(_known_query)] | None = Field(
+        default=None,
+        description="a query beside the twin's own (twin.queries); its answers are files of the run",
+    )
+    stations: tuple[Station, ...] = Field(
+        default=(), strict=False, description="of the query: name, latitude and longitude in degrees, each"
+    )
     history_interval_s: float = Field(default=10.0, gt=0, le=3_600)
     shuffle_partitions: int = Field(default=2, ge=1, le=1_024)
     topic_partitions: int = Field(default=2, ge=1, le=1_024)
@@ -76,7 +97,7 @@ class TwinConfig(BaseModel):
     @property
     def bridged(self) -> bool:
         """Whether messages get into Kafka, and twins are kept."""
-        return self.topology == "gateway"
+        return self.topology in {"gateway", "edge"}
 
     @property
     def topics(self) -> KafkaTopics:
@@ -106,7 +127,7 @@ class TwinConfig(BaseModel):
             return []
         found = sorted(str(p) for p in Path(self.jars_dir).glob("*.jar"))
         if not found:
-            raise Refusal(f"jars_dir {self.jars_dir}: holds no jar; `make setup` fetches Spark's connector")
+            raise Refusal(f"jars_dir {self.jars_dir}: holds no jar of Spark's connector")
         return found
 
 

@@ -5,8 +5,9 @@ keep to what both read alike: CASE, COALESCE, three-valued logic, differences of
 FILTER. Quantiles and ratios are taken in Python from the same columns and counts (docs/decisions/definitions.md).
 
 A row has the stamps of a message due: those of the emission log, `reached_cloud_at_ns` and `held_back` from the capture,
-`taken_at_ns` from the gateway's log, `in_kafka`, `copies`, `appended_at_ns` from Kafka, `contained` and `applied_at_ns` from the
-twin. `contained` is null where the twin's states could not be read.
+`taken_at_ns` from the gateway's log, `left_at_ns` from what it noted to be in flight when it ended, `in_kafka`, `copies`,
+`appended_at_ns` from Kafka, `contained` and `applied_at_ns` from the twin, where it is null if the states could
+not be read.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _SENT_AT_NS: Final = "coalesce(emitted_at_ns, due_at_ns)"
 _CONTAINED: Final = "coalesce(contained, false)"
 _IN_KAFKA: Final = "coalesce(in_kafka, false)"
 # Somebody behind the link has the message, which shows that it was sent, whatever the log says.
-_SEEN: Final = f"({_IN_KAFKA} or taken_at_ns is not null)"
+SEEN: Final = f"({_IN_KAFKA} or taken_at_ns is not null)"
 # A later acknowledgement, or whoever is behind the peer that refused, outdoes its word.
 _REFUSED: Final = (
     "(refused_at_ns is not null and acknowledged_at_ns is null"
-    f" and not case when refused_by = 'gateway' then {_IN_KAFKA} else {_SEEN} end)"
+    f" and not case when refused_by = 'gateway' then {_IN_KAFKA} else {SEEN} end)"
 )
 
 # No Kafka: who receives beside the vehicle is the end of the way, and its stamp the only one.
@@ -45,23 +46,36 @@ ECHO: Final = {
     "copies": "cast(null as bigint)",
     "rejected_reason": "cast(null as string)",
     "taken_at_ns": "cast(null as bigint)",
+    "left_at_ns": "cast(null as bigint)",
     "in_kafka": "false",
 }
 # Nothing of ours behind the peer: its acknowledgement is the end of the way, and no stamp tells when it had the message.
 PEER: Final = ECHO | {"contained": "acknowledged_at_ns is not null"}
 # Where nothing but the vehicles' own log is read: the topology's word to the stamps it has.
 STAMPS: Final = {"echo": ECHO, "peer": PEER}
+# By the topology's word, the stamp that the loss timeout is about: where the message has come over the link.
+ARRIVED: Final = {
+    "gateway": "received_at_ns",
+    "edge": "appended_at_ns",
+    "echo": "received_at_ns",
+    "peer": "acknowledged_at_ns",
+}
+# Likewise, who has a message of which it is known that it has come so far; the others may be on their way.
+ACROSS: Final = {"edge": _IN_KAFKA}
 # Topology `peer`: it was sent, and the peer said neither yes nor no.
 UNANSWERED: Final = f"(emitted_at_ns is not null and not {_REFUSED})"
 
 
-def undecided(loss_timeout_ns: int, stop_at_ns: int | None, *, status_known: bool = True) -> str:
+def undecided(
+    loss_timeout_ns: int, stop_at_ns: int | None, *, status_known: bool = True, across: str = SEEN
+) -> str:
     """Return whether a message that no stamp proves to be in the twin may be in it all the same, or get there yet.
 
     Args:
         loss_timeout_ns: the loss timeout.
         stop_at_ns: when the run stopped; None where it stayed until everything had arrived.
         status_known: vehicle.status could be read.
+        across: whether somebody behind the link has the message.
     """
     if not status_known:
         return f"not coalesce(unsent_reason in ({', '.join(map(repr, NEVER_LEFT))}), false)"
@@ -70,7 +84,7 @@ def undecided(loss_timeout_ns: int, stop_at_ns: int | None, *, status_known: boo
     if stop_at_ns is None:
         return unread
     on_its_way = (
-        f"coalesce(emitted_at_ns > {stop_at_ns - loss_timeout_ns}, false) and not {_REFUSED} and not {_SEEN}"
+        f"coalesce(emitted_at_ns > {stop_at_ns - loss_timeout_ns}, false) and not {_REFUSED} and not {across}"
     )
     return f"({unread} or ({on_its_way}))"
 
@@ -82,7 +96,7 @@ def fate(loss_timeout_ns: int, undecided: str = "false", arrived: str = "receive
         f" when {_CONTAINED} then 'late'"
         f" when {undecided} then 'unknown'"
         f" when {_REFUSED} then 'refused'"
-        f" when emitted_at_ns is not null or {_SEEN} then 'lost'"
+        f" when emitted_at_ns is not null or {SEEN} then 'lost'"
         " else 'unsent' end"
     )
 
@@ -90,6 +104,7 @@ def fate(loss_timeout_ns: int, undecided: str = "false", arrived: str = "receive
 # Where a lost message was last seen, and who refused a refused one; over rows that have their fate.
 HOP: Final = (
     f"case when fate = 'refused' then refused_by when fate <> 'lost' then null when {_IN_KAFKA} then 'kafka'"
+    " when left_at_ns is not null then 'uplink'"
     " when taken_at_ns is not null then 'gateway'"
     " when acknowledged_at_ns is not null or reached_cloud_at_ns is not null then 'broker'"
     " when held_back then 'vehicle' else 'link' end"
@@ -124,6 +139,7 @@ def _count(condition: str) -> str:
 # Over rows of the ledger: those with fate, hop, in_window.
 COUNTS: Final = {
     "run_due": "count(*)",
+    "run_received": _count("fate in ('delivered', 'late')"),
     "due": _count("in_window"),
     **{name: _count(f"in_window and fate = '{name}'") for name in FATES},
     **{f"lost_at_{hop}": _count(f"in_window and fate = 'lost' and hop = '{hop}'") for hop in HOPS},

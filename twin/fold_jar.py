@@ -52,11 +52,12 @@ def manifest(jar: Path) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in lines if ": " in line)
 
 
-def source_digest() -> str:
-    """Return 32 hexadecimal digits over names and contents of the Java sources."""
+def source_digest(sources: Path | None = None) -> str:
+    """Return 32 hexadecimal digits over names and contents of Java sources, those of the fold where nothing is said."""
+    folder = SOURCES if sources is None else sources
     digest = hashlib.sha256()
-    for path in sorted(SOURCES.rglob("*.java")):
+    for path in sorted(folder.rglob("*.java")):
         text = path.read_bytes()
-        digest.update(f"{path.relative_to(SOURCES).as_posix()} {len(text)}\n".encode())
+        digest.update(f"{path.relative_to(folder).as_posix()} {len(text)}\n".encode())
         digest.update(text)
     return digest.hexdigest()[:32]

@@ -124,17 +124,24 @@ def fates(
         stamped = emissions.withColumns({name: F.expr(sql) for name, sql in stamps.items()})
     else:
         taken = records.read_received(session, config)
+        left = records.read_in_flight(session, config)
         stamped = (
             emissions.drop("received_at_ns")
             .join(kafka.messages, list(KEY), "left")
             .join(taken, list(KEY), "left")
+            .join(left, list(KEY), "left")
             .withColumn("received_at_ns", F.coalesce("kafka_received_at_ns", "taken_at_ns"))
         )
     timeout_ns = round(config.loss_timeout_s * 1e9)
-    undecided = definitions.undecided(timeout_ns, window.stop_at_ns, status_known=kafka.status_known)
-    fate = definitions.fate(timeout_ns, undecided)
+    undecided = definitions.undecided(
+        timeout_ns,
+        window.stop_at_ns,
+        status_known=kafka.status_known,
+        across=definitions.ACROSS.get(config.topology, definitions.SEEN),
+    )
     if config.topology == "peer":
-        fate = definitions.fate(timeout_ns, definitions.UNANSWERED, arrived="acknowledged_at_ns")
+        undecided = definitions.UNANSWERED
+    fate = definitions.fate(timeout_ns, undecided, definitions.ARRIVED[config.topology])
     placed = stamped.withColumn("fate", F.expr(fate))
     placed = placed.withColumn("hop", F.expr(definitions.HOP))
     timed = placed.withColumns({name: F.expr(sql) for name, sql in definitions.DELAYS.items()})

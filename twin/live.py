@@ -79,8 +79,10 @@ def events(records: DataFrame, config: TwinConfig) -> DataFrame:
     due = F.coalesce("sampled_at_ns", "received_at_ns")
     applied = F.unix_millis("timestamp") * F.lit(1_000_000)
     received = F.col("messages") - F.col("duplicates") - F.col("given_up")
+    # A record of run.link without a direction says what a link gives: nothing has crossed it.
+    crossed = F.when(F.col("l.direction").isNotNull(), F.col("l.vehicle_id"))
     return typed.select(
-        F.coalesce(F.when(is_state, F.col("key")), F.col("e.vehicle_id"), F.col("l.vehicle_id")).alias("vehicle_id"),
+        F.coalesce(F.when(is_state, F.col("key")), F.col("e.vehicle_id"), crossed).alias("vehicle_id"),
         F.coalesce(F.floor(due / F.lit(1_000_000_000)), _second("e"), _second("l")).alias("second"),
         received.alias("received"),
         (received + F.col("gaps")).alias("known"),

@@ -14,7 +14,7 @@ class Metric(NamedTuple):
     meaning: str
 
 
-HOPS: Final = ("vehicle", "link", "broker", "gateway", "kafka")
+HOPS: Final = ("vehicle", "link", "broker", "gateway", "uplink", "kafka")
 # Who answers a vehicle, and so may refuse its message.
 REFUSING_HOPS: Final = ("broker", "gateway")
 DIRECTIONS: Final = ("uplink", "downlink")
@@ -45,8 +45,8 @@ LATENCIES: Final = {
 _WINDOW: Final = "due in the window"
 # Every message due meets exactly one of these; the order is that of tables and charts.
 _FATES: Final = {
-    "delivered": "emitted and contained in the twin, received within the loss timeout",
-    "late": "contained in the twin, received after the loss timeout",
+    "delivered": "emitted and contained in the twin, received within the loss timeout (at the edge: by Kafka)",
+    "late": "contained in the twin, received after the loss timeout (at the edge: by Kafka)",
     "lost": "emitted, not contained in the twin by the end, and nobody said so",
     "refused": "emitted, and the peer's last word was that it will not keep it; nobody behind the peer has it",
     "unsent": "due, but the client would not take it",
@@ -59,6 +59,7 @@ _LAST_SEEN: Final = {
     "link": "given to a connected client, never acknowledged, never at the gateway",
     "broker": "acknowledged by the broker or wholly at its host by TCP's word, never at the gateway",
     "gateway": "in the gateway's receive log, not in Kafka",
+    "uplink": "in a request that a gateway at the edge had sent and Kafka had not answered at the end, not in Kafka",
     "kafka": "a record exists, the twin does not contain it",
 }
 
@@ -83,6 +84,12 @@ def _table() -> list[Metric]:
         *_wire(),
         Metric("twin_updates", "1", "the run", "records appended to twin.state"),
         Metric("run_due", "1", "the run", "messages due, warm-up and those after the window included"),
+        Metric(
+            "run_received",
+            "1",
+            "the run",
+            "delivered or late, warm-up and those after the window included: what the twins have",
+        ),
         Metric("rejected_records", "1", "the run", "records of vehicle.status that may not enter the twin"),
         Metric(
             "unknown_records", "1", "the run", "good records of vehicle.status that no message due explains"

@@ -11,14 +11,34 @@ from pyspark.sql.streaming import StreamingQuery
 
 from schemas.control import emit
 from schemas.errors import Refusal
-from twin import checkpoint, drain, history, job, kafka_topics, ledger, live, rehearsal, run_topics, warm
+from twin import (
+    checkpoint,
+    drain,
+    history,
+    job,
+    kafka_topics,
+    ledger,
+    live,
+    queries,
+    rehearsal,
+    run_topics,
+    warm,
+)
 from twin.config import TwinConfig
 from twin.endings import Endings
 from twin.run_topics import RunTopics
 from twin.session import close_session, held, open_session
 
 # What holds for the whole session: a run that wants another value needs another process.
-_OF_SESSION = ("spark_master", "jars_dir", "jit", "shuffle_partitions", "shuffle_wait_ms", "log_level")
+_OF_SESSION = (
+    "spark_master",
+    "spark_conf",
+    "jars_dir",
+    "jit",
+    "shuffle_partitions",
+    "shuffle_wait_ms",
+    "log_level",
+)
 
 
 class QueryDiedError(RuntimeError):
@@ -52,6 +72,7 @@ class TwinProcess:
             rehearsed = rehearsal.start(self._session, config) if self._warm.rehearse(config) else None
             if config.live:
                 self._queries += live.start(self._session, config)
+            self._queries += queries.start(self._session, config)
             warm_s = warm.warm_up(config, self.check, self._warm.records(config))
             live.await_first_batch(self._queries[1:], self.check)
             batches = rehearsal.finish(rehearsed, config, self.check)

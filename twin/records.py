@@ -119,10 +119,17 @@ def applied(messages: DataFrame, states: DataFrame) -> DataFrame:
 
 def read_received(session: SparkSession, config: TwinConfig) -> DataFrame:
     """Return the first receive stamp of each message in the gateway's own log, no rows when there is no log."""
-    path = config.run_file("received.parquet")
+    return _first_noted(session, config, "received.parquet", "received_at_ns", "taken_at_ns")
+
+
+def read_in_flight(session: SparkSession, config: TwinConfig) -> DataFrame:
+    """Return the messages in requests that a gateway had sent, and Kafka had not answered, when the gateway ended."""
+    return _first_noted(session, config, "in_flight.parquet", "noted_at_ns", "left_at_ns")
+
+
+def _first_noted(session: SparkSession, config: TwinConfig, file: str, stamp: str, column: str) -> DataFrame:
+    path = config.run_file(file)
     if not path.is_file():
-        return session.createDataFrame(
-            [], "vehicle_id string, epoch int, sequence bigint, taken_at_ns bigint"
-        )
+        return session.createDataFrame([], f"vehicle_id string, epoch int, sequence bigint, {column} bigint")
     log = session.read.parquet(str(path))
-    return log.groupBy(*KEY).agg(F.min("received_at_ns").alias("taken_at_ns"))
+    return log.groupBy(*KEY).agg(F.min(stamp).alias(column))

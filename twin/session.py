@@ -75,6 +75,7 @@ def settings(config: TwinConfig) -> dict[str, str]:
         "spark.sql.ui.retainedExecutions": "1",
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+        **config.spark_conf,
     }
 
 

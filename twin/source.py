@@ -123,7 +123,7 @@ def _reason(config: TwinConfig) -> Column:
         ("no_payload", F.col("payload_bytes").isNull() | (F.col("payload_bytes") == 0)),
         ("header_missing", _any([F.col(f"h_{name}").isNull() for name in required])),
         ("bad_header", _any([~F.col(f"h_{name}").rlike(r"\A[ -~]{0,64}\z") for name in HEADERS])),
-        ("unknown_format", ~F.col("h_format").isin(*FORMAT_NAMES)),
+        ("unknown_format", ~F.col("h_format").isin(*FORMAT_NAMES, *config.more_formats)),
         ("bad_epoch", ~_between("epoch", 0)),
         ("bad_sequence", ~_between("sequence", 1)),
         ("bad_stamp", stamps | F.coalesce(sampled, F.lit(False))),

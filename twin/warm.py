@@ -23,7 +23,7 @@ class WarmUp:
     """What a session has been warmed for: the kinds of runs whose queries it has had, and rehearsals."""
 
     def __init__(self) -> None:
-        self._served: set[tuple[str, bool]] = set()
+        self._served: set[tuple[str, bool, str | None]] = set()
         self._rehearsed = False
 
     def records(self, config: TwinConfig) -> int:
@@ -40,9 +40,9 @@ class WarmUp:
         self._rehearsed = self._rehearsed or rehearsed_batches >= BATCHES
 
 
-def _kind(config: TwinConfig) -> tuple[str, bool]:
+def _kind(config: TwinConfig) -> tuple[str, bool, str | None]:
     """Return what decides which queries a run has; it takes every format."""
-    return config.trigger, config.live
+    return config.trigger, config.live, config.query
 
 
 def warm_up(config: TwinConfig, alive: Callable[[], None], each: int, timeout_s: float = 90.0) -> float:

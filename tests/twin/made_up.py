@@ -23,14 +23,9 @@ EMISSION_TYPES = pa.schema(
      ("refused_at_ns", pa.int64()), ("refused_reason", pa.string()), ("refused_by", pa.string()),
      ("unanswered_at_ns", pa.int64())]
 )  # fmt: skip
-RECEIVED_TYPES = pa.schema(
-    [
-        ("vehicle_id", pa.string()),
-        ("epoch", pa.int32()),
-        ("sequence", pa.int64()),
-        ("received_at_ns", pa.int64()),
-    ]
-)
+_NAMES = [("vehicle_id", pa.string()), ("epoch", pa.int32()), ("sequence", pa.int64())]
+RECEIVED_TYPES = pa.schema([*_NAMES, ("received_at_ns", pa.int64())])
+IN_FLIGHT_TYPES = pa.schema([*_NAMES, ("noted_at_ns", pa.int64())])
 
 
 CONNECTION_TYPES = pa.schema(
@@ -65,6 +60,7 @@ class MadeUpRun:
         self.start_at_ns = time.time_ns() - 60 * SECOND
         self.emissions: list[dict[str, Any]] = []
         self.received: list[dict[str, Any]] = []
+        self.in_flight: list[dict[str, Any]] = []
         self.connections: list[dict[str, Any]] = []
         self.producer = Producer({"bootstrap.servers": config.bootstrap, "message.max.bytes": 20_000_000})
 
@@ -83,6 +79,11 @@ class MadeUpRun:
             {name: row[name] for name in ("vehicle_id", "epoch", "sequence")} | {"received_at_ns": at}
         )
         return at
+
+    def leave(self, row: dict[str, Any], noted_at_ns: int) -> None:
+        """Have the gateway send the message's record to Kafka, and end without its answer."""
+        names = {name: row[name] for name in ("vehicle_id", "epoch", "sequence")}
+        self.in_flight.append(names | {"noted_at_ns": noted_at_ns})
 
     def append(
         self, row: dict[str, Any], received_at_ns: int, topic: str | None = None, **other: Any
@@ -110,6 +111,9 @@ class MadeUpRun:
         )
         pq.write_table(
             pa.Table.from_pylist(self.received, RECEIVED_TYPES), self.config.run_file("received.parquet")
+        )
+        pq.write_table(
+            pa.Table.from_pylist(self.in_flight, IN_FLIGHT_TYPES), self.config.run_file("in_flight.parquet")
         )
         end = max(row["due_at_ns"] for row in self.emissions) + 1
         words = {

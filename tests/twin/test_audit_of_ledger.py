@@ -41,7 +41,8 @@ TIMEOUT_S = 2.0
 KEPT = ("format", "protocol", "mode", "epoch", "sequence", "sampled_at_ns", "received_at_ns", "messages")
 TOPICS = ("vehicle.status", "twin.state")
 # What the audit calls the end of a message's way.
-ENDS = {"gateway": "twin", "echo": "receiver", "peer": "peer"}
+ENDS = {"gateway": "twin", "edge": "twin", "echo": "receiver", "peer": "peer"}
+BRIDGED = ("gateway", "edge")
 ODD = (
     None, b"", b"5", b"+5", b"-5", b" 5 ", b"5.0", b"5\n", b"\n5", b"5_0", b"0x5", b"1e3", b"0005", b"abc", b"\xff\xfe",
     b"9223372036854775807", b"9223372036854775808", b"9007199254740993", b"0", b"\xef\xbc\x95", b"5" * 65, b"\t5",
@@ -78,6 +79,7 @@ class Adversary:
         random.shuffle(self.records)
         for offset, record in enumerate(self.records):
             record |= {"partition": random.randrange(2), "offset": offset}
+        self.left = [row for row in self.received if random.random() < 0.2]
 
     def _stamp(self, around_ns: int) -> int:
         """Return a stamp about then: mostly a little later, at times earlier (the clock was set) or on a border."""
@@ -158,6 +160,10 @@ class Adversary:
     def write(self, directory: Path) -> None:
         pq.write_table(pa.Table.from_pylist(self.emissions, EMISSION_TYPES), directory / "emissions.parquet")
         pq.write_table(pa.Table.from_pylist(self.received, RECEIVED_TYPES), directory / "received.parquet")
+        left = pa.Table.from_pylist(self.left, RECEIVED_TYPES)
+        pq.write_table(
+            left.rename_columns([*left.column_names[:-1], "noted_at_ns"]), directory / "in_flight.parquet"
+        )
         pq.write_table(
             pa.Table.from_pylist(self.connections(), CONNECTION_TYPES), directory / "connections.parquet"
         )
@@ -225,17 +231,18 @@ def audited(
     terms = Terms(
         end=ENDS[topology], start_at_ns=START, vehicles=4, seed=0, interval_ns=SECOND, duration_ns=run.seconds * SECOND,
         loss_timeout_ns=round(TIMEOUT_S * 1e9), future_tolerance_ns=5 * SECOND, warmup_s=run.warmup_s,
+        edge=topology == "edge",
     )  # fmt: skip
     ends = [START + run.seconds * SECOND]
     if run.stop_at_ns is not None:
         ends.append(run.stop_at_ns - terms.loss_timeout_ns)
     window = START + round(run.warmup_s * 1e9), min(ends)
-    bridged = topology == "gateway"
+    bridged = topology in BRIDGED
     kafka = Kafka() if not bridged else held(run.kept(), terms.future_tolerance_ns)
     names = [(Key(r["vehicle_id"], r["epoch"], r["sequence"]), r["received_at_ns"]) for r in run.received]
-    rows = Ledger(first_taken(names) if bridged else {}, kafka, terms, window, run.stop_at_ns).rows(
-        run.emissions
-    )
+    left = {Key(row["vehicle_id"], row["epoch"], row["sequence"]) for row in run.left} if bridged else set()
+    taken = first_taken(names) if bridged else {}
+    rows = Ledger(taken, kafka, terms, window, run.stop_at_ns, left).rows(run.emissions)
     found = {
         **figures.message_figures(rows, window, kafka=bridged),
         **figures.kafka_figures(rows, kafka if bridged else None),
@@ -257,7 +264,7 @@ def differences(run: Adversary, spark: SparkSession, directory: Path, *, topolog
         return session.read.parquet(str(directory / f"{topic}.records"))
 
     config = TwinConfig(
-        run_dir=str(directory), bootstrap="made.up:1" if topology == "gateway" else "", topology=topology,
+        run_dir=str(directory), bootstrap="made.up:1" if topology in BRIDGED else "", topology=topology,
         loss_timeout_s=TIMEOUT_S,
     )  # fmt: skip
     with mock.patch.object(source, "read_until", read_until), mock.patch.object(kafka_topics, "ends"):
@@ -297,6 +304,14 @@ def test_a_bridged_run(spark: SparkSession, seed: int) -> None:
     with TemporaryDirectory() as directory:
         run = Adversary(Random(seed))
         assert differences(run, spark, Path(directory), topology="gateway") == []
+
+
+@FEW
+@given(seed=st.integers(0, 2**64))
+@example(seed=5)
+def test_a_run_through_gateways_at_the_edge(spark: SparkSession, seed: int) -> None:
+    with TemporaryDirectory() as directory:
+        assert differences(Adversary(Random(seed)), spark, Path(directory), topology="edge") == []
 
 
 @FEW

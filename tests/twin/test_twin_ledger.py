@@ -71,7 +71,9 @@ def place(
     elif chance < 0.20:
         row["acknowledged_at_ns"] = row["emitted_at_ns"] + 70_000_000
     elif chance < 0.25:
-        run.take(row)
+        received = run.take(row)
+        if chance > 0.23:
+            run.leave(row, received + SECOND)
     else:
         row["acknowledged_at_ns"] = row["emitted_at_ns"] + rng.randrange(90_000_000) if chance < 0.9 else None
         late = 3 * SECOND if chance < 0.35 else 0

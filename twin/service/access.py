@@ -1,4 +1,4 @@
-"""Who may ask, and what: GET alone, no foreign host name, a token where one is set; it only refuses."""
+"""Who may ask, and what: GET and HEAD alone, no foreign host name, a token where one is set; it only refuses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from twin.service.errors import ApiError
 
 # The page's own files hold nothing of the fleet; the page must load to ask for the token.
 OPEN: Final = ("/", "/health")
+METHODS: Final = ("GET", "HEAD")
 OPEN_FOLDER: Final = "/page/"
 SESSION_PATH: Final = "/api/session"
+# It never ends, and so has no length that a HEAD could tell.
+STREAM_PATH: Final = "/api/events"
 SESSION_S: Final = 43_200
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -34,7 +37,8 @@ _HEADERS: Final = [
 class Gate:
     """ASGI middleware; `token` "" lets everyone in who asks by a loopback name.
 
-    Without that last rule a web page of anyone could read the fleet through a name of its own that resolves
+    A HEAD is answered as the GET would be, without the body (RFC 9110, 9.3.2).
+    Without the rule about names a web page of anyone could read the fleet through a name of its own that resolves
     to 127.0.0.1 (DNS rebinding).
     """
 
@@ -44,7 +48,7 @@ class Gate:
         key = secrets.token_bytes(32)
         self._session = hmac.new(key, token.encode(), hashlib.sha256).hexdigest()
         # Browsers share cookies between the ports of a host.
-        self._cookie = f"ivsim_session_{port}"
+        self.cookie = f"ivsim_session_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,6 +56,8 @@ class Gate:
                 await self._app(scope, receive, send)
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if scope["method"] == "HEAD":
+            send = _without_body(send)
         try:
             self._check(scope, headers)
         except ApiError as error:
@@ -66,10 +72,10 @@ class Gate:
                     message["headers"].append((b"set-cookie", self._set_cookie()))
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        await self._app(_as_get(scope) if scope["method"] == "HEAD" else scope, receive, with_headers)
 
     def _check(self, scope: Scope, headers: dict[bytes, str]) -> None:
-        if scope["method"] != "GET":
+        if scope["method"] not in METHODS or (scope["method"] == "HEAD" and scope["path"] == STREAM_PATH):
             raise ApiError(
                 405, "methodnotallowed", f"{scope['method']} is not allowed: the twin service is read-only."
             )
@@ -94,14 +100,29 @@ class Gate:
         if path == SESSION_PATH:
             return False
         try:
-            cookie = SimpleCookie(headers.get(b"cookie", "")).get(self._cookie)
+            cookie = SimpleCookie(headers.get(b"cookie", "")).get(self.cookie)
         except CookieError:
             return False
         return cookie is not None and _same(cookie.value, self._session)
 
     def _set_cookie(self) -> bytes:
-        words = f"{self._cookie}={self._session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Strict"
+        words = f"{self.cookie}={self._session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Strict"
         return words.encode()
+
+
+def _as_get(scope: Scope) -> Scope:
+    """Return the request without what would be answered by a stream: a thing's changes have no length either."""
+    headers = [(name, value) for name, value in scope["headers"] if name != b"accept"]
+    return {**scope, "method": "GET", "headers": headers}
+
+
+def _without_body(send: Send) -> Send:
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return answer
 
 
 def _same(shown: str, wanted: str) -> bool:
@@ -121,7 +142,10 @@ async def _refuse(send: Send, error: ApiError) -> None:
         (b"content-length", str(len(body)).encode()),
         *_HEADERS,
     ]
-    extra: dict[int, tuple[bytes, bytes]] = {405: (b"allow", b"GET"), 401: (b"www-authenticate", b"Bearer")}
+    extra: dict[int, tuple[bytes, bytes]] = {
+        405: (b"allow", b"GET, HEAD"),
+        401: (b"www-authenticate", b"Bearer"),
+    }
     if error.status in extra:
         headers.append(extra[error.status])
     start: dict[str, Any] = {"type": "http.response.start", "status": error.status, "headers": headers}

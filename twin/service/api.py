@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from schemas.formats import FORMATS
-from twin.service import decoded, ditto, page
+from twin.service import decoded, ditto, openapi, page
 from twin.service.access import Gate
 from twin.service.errors import ApiError, bad_parameter, not_found
 from twin.service.exposition import CONTENT_TYPE, ServiceCollector, exposition
@@ -43,7 +43,9 @@ def make_app(
     ditto.routes(app, ask, streams)
     _service_routes(app, ask, changed, reader)
     _error_answers(app)
-    return Gate(app, token, port)
+    gate = Gate(app, token, port)
+    openapi.describe(app, gate.cookie, needed=bool(token))
+    return gate
 
 
 def _fleet_routes(app: FastAPI, ask: Ask, streams: Streams) -> None:
@@ -167,6 +169,7 @@ def _error_answers(app: FastAPI) -> None:
     async def ours(_: Request, error: ApiError) -> Response:
         made = json_answer(error.body)
         made.status_code = error.status
+        made.headers.update(error.headers)
         return made
 
     @app.exception_handler(RequestValidationError)

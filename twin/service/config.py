@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schemas import tokens
 from schemas.errors import Refusal
 from schemas.topics import KafkaTopics
 
-MIN_TOKEN_LENGTH: Final = 16
 TOKEN_VARIABLE: Final = "IVSIM_TWIN_TOKEN"  # noqa: S105 - the name of a variable
 
 
@@ -21,7 +19,10 @@ class ServiceConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    bootstrap: str = Field(pattern=r"^[^\s:/]+:[0-9]{1,5}$", description="HOST:PORT of a Kafka broker")
+    bootstrap: str = Field(
+        pattern=r"^[^\s:/,]+:[0-9]{1,5}(,[^\s:/,]+:[0-9]{1,5})*$",
+        description="HOST:PORT of a Kafka broker, of several by commas",
+    )
     kafka_login: str = Field(
         default="", description="file by which the service logs in at Kafka over TLS; empty: in the clear"
     )
@@ -68,20 +69,4 @@ def token_for(config: ServiceConfig) -> str:
 
 def read_token(path: str) -> str:
     """Return the token in a file, or in the environment when `path` is empty; "" when there is none."""
-    token = _token(path)
-    if token and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
-        source = f"token file {path}" if path else TOKEN_VARIABLE
-        raise Refusal(f"{source}: a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters")
-    return token
-
-
-def _token(path: str) -> str:
-    if not path:
-        return os.environ.get(TOKEN_VARIABLE, "").strip()
-    try:
-        token = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refusal(f"token file {path}: not readable") from error
-    if not token:
-        raise Refusal(f"token file {path}: empty")
-    return token
+    return tokens.read_token(path, TOKEN_VARIABLE)

@@ -84,7 +84,7 @@ def _decoded(status: CurrentStatus) -> list[Any]:
     place: list[Any] = [None] * 4
     if position is not None:
         where = [round(position.latitude_deg, 6), round(position.longitude_deg, 6)]
-        place = [*(where if on_earth(position) else (None, None)),
+        place = [*(where if on_earth(position) and not no_fix(position) else (None, None)),
                  round(position.heading_deg, 1), round(position.ground_speed_kmh, 1)]  # fmt: skip
     charge = traction.state_of_charge_pct if traction is not None else None
     energy = charge or (combustion.fuel_level_primary_pct if combustion is not None else None)
@@ -101,6 +101,11 @@ def _decoded(status: CurrentStatus) -> list[Any]:
 def on_earth(position: Position) -> bool:
     """Return whether there is such a place: latitude within 90 degrees, longitude within 180; NaN is nowhere."""
     return abs(position.latitude_deg) <= MAX_LATITUDE_DEG and abs(position.longitude_deg) <= MAX_LONGITUDE_DEG
+
+
+def no_fix(position: Position) -> bool:
+    """Return whether a position says no place: what is not sent is 0, and a place at 0, 0 would have a time."""
+    return position.latitude_deg == position.longitude_deg == 0.0 and position.fix_time_ms == 0
 
 
 def _misplaced(position: Position | None) -> str | None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Path, Query
+from fastapi import FastAPI, Header, Path, Query, Request
 from fastapi.responses import Response
 
+from twin.service.conditions import conditional, revision_tag
 from twin.service.errors import not_found, path_not_found
 from twin.service.fleet import Twin
 from twin.service.queries import Ask
 from twin.service.responses import json_answer
 from twin.service.selection import fields_of, path_of, select
 from twin.service.stream import EventStream, Streams
-from twin.service.things import vehicle_of
+from twin.service.things import OWN_FEATURES, vehicle_of
 
 MAX_IDS = 1_000
 _ThingId = Annotated[str, Path(alias="thing_id", description="ivsim:VEHICLE", max_length=64)]
@@ -76,50 +77,64 @@ def _things(app: FastAPI, ask: Ask, streams: Streams) -> None:
         tags=["things"],
         summary="One thing; with Accept: text/event-stream its changes",
     )
-    async def thing(thing_id: _ThingId, fields: _Fields = None, accept: _Accept = "*/*") -> Response:
+    async def thing(
+        request: Request, thing_id: _ThingId, fields: _Fields = None, accept: _Accept = "*/*"
+    ) -> Response:
         selected, twin = fields_of(fields), _twin(ask, thing_id)
         if "text/event-stream" in accept:
             return _stream(streams, {thing_id}, selected, None)
-        return json_answer(select(ask.thing(twin), selected))
+        tag = None if selected is not None and _moving(selected) else revision_tag(twin)
+        return conditional(request, select(ask.thing(twin), selected), tag)
+
+
+def _moving(selected: list[tuple[str, ...]]) -> bool:
+    """Say whether somebody asks by name for what goes on while the twin stays as it is."""
+    return any(path[0] == "features" and set(path[1:2]) <= {*OWN_FEATURES, "*"} for path in selected)
 
 
 def _parts(app: FastAPI, ask: Ask) -> None:
     @app.get(
         "/api/2/things/{thing_id}/policyId", tags=["things"], summary="The policy's name: all is read-only"
     )
-    async def policy(thing_id: _ThingId) -> Response:
-        return json_answer(ask.thing(_twin(ask, thing_id)).get(("policyId",))[0])
+    async def policy(request: Request, thing_id: _ThingId) -> Response:
+        return conditional(request, ask.thing(_twin(ask, thing_id)).get(("policyId",))[0])
+
+    @app.get("/api/2/things/{thing_id}/definition", tags=["things"], summary="The model's name and version")
+    async def definition(request: Request, thing_id: _ThingId) -> Response:
+        return conditional(request, ask.thing(_twin(ask, thing_id)).get(("definition",))[0])
 
     @app.get("/api/2/things/{thing_id}/attributes", tags=["things"], summary="What names the vehicle")
-    async def attributes(thing_id: _ThingId) -> Response:
-        return json_answer(ask.thing(_twin(ask, thing_id)).attributes())
+    async def attributes(request: Request, thing_id: _ThingId) -> Response:
+        return conditional(request, ask.thing(_twin(ask, thing_id)).attributes())
 
     @app.get("/api/2/things/{thing_id}/attributes/{path:path}", tags=["things"], summary="One attribute")
-    async def attribute(thing_id: _ThingId, path: str) -> Response:
-        return json_answer(_one(ask, thing_id, "attribute", ("attributes", *path_of(path)), path))
+    async def attribute(request: Request, thing_id: _ThingId, path: str) -> Response:
+        return conditional(request, _one(ask, thing_id, "attribute", ("attributes", *path_of(path)), path))
 
     @app.get("/api/2/things/{thing_id}/features", tags=["things"], summary="All sections")
-    async def features(thing_id: _ThingId) -> Response:
-        return json_answer(ask.thing(_twin(ask, thing_id)).features())
+    async def features(request: Request, thing_id: _ThingId) -> Response:
+        return conditional(request, ask.thing(_twin(ask, thing_id)).features())
 
     @app.get("/api/2/things/{thing_id}/features/{feature}", tags=["things"], summary="One section")
-    async def feature(thing_id: _ThingId, feature: str) -> Response:
-        return json_answer(_one(ask, thing_id, "feature", ("features", feature), feature))
+    async def feature(request: Request, thing_id: _ThingId, feature: str) -> Response:
+        return conditional(request, _one(ask, thing_id, "feature", ("features", feature), feature))
 
     @app.get(
         "/api/2/things/{thing_id}/features/{feature}/properties", tags=["things"], summary="Its properties"
     )
-    async def properties(thing_id: _ThingId, feature: str) -> Response:
-        return json_answer(_one(ask, thing_id, "feature", ("features", feature, "properties"), feature))
+    async def properties(request: Request, thing_id: _ThingId, feature: str) -> Response:
+        return conditional(
+            request, _one(ask, thing_id, "feature", ("features", feature, "properties"), feature)
+        )
 
     @app.get(
         "/api/2/things/{thing_id}/features/{feature}/properties/{path:path}",
         tags=["things"],
         summary="One property",
     )
-    async def property_(thing_id: _ThingId, feature: str, path: str) -> Response:
+    async def property_(request: Request, thing_id: _ThingId, feature: str, path: str) -> Response:
         where = ("features", feature, "properties", *path_of(path))
-        return json_answer(_one(ask, thing_id, "property", where, path))
+        return conditional(request, _one(ask, thing_id, "property", where, path))
 
 
 def _one(ask: Ask, thing_id: str, what: str, path: tuple[str, ...], name: str) -> Any:

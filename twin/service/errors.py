@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 
 class ApiError(Exception):
-    """An answer that is no success; `error` is a code that programs can match."""
+    """An answer that is no success; `error` is a code that programs can match, `headers` go with it."""
 
-    def __init__(self, status: int, error: str, message: str, description: str = "") -> None:
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        message: str,
+        description: str = "",
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.headers = headers
         self.body: dict[str, Any] = {"status": status, "error": error, "message": message}
         if description:
             self.body["description"] = description
@@ -35,6 +45,15 @@ def path_not_found(what: str, name: str, thing_id: str) -> ApiError:
         f"The {what} '{name[:200]}' of the Thing with ID '{thing_id}' does not exist.",
         "Look at the whole Thing for what it has.",
     )
+
+
+def precondition_failed(tag: str) -> ApiError:
+    """A thing, or a part of one, that is another than the request asks for."""
+    return ApiError(
+        412, "things:precondition.failed",
+        f"The comparison of precondition header 'if-match' failed: the entity-tag is {tag}.",
+        "If-Match takes strong entity-tags alone, and a whole Thing has a weak one.", {"etag": tag},
+    )  # fmt: skip
 
 
 def bad_filter(reason: str) -> ApiError:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -34,15 +35,28 @@ class LinkUse:
             self.bytes += count
 
 
+class Road(NamedTuple):
+    """What a vehicle's link was asked to give in a second: a rate of None is unlimited, of 0 an outage."""
+
+    second: int
+    uplink_bps: float | None
+    downlink_bps: float | None
+    rtt_ms: float
+    uplink_loss_ratio: float
+    downlink_loss_ratio: float
+
+
 class VehicleFigures:
     """What is known of one vehicle beside its twin."""
 
-    __slots__ = ("emitted", "link", "run", "serial", "unsent", "window")
+    __slots__ = ("emitted", "link", "refused", "road", "run", "serial", "unsent", "window")
 
     def __init__(self) -> None:
         self.serial = 0
         self.emitted: int | None = None
         self.unsent = 0
+        self.refused = 0
+        self.road: Road | None = None
         self.run: dict[str, Any] | None = None
         self.window: dict[str, Any] | None = None
         self.link = {way: LinkUse() for way in WAYS}
@@ -78,17 +92,21 @@ class Figures:
                 figures.window = row
 
     def take_emissions(self, value: bytes | None) -> None:
-        """Take a record of run.emissions: what one vehicle emitted, or could not send, in one second."""
+        """Take a record of run.emissions: what one vehicle emitted, could not send, or was refused, in one second."""
         row = _row(value)
         with self._lock:
             self.records += 1
             figures = self._of(row)
             figures.emitted = (figures.emitted or 0) + _count(row, "emitted")
             figures.unsent += _count(row, "unsent")
+            figures.refused += _count(row, "refused")
 
     def take_link(self, value: bytes | None) -> None:
-        """Take a record of run.link: bytes of one vehicle in one second and direction."""
+        """Take a record of run.link: bytes of one vehicle in one second and direction, or what its link is asked from now on."""
         row = _row(value)
+        if "rtt_ms" in row:
+            self._take_road(row)
+            return
         way, second, count = row.get("direction"), _count(row, "second"), _count(row, "wire_bytes")
         if way not in WAYS:
             raise BadRecord("bad_figure")
@@ -99,6 +117,21 @@ class Figures:
             sums[way] += count
             while len(self._seconds) > KEPT_SECONDS:
                 self._seconds.popitem(last=False)
+
+    def _take_road(self, row: dict[str, Any]) -> None:
+        found = Road(
+            _count(row, "second"),
+            _amount(row, "uplink_rate_bps"),
+            _amount(row, "downlink_rate_bps"),
+            _amount(row, "rtt_ms") or 0.0,
+            _amount(row, "uplink_loss_ratio") or 0.0,
+            _amount(row, "downlink_loss_ratio") or 0.0,
+        )
+        with self._lock:
+            self.records += 1
+            figures = self._of(row)
+            if figures.road is None or found.second >= figures.road.second:
+                figures.road = found
 
     def vehicle(self, vehicle_id: str) -> VehicleFigures | None:
         """Return what is known of a vehicle."""
@@ -160,3 +193,13 @@ def _count(row: dict[str, Any], name: str) -> int:
     if not isinstance(value, int) or abs(value) > 2**53:
         raise BadRecord("bad_figure")
     return value
+
+
+def _amount(row: dict[str, Any], name: str) -> float | None:
+    """Return a figure that is finite and not below 0; None where the record says null."""
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise BadRecord("bad_figure")
+    return float(value)

@@ -11,7 +11,7 @@ from twin.service import decoded, rql
 from twin.service.config import ServiceConfig
 from twin.service.errors import bad_filter, bad_parameter
 from twin.service.fleet import Fleet, Twin
-from twin.service.live_metrics import WAYS, Figures, VehicleFigures
+from twin.service.live_metrics import WAYS, Figures, Road, VehicleFigures
 from twin.service.record import REASONS
 from twin.service.selection import Page, Path, cursor_of, fields_of, page_of, path_of, select
 from twin.service.things import Thing, vehicle_of
@@ -161,17 +161,22 @@ class Ask:
 
 
 def figures_row(vehicle_id: str, figures: VehicleFigures) -> list[Any]:
-    """Return what the page shows of a vehicle beside its twin: emitted, unsent, link bytes, latency."""
+    """Return what the page shows of a vehicle beside its twin: emitted, unsent, link bytes, latency, what its link gives.
+
+    `linkSecond` is null where that is not known; a rate of null beside a second is unlimited.
+    """
     run = figures.run or {}
     link = [figures.link[way].bytes if figures.link[way].second >= 0 else None for way in WAYS]
     totals = [figures.link[way].total for way in WAYS]
     quantiles = [run.get(f"end_to_end_latency_{name}_ms") for name in ("p50", "p99")]
-    return [vehicle_id, figures.emitted, figures.unsent, *link, *totals, *quantiles]
+    road = [None] * len(Road.__annotations__) if figures.road is None else figures.road
+    return [vehicle_id, figures.emitted, figures.unsent, *link, *totals, *quantiles, figures.refused, *road]
 
 
 FIGURE_COLUMNS = (
     "vehicleId", "emitted", "unsent", "uplinkBytesPerSecond", "downlinkBytesPerSecond",
-    "uplinkBytes", "downlinkBytes", "endToEndP50Ms", "endToEndP99Ms",
+    "uplinkBytes", "downlinkBytes", "endToEndP50Ms", "endToEndP99Ms", "refused",
+    "linkSecond", "uplinkRateBps", "downlinkRateBps", "linkRttMs", "uplinkLossRatio", "downlinkLossRatio",
 )  # fmt: skip
 
 

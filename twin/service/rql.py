@@ -34,7 +34,7 @@ def parse(text: str) -> Predicate:
     """Return the filter as a function of `values`, which gives every value that a property's path names.
 
     Known: eq ne gt ge lt le (property, value); like ilike (property, "text with * and ?");
-    in (property, value, ...); exists (property); and or (filter, ...); not (filter).
+    in (property, value, ...); exists empty (property); and or (filter, ...); not (filter).
     A property that names several values (a `*` in its path) fits when one of them does. Numbers compare with
     numbers and text with text; else nothing fits.
     """
@@ -193,6 +193,14 @@ def _exists(_: list[Any]) -> Callable[[Sequence[Any]], bool]:
     return bool
 
 
+def _empty(_: list[Any]) -> Callable[[Sequence[Any]], bool]:
+    """Absent, null, or a text, list or object with nothing in it; no number and no truth value is empty."""
+    return lambda found: (
+        not found
+        or any(value is None or (isinstance(value, str | list | dict) and not value) for value in found)
+    )
+
+
 RELATIONAL: Final[dict[str, Callable[[list[Any]], Callable[[Sequence[Any]], bool]]]] = {
     "eq": _eq,
     "ne": _ne,
@@ -204,8 +212,9 @@ RELATIONAL: Final[dict[str, Callable[[list[Any]], Callable[[Sequence[Any]], bool
     "ilike": _like(case_sensitive=False),
     "in": _eq,
     "exists": _exists,
+    "empty": _empty,
 }
-ARGUMENTS: Final = {"in": (1, 1_000), "exists": (0, 0)}
+ARGUMENTS: Final = {"in": (1, 1_000), "exists": (0, 0), "empty": (0, 0)}
 LOGICAL: Final[dict[str, Callable[[list[Predicate]], Predicate]]] = {
     "and": lambda parts: lambda values: all(part(values) for part in parts),
     "or": lambda parts: lambda values: any(part(values) for part in parts),

@@ -13,6 +13,8 @@ from twin.service.live_metrics import WAYS, VehicleFigures
 
 NAMESPACE: Final = "ivsim"
 POLICY: Final = "ivsim:read-only"
+# Namespace, name and version of the model: schemas/current_status.proto, whose fields only ever are added to.
+DEFINITION: Final = "ivsim:current-status:1"
 OWN_FEATURES: Final = ("freshness", "delivery", "link")
 _MS: Final = 1_000_000
 
@@ -51,6 +53,7 @@ class Thing:
         return {
             "thingId": thing_id(self._vehicle),
             "policyId": POLICY,
+            "definition": DEFINITION,
             "attributes": self.attributes(),
             "features": self.features(),
         }
@@ -103,8 +106,8 @@ class Thing:
         match name:
             case "thingId":
                 return thing_id(self._vehicle)
-            case "policyId":
-                return POLICY
+            case "policyId" | "definition":
+                return POLICY if name == "policyId" else DEFINITION
             case "_revision":
                 return state.messages
             case "_modified":
@@ -170,6 +173,7 @@ class Thing:
             "givenUp": state.given_up,
             "emitted": emitted,
             "unsent": None if figures is None or emitted is None else figures.unsent,
+            "refused": None if figures is None or emitted is None else figures.refused,
             # Of a part only, it would be no ratio of what was due.
             "deliveryRatio": None
             if state.given_up
@@ -180,10 +184,20 @@ class Thing:
 
     def _link(self) -> dict[str, Any] | None:
         figures = self._figures
-        if figures is None or all(figures.link[way].second < 0 for way in WAYS):
+        if figures is None:
             return None
-        sums = {f"{way}Bytes": figures.link[way].total for way in WAYS}
-        return {**{f"{way}BytesPerSecond": figures.link[way].bytes for way in WAYS}, **sums}
+        made: dict[str, Any] = {}
+        if any(figures.link[way].second >= 0 for way in WAYS):
+            made |= {f"{way}BytesPerSecond": figures.link[way].bytes for way in WAYS}
+            made |= {f"{way}Bytes": figures.link[way].total for way in WAYS}
+        if (road := figures.road) is not None:
+            made |= {
+                "uplinkRateBps": road.uplink_bps,
+                "downlinkRateBps": road.downlink_bps,
+                "rttMs": road.rtt_ms,
+            }
+            made |= {"uplinkLossRatio": road.uplink_loss_ratio, "downlinkLossRatio": road.downlink_loss_ratio}
+        return made or None
 
 
 def delivery_ratio(received: int, gaps: int, emitted: int | None) -> float | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from playwright.sync_api import Browser, sync_playwright
 
 from bench.twin_load import Fleet as Drivers
@@ -87,6 +91,54 @@ async def api() -> AsyncIterator[Api]:
     stand.now_ns += 200_000_000
     async with stand.client() as client:
         yield Api(stand, client)
+
+
+@dataclass
+class Served:
+    """A stand whose service answers on a port: the whole of it but Kafka's reader, which the test is."""
+
+    stand: Stand
+    url: str
+    stop: Callable[[], None]
+
+    def tell(self) -> None:
+        self.stand.changed.announce()
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[..., Served]]:
+    opened: list[Served] = []
+
+    def serve(stand: Stand) -> Served:
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        app = make_app(stand.ask, stand.changed, None, "", port)
+        settings = uvicorn.Config(
+            app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(settings)
+        ready = threading.Event()
+
+        async def run() -> None:
+            stand.changed.open()
+            ready.set()
+            await server.serve([listening])
+
+        thread = threading.Thread(target=lambda: asyncio.run(run()))
+        thread.start()
+        assert ready.wait(30)
+
+        def stop() -> None:
+            server.should_exit = True
+            thread.join()
+            listening.close()
+
+        opened.append(Served(stand, f"http://127.0.0.1:{port}/", stop))
+        return opened[-1]
+
+    yield serve
+    for one in opened:
+        one.stop()
 
 
 # Of the module, not of the session: while it is open, playwright keeps an event loop marked as running in this

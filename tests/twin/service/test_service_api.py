@@ -52,7 +52,8 @@ async def test_freshness_is_the_age_of_the_newest_reading(api: Api) -> None:
 
 async def test_a_thing_has_dittos_shape(api: Api) -> None:
     thing = await api.json(f"/api/2/things/ivsim:{FIRST}")
-    assert set(thing) == {"thingId", "policyId", "attributes", "features"}
+    assert set(thing) == {"thingId", "policyId", "definition", "attributes", "features"}
+    assert thing["definition"] == "ivsim:current-status:1"
     assert thing["thingId"] == f"ivsim:{FIRST}"
     assert thing["attributes"]["vehicleId"] == FIRST
     assert all(set(feature) == {"properties"} for feature in thing["features"].values())
@@ -83,6 +84,7 @@ async def test_decoded_values_are_those_of_the_payload(api: Api) -> None:
         ("/features/delivery(properties(gaps,messages))", {"features": {"delivery": {"properties": {"gaps": 0, "messages": 1}}}}),
         ("nothing,features/none", {}),
         ("_revision", {"_revision": 1}),
+        ("definition", {"definition": "ivsim:current-status:1"}),
     ],
 )  # fmt: skip
 async def test_fields_select(api: Api, fields: str, wanted: dict[str, Any]) -> None:
@@ -107,6 +109,7 @@ async def test_parts_of_a_thing(api: Api) -> None:
     assert (await api.json(f"{base}/features/position"))["properties"]["latitudeDeg"]
     assert await api.json(f"{base}/features/motion/properties/odometerM/value") > 0
     assert await api.json(f"{base}/policyId") == "ivsim:read-only"
+    assert await api.json(f"{base}/definition") == "ivsim:current-status:1"
     assert (await api.json(f"{base}/features/nothing", 404))["error"] == "things:feature.notfound"
     assert (await api.json(f"{base}/attributes/nothing", 404))["error"] == "things:attribute.notfound"
     missing = await api.json(f"{base}/features/motion/properties/nothing", 404)
@@ -187,12 +190,12 @@ async def test_an_unknown_thing_is_dittos_404(api: Api) -> None:
     assert (await api.json("/api/nothing", 404))["error"] == "resource.notfound"
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_nothing_can_be_changed(api: Api, method: str) -> None:
     for path in (f"/api/2/things/ivsim:{FIRST}", "/", "/api/vehicles", "/nothing"):
         answer = await api.client.request(method, path)
         assert answer.status_code == 405
-        assert answer.headers["allow"] == "GET"
+        assert answer.headers["allow"] == "GET, HEAD"
 
 
 async def test_history_gives_the_kept_signals(api: Api) -> None:
@@ -291,6 +294,21 @@ async def test_a_place_that_is_nowhere_is_unknown_and_said(api: Api, place: tupl
     assert others["total"] == 4
 
 
+@pytest.mark.parametrize(("fix_time_ms", "place"), [(0, (None, None)), (1_800_000_000_000, (0.0, 0.0))])
+async def test_what_has_no_fix_is_nowhere_and_what_has_one_may_be_at_null_and_null(
+    api: Api, fix_time_ms: int, place: tuple[float | None, float | None]
+) -> None:
+    record = api.stand.record(1)
+    message = pb.CurrentStatus.FromString(record.value)
+    message.position.latitude_deg = message.position.longitude_deg = 0.0
+    message.position.fix_time_ms = fix_time_ms
+    api.stand.fleet.take([record._replace(value=message.SerializeToString())])
+    row = await api.json(f"/api/vehicles/{vehicle_id(2)}")
+    assert (row["latitudeDeg"], row["longitudeDeg"]) == place
+    assert row["speedKmh"] is not None
+    assert row["problem"] is None
+
+
 async def test_delivery_takes_what_was_emitted_into_account(api: Api) -> None:
     for second in range(4):
         api.stand.figures.take_emissions(
@@ -299,6 +317,28 @@ async def test_delivery_takes_what_was_emitted_into_account(api: Api) -> None:
     delivery = await api.json(f"/api/2/things/ivsim:{FIRST}/features/delivery/properties")
     assert delivery["emitted"] == 4
     assert delivery["deliveryRatio"] == 0.25
+
+
+async def test_a_thing_says_what_its_link_gives_and_what_has_crossed_it(api: Api) -> None:
+    path = f"/api/2/things/ivsim:{FIRST}/features/link"
+    await api.json(path, 404)
+    told = {"uplink_rate_bps": 1e6, "downlink_rate_bps": None, "rtt_ms": 68.0}
+    lossy = {"uplink_loss_ratio": 0.01, "downlink_loss_ratio": 0.0}
+    figures = api.stand.figures
+    figures.take_link(orjson.dumps({"vehicle_id": FIRST, "second": 7, **told, **lossy}))
+    gives = {
+        "uplinkRateBps": 1e6,
+        "downlinkRateBps": None,
+        "rttMs": 68.0,
+        "uplinkLossRatio": 0.01,
+        "downlinkLossRatio": 0.0,
+    }
+    assert (await api.json(path))["properties"] == gives
+    figures.take_link(
+        orjson.dumps({"vehicle_id": FIRST, "second": 7, "direction": "uplink", "wire_bytes": 90})
+    )
+    crossed = {"uplinkBytesPerSecond": 90, "downlinkBytesPerSecond": 0, "uplinkBytes": 90, "downlinkBytes": 0}
+    assert (await api.json(path))["properties"] == crossed | gives
 
 
 async def test_what_was_kept_out_is_told_by_reason(api: Api) -> None:
@@ -367,3 +407,140 @@ async def test_openapi_names_every_path_and_loads_nothing(api: Api) -> None:
     )
     assert all(set(methods) == {"get"} for methods in paths.values())
     assert (await api.client.get("/docs")).status_code == 404
+
+
+THING = f"/api/2/things/ivsim:{FIRST}"
+PARTS = (
+    f"{THING}?fields=features/position,_revision",
+    f"{THING}/policyId",
+    f"{THING}/definition",
+    f"{THING}/attributes",
+    f"{THING}/attributes/format",
+    f"{THING}/features/position",
+    f"{THING}/features/position/properties",
+    f"{THING}/features/position/properties/latitudeDeg",
+)
+
+
+@pytest.mark.parametrize("path", [THING, *PARTS])
+async def test_what_has_not_changed_is_answered_304_and_what_has_is_sent(api: Api, path: str) -> None:
+    whole = await api.client.get(path)
+    tag = whole.headers["etag"]
+    assert whole.status_code == 200
+    api.stand.now_ns += 1_000_000_000  # ages go on, and the twin stays as it is
+    for shown in (tag, f'"other", {tag}', tag.removeprefix("W/"), f"W/{tag.removeprefix('W/')}", "*"):
+        answer = await api.client.get(path, headers={"if-none-match": shown})
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag), shown
+    for shown in ('"other"', "nonsense", '"rev:1"', ""):
+        answer = await api.client.get(path, headers={"if-none-match": shown})
+        assert (answer.status_code, answer.headers["etag"]) == (200, tag), shown
+    api.stand.fleet.take([api.stand.record(0, messages=2)])
+    answer = await api.client.get(path, headers={"if-none-match": tag})
+    constant = path.endswith(("policyId", "definition", "format"))
+    assert (answer.status_code, answer.headers["etag"] == tag) == ((304, True) if constant else (200, False))
+    assert constant or answer.json() != whole.json()
+
+
+async def test_the_tag_of_a_twin_that_was_made_anew_is_another(api: Api) -> None:
+    first = (await api.client.get(THING)).headers["etag"]
+    assert first.startswith('W/"rev:1:')
+    api.stand.now_ns += 5_000_000_000
+    api.stand.fleet.take([api.stand.record(0)])  # it counts from 1 again
+    assert (await api.client.get(THING)).headers["etag"] != first
+
+
+@pytest.mark.parametrize(
+    "fields", ["features/freshness", "features", "features/*/properties/gaps", "features/link"]
+)
+async def test_what_goes_on_by_itself_has_the_tag_of_its_value_when_it_is_asked_for_by_name(
+    api: Api, fields
+) -> None:
+    found = await api.client.get(THING, params={"fields": fields})
+    assert found.headers["etag"].startswith('"hash:')
+    again = await api.client.get(
+        THING, params={"fields": fields}, headers={"if-none-match": found.headers["etag"]}
+    )
+    assert again.status_code == 304
+    api.stand.now_ns += 1_000_000_000
+    again = await api.client.get(
+        THING, params={"fields": fields}, headers={"if-none-match": found.headers["etag"]}
+    )
+    now = (await api.client.get(THING, params={"fields": fields})).json()
+    assert (again.status_code == 304) is (now == found.json())
+    assert (fields in {"features/freshness", "features"}) is (now != found.json())
+
+
+async def test_if_match_is_for_strong_tags(api: Api) -> None:
+    """RFC 9110, 13.1.1."""
+    part = f"{THING}/features/position"
+    tag = (await api.client.get(part)).headers["etag"]
+    for path, shown, status in ((part, tag, 200), (part, "*", 200), (part, '"other"', 412), (part, f"W/{tag}", 412),
+                                (THING, "*", 200), (THING, (await api.client.get(THING)).headers["etag"], 412)):  # fmt: skip
+        answer = await api.client.get(path, headers={"if-match": shown})
+        assert answer.status_code == status, (path, shown)
+        if status == 412:
+            assert answer.json()["error"] == "things:precondition.failed"
+            assert answer.headers["etag"] in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/health",
+        "/metrics",
+        "/openapi.json",
+        "/api/vehicles",
+        THING,
+        f"{THING}/features",
+        SEARCH,
+        "/none",
+    ],
+)
+async def test_head_is_get_without_the_body(api: Api, path: str) -> None:
+    got = await api.client.get(path)
+    head = await api.client.head(path)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    moving = {"etag"} if path.endswith("features") else {"content-length"} if path == "/metrics" else set()
+    assert {k: v for k, v in head.headers.items() if k not in moving} == {
+        k: v for k, v in got.headers.items() if k not in moving
+    }
+    if path == THING:
+        known = {"if-none-match": got.headers["etag"]}
+        assert (await api.client.head(path, headers=known)).status_code == 304
+
+
+async def test_a_head_opens_no_stream(api: Api) -> None:
+    streams = {"accept": "text/event-stream"}
+    answer = await api.client.head(THING, headers=streams)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    answer = await api.client.head("/api/events")
+    assert (answer.status_code, answer.content) == (405, b"")
+
+
+async def test_empty_finds_things_without_a_section(api: Api) -> None:
+    """A truck without an electric motor has no traction."""
+    things = await api.json("/api/2/things")
+    without = [thing["thingId"] for thing in things if "traction" not in thing["features"]]
+    assert 0 < len(without) < len(things)
+    found = await api.json(SEARCH, filter="empty(features/traction)", fields="thingId")
+    assert [thing["thingId"] for thing in found["items"]] == without
+    others = await api.json(SEARCH, filter="not(empty(features/traction))")
+    assert len(others["items"]) == len(things) - len(without)
+
+
+@pytest.mark.parametrize("token", ["", "correct-horse-battery"])
+async def test_openapi_says_by_what_one_may_ask(stand: Callable[..., Any], token: str) -> None:
+    async with stand(1).client(token) as client:
+        answer = await client.get("/openapi.json", headers={"authorization": f"Bearer {token}"})
+    found = answer.json()
+    schemes = found["components"]["securitySchemes"]
+    assert schemes["token"]["scheme"] == "bearer"
+    assert (schemes["session"]["in"], schemes["session"]["name"]) == ("cookie", "ivsim_session_8080")
+    if not token:
+        assert "security" not in found
+        return
+    assert found["security"] == [{"token": []}, {"session": []}]
+    assert found["paths"]["/health"]["get"]["security"] == []
+    assert found["paths"]["/api/session"]["get"]["security"] == [{"token": []}]
+    assert "security" not in found["paths"][SEARCH]["get"]

@@ -16,7 +16,8 @@ from schemas.topics import vehicle_id
 from twin.service import decoded
 from twin.service.config import ServiceConfig
 from twin.service.fleet import Fleet, Record
-from twin.service.live_metrics import Figures
+from twin.service.live_metrics import Figures, VehicleFigures
+from twin.service.queries import FIGURE_COLUMNS, figures_row
 from twin.service.record import REASONS, BadRecord
 
 MakeStand = Callable[..., Any]
@@ -174,6 +175,39 @@ def test_live_figures_are_added_up_and_the_fleet_is_the_star() -> None:
     assert fleet["link"] == [
         {"second": 1, "uplink": 200, "downlink": 0}, {"second": 2, "uplink": 100, "downlink": 0}
     ]  # fmt: skip
+
+
+ROAD = (
+    b'{"vehicle_id":"v","second":%d,"uplink_rate_bps":%s,"downlink_rate_bps":5e6,"rtt_ms":%s,'
+    b'"uplink_loss_ratio":0.01,"downlink_loss_ratio":0.0}'
+)
+
+
+def test_what_a_link_gives_is_the_newest_that_was_said() -> None:
+    figures = Figures(10)
+    figures.take_link(ROAD % (7, b"null", b"40"))
+    vehicle = figures.vehicle("v")
+    assert vehicle is not None
+    assert vehicle.road == (7, None, 5e6, 40.0, 0.01, 0.0)
+    assert vehicle.link["uplink"].second < 0  # no byte has passed
+    figures.take_link(ROAD % (9, b"0", b"40"))
+    figures.take_link(
+        ROAD % (8, b"1e6", b"40")
+    )  # Kafka's order is of a partition; a second that is over changes nothing
+    assert vehicle.road == (9, 0.0, 5e6, 40.0, 0.01, 0.0)
+    row = dict(zip(FIGURE_COLUMNS, figures_row("v", vehicle), strict=True))
+    assert (row["linkSecond"], row["uplinkRateBps"], row["uplinkBytesPerSecond"]) == (9, 0.0, None)
+    assert {row[name] for name in FIGURE_COLUMNS[-6:]} == {9, 0.0, 5e6, 40.0, 0.01}
+    untold = dict(zip(FIGURE_COLUMNS, figures_row("v", VehicleFigures()), strict=True))
+    assert untold["linkSecond"] is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "rtt"), [(b"-1", b"40"), (b"1e400", b"40"), (b"true", b"40"), (b"1", b'"x"')]
+)
+def test_a_link_that_cannot_be_is_refused(rate: bytes, rtt: bytes) -> None:
+    with pytest.raises(BadRecord):
+        Figures(10).take_link(ROAD % (7, rate, rtt))
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_the_fleet_is_shown_and_moves(shown: Shown) -> None:
     for _ in range(3):
         shown.load.all()
     shown.page.locator(f"[data-id={vehicle_id(3)}]").click()
-    expect(shown.page.locator(".tiles")).to_contain_text("1.5")
+    expect(shown.page.locator(".tiles")).to_contain_text("1 / 5")
     # Drawn with one of the next frames, not with the tiles. The page's policy forbids what wait_for_function does.
     shown.page.locator("#map").evaluate(
         """(map, before) => new Promise(done => {

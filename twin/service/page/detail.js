@@ -1,6 +1,7 @@
 // One vehicle over time, or the fleet when none is chosen; asks the service for what it still keeps, then follows the stream.
 import { Chart } from "./chart.js";
-import { DASH, age, element, nameElement, number, rate, ratio, signalName } from "./format.js";
+import { FateBar, fatesOf, fatesOfFleet } from "./fates.js";
+import { DASH, age, ageTick, element, nameElement, number, pair, rate, ratio, road, signalName } from "./format.js";
 
 const SPAN_MS = 180_000;
 const MAX_CHARTS = 12;
@@ -8,9 +9,9 @@ const FIRST = ["position/groundSpeedKmh", "combustion/engineSpeedRpm", "traction
   "combustion/coolantTemperatureC", "combustion/fuelRateLph", "traction/packPowerKw", "connectivity/sinrDb", "connectivity/rsrpDbm"];
 const SHOWN = 6;
 
-function tile(label, title) {
+function tile(label, title, className = "") {
   const value = element("dd", { textContent: DASH });
-  return { node: element("div", { title }, element("dt", { textContent: label }), value), value };
+  return { node: element("div", { title, className }, element("dt", { textContent: label }), value), value };
 }
 
 function put(tiles, name, text, className = "") {
@@ -22,8 +23,13 @@ function put(tiles, name, text, className = "") {
 function frame(node, heading, extra, tiles, charts, after = []) {
   const list = element("dl", { className: "tiles" }, ...Object.values(tiles).map((t) => t.node));
   const title = element("h2", { id: "detail-name" }, heading);
-  node.replaceChildren(element("div", { className: "head" }, title, ...extra), element("div", { className: "body" }, list, charts, ...after));
+  const fates = new FateBar();
+  node.replaceChildren(element("div", { className: "head" }, title, ...extra), element("div", { className: "body" }, list, fates.node, charts, ...after));
+  return fates;
 }
+
+// What stands at the right end of a chart's time.
+const endWord = (store) => (store.frame === null ? "now" : new Date(store.frame.atMs).toLocaleTimeString("en-GB"));
 
 export class FleetDetail {
   constructor(node, store) {
@@ -31,9 +37,8 @@ export class FleetDetail {
     this.past = { at: [], p50: [], max: [], delivery: [], fresh: [] };
     const link = (way) => () => {
       const rows = [...store.link.values()].sort((a, b) => a.second - b.second);
-      // Seconds count from the start of the run: the newest stands a second ago.
-      const newest = rows.at(-1)?.second ?? 0;
-      return [rows.map((row) => store.now() - 1000 * (newest - row.second + 1)), rows.map((row) => row[way] * 8)];
+      // A second's bytes stand at its end, in seconds since 1970.
+      return [rows.map((row) => 1000 * (row.second + 1)), rows.map((row) => row[way] * 8)];
     };
     const windows = (name) => () => {
       const rows = [...store.windows.values()].sort((a, b) => a.window_start_s - b.window_start_s);
@@ -42,8 +47,8 @@ export class FleetDetail {
     this.charts = [
       new Chart("Link", "", [link("uplink"), link("downlink")], { names: ["uplink", "downlink"], zero: true, span: SPAN_MS, format: (v) => rate(v / 8) }),
       new Chart("End-to-end latency", "ms", [windows("end_to_end_latency_p50_ms"), windows("end_to_end_latency_p99_ms")], { names: ["p50", "p99"], zero: true, span: SPAN_MS }),
-      new Chart("Age of information", "", [() => [this.past.at, this.past.p50], () => [this.past.at, this.past.max]], { names: ["median", "oldest"], zero: true, span: SPAN_MS, format: age, axis: age }),
-      new Chart("Delivery and fresh twins", "", [() => [this.past.at, this.past.delivery], () => [this.past.at, this.past.fresh]], { names: ["delivery ratio", "share of fresh twins"], span: SPAN_MS, digits: 3 }),
+      new Chart("Age of information", "", [() => [this.past.at, this.past.p50], () => [this.past.at, this.past.max]], { names: ["median", "oldest"], zero: true, span: SPAN_MS, format: age, axis: ageTick }),
+      new Chart("Delivery and fresh twins", "", [() => [this.past.at, this.past.delivery], () => [this.past.at, this.past.fresh]], { names: ["delivery ratio", "share of fresh twins"], span: SPAN_MS, most: 1, format: ratio }),
     ];
     this.tiles = Object.fromEntries([
       ["overhead", tile("Overhead", "wire bytes over payload bytes delivered once, for each message")],
@@ -55,7 +60,7 @@ export class FleetDetail {
       ["p50", tile("End to end p50", "from due to contained in the twin, the run so far")],
       ["p99", tile("End to end p99", "from due to contained in the twin, the run so far")],
     ]);
-    frame(node, "Fleet over time", [element("span", { className: "dim", textContent: "Choose a vehicle on the map or in the table." })], this.tiles,
+    this.fates = frame(node, "Fleet over time", [element("span", { className: "dim", textContent: "Choose a vehicle on the map or in the table." })], this.tiles,
       element("div", { className: "charts wide" }, ...this.charts.map((c) => c.node)));
   }
 
@@ -75,14 +80,16 @@ export class FleetDetail {
     this.tiles.rejected.node.title = reasons || "records that were kept out";
     put(this.tiles, "p50", age(run.end_to_end_latency_p50_ms));
     put(this.tiles, "p99", age(run.end_to_end_latency_p99_ms));
+    this.fates.show(fatesOfFleet(this.store));
     const share = fleetDelivery(this.store);
+    put(this.tiles, "delivered", ratio(share), share !== null && share < 0.98 ? "bad" : "");
+    if (this.store.frame !== null) return; // what is wound back was noted when it was now
     const now = { at: this.store.now(), p50: summary.ageOfInformationMs?.p50 ?? null, max: summary.ageOfInformationMs?.max ?? null,
       delivery: share, fresh: summary.vehicles ? 1 - summary.staleVehicles / summary.vehicles : null };
     for (const [name, list] of Object.entries(this.past)) {
       list.push(now[name]);
       if (list.length > 400) list.shift();
     }
-    put(this.tiles, "delivered", ratio(share), share !== null && share < 0.98 ? "bad" : "");
   }
 
   overhead() {
@@ -100,7 +107,7 @@ export class FleetDetail {
     return messages && wire > payload ? `≈ ${number((wire - payload) / messages)} B` : DASH;
   }
 
-  draw() { for (const chart of this.charts) chart.draw(this.store.now()); }
+  draw() { for (const chart of this.charts) chart.draw(this.store.now(), endWord(this.store)); }
 }
 
 // Of a part of the messages it would be no ratio of what was due.
@@ -130,8 +137,11 @@ export class VehicleDetail {
       ["quantiles", tile("p50 / p99", "end-to-end latency of the run so far")],
       ["up", tile("Uplink", "bits on the wire in the newest full second")],
       ["down", tile("Downlink", "bits on the wire in the newest full second")],
+      ["gives", tile("Link gives", "rate that the link is asked to give in this second: uplink / downlink", "double")],
+      ["linkRtt", tile("Link's RTT", "round-trip time that the link is asked to give in this second")],
+      ["linkLoss", tile("Link's loss", "share of packets that the link is asked to lose in this second: uplink / downlink")],
       ["radio", tile("RSRP / SINR", "received power, dBm / signal to noise, dB")],
-      ["sequence", tile("Sequence", "of the newest message; epoch before the point")],
+      ["sequence", tile("Epoch / seq.", "of the newest message")],
     ]);
     this.badges = element("span", { className: "badges" });
     const all = element("a", { className: "dim", href: `/api/2/things/ivsim:${encodeURIComponent(id)}`, textContent: "JSON", target: "_blank" });
@@ -141,7 +151,14 @@ export class VehicleDetail {
     this.list = element("div", { className: "signals" });
     this.more = element("details", {}, element("summary", { textContent: "Signals" }), this.list);
     this.more.addEventListener("toggle", () => this.listSignals());
-    frame(node, nameElement(id), [this.badges, element("span", { className: "buttons" }, all, button)], this.tiles, this.chartList, [this.more]);
+    // Of the timeline: a link's past is what this page has seen of it.
+    const gave = (way) => () => {
+      const { frames } = store.timeline;
+      const column = store.figure[`${way}RateBps`];
+      return [frames.map((frame) => frame.atMs), frames.map((frame) => frame.rows.get(id)?.[1]?.[column] ?? null)];
+    };
+    this.road = new Chart("Link gives", "", [gave("uplink"), gave("downlink")], { names: ["uplink", "downlink"], zero: true, span: SPAN_MS, format: road });
+    this.fates = frame(node, nameElement(id), [this.badges, element("span", { className: "buttons" }, all, button)], this.tiles, this.chartList, [this.more]);
     this.load();
   }
 
@@ -189,7 +206,7 @@ export class VehicleDetail {
       const { words, unit } = signalName(name);
       return new Chart(words, unit, [() => [this.times, this.signals.get(name) ?? []]], { span: SPAN_MS });
     });
-    this.chartList.replaceChildren(...this.charts.map((chart) => chart.node));
+    this.chartList.replaceChildren(...(this.known ? [this.road.node] : []), ...this.charts.map((chart) => chart.node));
     this.draw();
   }
 
@@ -242,11 +259,20 @@ export class VehicleDetail {
     put(this.tiles, "gaps", `${number(get("gaps"))} / ${number(get("duplicates"))}`);
     put(this.tiles, "givenUp", number(get("givenUp")), get("givenUp") ? "warn" : "");
     put(this.tiles, "unsent", number(store.of(vehicle, "emitted") === null ? null : store.of(vehicle, "unsent")));
-    put(this.tiles, "quantiles", [store.of(vehicle, "endToEndP50Ms"), store.of(vehicle, "endToEndP99Ms")].map((ms) => number(ms)).join(" / ") + " ms");
+    put(this.tiles, "quantiles", pair(store.of(vehicle, "endToEndP50Ms"), store.of(vehicle, "endToEndP99Ms")));
     put(this.tiles, "up", rate(store.of(vehicle, "uplinkBytesPerSecond")));
     put(this.tiles, "down", rate(store.of(vehicle, "downlinkBytesPerSecond")));
     put(this.tiles, "radio", `${number(get("rsrpDbm"))} / ${number(get("sinrDb"))}`);
-    put(this.tiles, "sequence", `${get("epoch")}.${get("sequence")}`);
+    put(this.tiles, "sequence", `${number(get("epoch"))} / ${number(get("sequence"))}`);
+    const known = store.of(vehicle, "linkSecond") !== null;
+    put(this.tiles, "gives", known ? ["uplink", "downlink"].map((way) => road(store.roadBps(vehicle, way))).join(" / ") : DASH, store.roadBps(vehicle, "uplink") === 0 ? "bad" : "");
+    put(this.tiles, "linkRtt", known ? `${number(store.of(vehicle, "linkRttMs"))} ms` : DASH);
+    put(this.tiles, "linkLoss", known ? ["uplinkLossRatio", "downlinkLossRatio"].map((name) => number(store.of(vehicle, name), 3)).join(" / ") : DASH);
+    if (known && !this.known && this.chosen) {
+      this.known = true;
+      this.makeCharts();
+    }
+    this.fates.show(fatesOf(store, vehicle));
     const words = [get("powertrain"), `${get("protocol")} ${get("mode")}`, `${get("format")}, ${number(get("payloadBytes"))} B`].filter(Boolean);
     if (stale) words.push("stale");
     if (get("lampsOn")) words.push(`${get("lampsOn")} lamp${get("lampsOn") > 1 ? "s" : ""} on`);
@@ -257,7 +283,7 @@ export class VehicleDetail {
     this.badges.replaceChildren(...words.flatMap((word) => [element("span", { className: /stale|not dec|out of range/.test(word) ? "badge bad" : "badge", textContent: word }), " "]));
   }
 
-  draw() { for (const chart of this.charts) chart.draw(this.store.now()); }
+  draw() { for (const chart of [...this.charts, this.road]) chart.draw(this.store.now(), endWord(this.store)); }
 
   close() {
     this.closed = true;

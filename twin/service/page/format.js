@@ -4,6 +4,14 @@ export const DASH = "–";
 export const number = (value, digits = 0) =>
   value === null || value === undefined || Number.isNaN(value) ? DASH : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
+// Two times of one kind, in ms, or in s where ms have more digits than anyone reads.
+export function pair(first, second) {
+  const most = Math.max(first ?? 0, second ?? 0);
+  if (most < 10_000) return `${number(first)} / ${number(second)} ms`;
+  const seconds = (ms) => number(ms === null || ms === undefined ? null : ms / 1000, most < 100_000 ? 1 : 0);
+  return `${seconds(first)} / ${seconds(second)} s`;
+}
+
 export function age(ms) {
   if (ms === null || ms === undefined) return DASH;
   if (ms < 995) return `${Math.max(0, Math.round(ms / 10) * 10)} ms`;
@@ -12,12 +20,26 @@ export function age(ms) {
   return `${Math.floor(ms / 3_600_000)} h`;
 }
 
+// The same for an axis, whose lines are so many ms apart.
+export const ageTick = (ms, step) =>
+  ms + step < 1000 ? `${ms.toFixed(digitsFor(step))} ms` : `${(ms / 1000).toFixed(digitsFor(step / 1000))} s`;
+
 export function rate(bytesPerSecond) {
   if (bytesPerSecond === null || bytesPerSecond === undefined) return DASH;
   const bits = bytesPerSecond * 8;
   if (bits < 1000) return `${bits} bit/s`;
   return bits < 1e6 ? `${(bits / 1000).toFixed(bits < 9950 ? 1 : 0)} kbit/s` : `${(bits / 1e6).toFixed(2)} Mbit/s`;
 }
+
+// What a link is asked to give: 0 is an outage, Infinity no limit.
+export function road(bps) {
+  if (bps === null) return DASH;
+  if (bps === 0) return "outage";
+  return bps === Infinity ? "unlimited" : rate(bps / 8);
+}
+
+// Digits behind the point for numbers so far apart: two of what lies between them, so that none is written like another.
+export const digitsFor = (step) => (step > 0 ? Math.min(6, Math.max(0, Math.ceil(1 - Math.log10(step) - 1e-9))) : 0);
 
 // Rounded down: 0.9999 is not everything.
 export const ratio = (value) => (value === null || value === undefined ? DASH : (Math.floor(value * 1000) / 1000).toFixed(3));

@@ -24,7 +24,9 @@ export function drawGrid(context, map) {
     const x = Math.round(map.toScreen(map.store.project(south, k * across)[0], 0)[0]) + 0.5;
     context.moveTo(x, 0);
     context.lineTo(x, map.height);
-    context.fillText(`${Math.abs(k * across).toFixed(digitsAcross)}°${k < 0 ? "W" : "E"}`, x + 3, map.height - 5);
+    const name = `${Math.abs(k * across).toFixed(digitsAcross)}°${k < 0 ? "W" : "E"}`;
+    // A name that the map's edge would cut is left out.
+    if (x + 3 + context.measureText(name).width < map.width) context.fillText(name, x + 3, map.height - 5);
   }
   for (let k = Math.ceil(south / step); k * step <= north; k++) {
     const y = Math.round(map.toScreen(0, map.store.project(k * step, west)[1])[1]) + 0.5;

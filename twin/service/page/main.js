@@ -1,9 +1,10 @@
 // Wires the parts of the page together; the parts know the store, not each other.
 import { FleetDetail, VehicleDetail, fleetDelivery } from "./detail.js";
-import { DASH, age, element, number, rate, ratio } from "./format.js";
+import { DASH, age, element, number, pair, rate, ratio } from "./format.js";
 import { FleetMap, MEANINGS } from "./map.js";
 import { Store } from "./store.js";
 import { VehicleTable } from "./table.js";
+import { TimelineBar } from "./timeline.js";
 import { onTheme, print, ramp, start as startTheme } from "./theme.js";
 
 const $ = (id) => document.getElementById(id);
@@ -11,6 +12,7 @@ const store = new Store();
 startTheme($("theme"));
 const map = new FleetMap($("map"), $("hover"), store, (id) => choose(id));
 const table = new VehicleTable(store, { grid: $("grid"), columns: $("columns"), space: $("space"), count: $("count") }, (id) => choose(id));
+const timeline = new TimelineBar(store, { bar: $("timeline"), slider: $("when"), play: $("play"), now: $("back"), said: $("said") }, wound);
 let detail = new FleetDetail($("detail"), store);
 let chosen = null;
 let stale = { order: true };
@@ -31,6 +33,14 @@ const shown = Object.fromEntries(Object.entries(FIGURES).map(([name, [label, tit
   return [name, value];
 }));
 
+// Another second is shown than before: everything that shows one is drawn anew.
+function wound() {
+  table.refresh();
+  summarised();
+  detail.values?.();
+  detail.draw();
+}
+
 function choose(id) {
   const vehicle = id ? store.vehicles.get(id) : null;
   if (id && (!vehicle || id === chosen)) return;
@@ -48,15 +58,17 @@ function choose(id) {
 
 function figures() {
   const { summary } = store;
-  const link = [...store.link.values()].reduce((newest, row) => (row.second > (newest?.second ?? -1) ? row : newest), null);
-  const window = [...store.windows.values()].reduce((newest, row) => (row.end_to_end_latency_p50_ms !== null && row.window_start_s > (newest?.window_start_s ?? -1) ? row : newest), null);
+  // Of the second that is shown: what its summary had; now, the newest of all.
+  const [links, windows] = store.frame === null ? [[...store.link.values()], [...store.windows.values()]] : [summary.link, summary.windows];
+  const link = links.reduce((newest, row) => (row.second > (newest?.second ?? -1) ? row : newest), null);
+  const window = windows.reduce((newest, row) => (row.end_to_end_latency_p50_ms !== null && row.window_start_s > (newest?.window_start_s ?? -1) ? row : newest), null);
   const texts = {
     vehicles: number(summary.vehicles),
     stale: number(summary.staleVehicles),
     age: `${age(summary.ageOfInformationMs?.p50)} / ${age(summary.ageOfInformationMs?.max)}`,
     updates: `${number(perSecond())} /s`,
     delivery: ratio(fleetDelivery(store)),
-    latency: window ? `${number(window.end_to_end_latency_p50_ms)} / ${number(window.end_to_end_latency_p99_ms)} ms` : DASH,
+    latency: window ? pair(window.end_to_end_latency_p50_ms, window.end_to_end_latency_p99_ms) : DASH,
     up: rate(link?.uplink ?? null),
     down: rate(link?.downlink ?? null),
   };
@@ -122,15 +134,23 @@ store.addEventListener("fleet", () => {
   if (!map.aimed) map.fit();
 });
 store.addEventListener("summary", () => {
+  store.note();
+  timeline.grow();
+  summarised();
+});
+
+function summarised() {
   figures();
   const unplaced = store.unplaced();
   $("unplaced").hidden = !unplaced;
   $("unplaced").textContent = `position unknown: ${unplaced}`;
   detail.summary();
   stale.order = true;
-});
+}
+
 store.addEventListener("state", () => {
   const words = { connecting: "connecting", live: "live", lost: "connection lost, trying again" };
+  timeline.grow();
   $("connection").textContent = words[store.state];
   $("connection").className = `pill ${store.state}`;
   legend();

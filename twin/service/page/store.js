@@ -1,13 +1,17 @@
 // The fleet as the stream of changes tells it; keeps the newest state of each vehicle and a short trail, draws nothing.
+import { Timeline } from "./timeline.js";
+
 export const TRAIL = 64;
+const MOST_WITH_TRAILS = 300; // of vehicles, when the timeline is wound back
 const EARTH_M = 6_371_008.8;
 const RAD = Math.PI / 180;
 
 export class Vehicle {
   constructor(id) {
     this.id = id;
-    this.row = [];
+    this.row = []; // as shown: of now, or of the second to which the timeline is wound back
     this.figures = null;
+    this.live = null; // [row, figures] of now, while something older is shown
     this.x = this.y = null; // metres on the map's plane
     this.fromX = this.fromY = 0;
     this.movedAt = 0;
@@ -31,6 +35,8 @@ export class Store extends EventTarget {
     this.trailStep = 10; // metres between the points of a trail
     this.staleAfterMs = 10_000;
     this.state = "connecting";
+    this.timeline = new Timeline();
+    this.frame = null; // the second that is shown; null is now
   }
 
   connect() {
@@ -65,6 +71,8 @@ export class Store extends EventTarget {
   hello(body) {
     this.column = Object.fromEntries(body.columns.map((name, k) => [name, k]));
     this.figure = Object.fromEntries(body.figureColumns.map((name, k) => [name, k]));
+    if (this.frame !== null) this.wind(null);
+    if (this.summary.title !== undefined && this.summary.title !== body.title) this.timeline = new Timeline();
     this.vehicles.clear();
     this.takeSummary(body);
     this.setState("live");
@@ -82,9 +90,13 @@ export class Store extends EventTarget {
         this.vehicles.set(row[0], (vehicle = new Vehicle(row[0])));
         fresh = true;
       }
-      vehicle.row = row;
-      this.move(vehicle, row[this.column.latitudeDeg], row[this.column.longitudeDeg], now);
       touched.push(vehicle);
+      if (this.frame !== null) {
+        vehicle.live = [row, vehicle.live?.[1] ?? null];
+        continue;
+      }
+      vehicle.row = row;
+      this.move(vehicle, ...this.place(row), now);
     }
     this.updates += rows.length;
     this.changed("rows", touched);
@@ -107,7 +119,7 @@ export class Store extends EventTarget {
   }
 
   move(vehicle, latitude, longitude, now) {
-    if (latitude === null || longitude === null || latitude === undefined) {
+    if (latitude === null || longitude === null) {
       // Where it was is not where it is.
       [vehicle.x, vehicle.y, vehicle.trail, vehicle.moveMs] = [null, null, [], 0];
       return;
@@ -136,13 +148,16 @@ export class Store extends EventTarget {
   takeFigures(rows) {
     for (const row of rows) {
       const vehicle = this.vehicles.get(row[0]);
-      if (vehicle) vehicle.figures = row;
+      if (!vehicle) continue;
+      if (this.frame !== null) vehicle.live = [vehicle.live?.[0] ?? [], row];
+      else vehicle.figures = row;
     }
   }
 
   takeSummary(body) {
     this.setClock(body.nowMs);
-    this.summary = body;
+    if (this.frame === null) this.summary = body;
+    else this.liveSummary = body;
     this.staleAfterMs = body.staleAfterS * 1000;
     for (const row of body.link) this.link.set(row.second, row);
     for (const row of body.windows) this.windows.set(row.window_start_s, row);
@@ -153,11 +168,47 @@ export class Store extends EventTarget {
     this.changed("summary");
   }
 
-  now() { return Date.now() + this.clockMs; }
+  // Show a second of the timeline, or now (null). What comes in meanwhile is kept aside.
+  wind(frame) {
+    if (frame === this.frame) return;
+    if (this.frame === null) {
+      this.liveSummary = this.summary;
+      for (const vehicle of this.vehicles.values()) vehicle.live = [vehicle.row, vehicle.figures];
+    }
+    this.frame = frame;
+    this.summary = frame?.summary ?? this.liveSummary;
+    const now = performance.now();
+    const before = this.vehicles.size > MOST_WITH_TRAILS ? [] : this.timeline.before(frame, TRAIL / 2);
+    for (const vehicle of this.vehicles.values()) {
+      const [row, figures] = (frame === null ? vehicle.live : frame.rows.get(vehicle.id)) ?? [[], null];
+      [vehicle.row, vehicle.figures] = [row, figures];
+      if (frame === null) vehicle.live = null;
+      this.move(vehicle, ...this.place(row), now);
+      vehicle.moveMs = Math.min(vehicle.moveMs, 250);
+      vehicle.trail = before.flatMap(({ rows }) => {
+        const [latitude, longitude] = this.place(rows.get(vehicle.id)?.[0] ?? []);
+        return latitude === null ? [] : this.project(latitude, longitude);
+      });
+    }
+  }
+
+  place(row) { return [row[this.column.latitudeDeg] ?? null, row[this.column.longitudeDeg] ?? null]; }
+
+  // The second that is over, as it is known now: the end of the timeline, whatever is shown.
+  note() {
+    if (!this.vehicles.size) return;
+    const summary = this.frame === null ? this.summary : this.liveSummary;
+    this.timeline.add(summary.nowMs, summary, this.vehicles);
+  }
+
+  now() { return this.frame === null ? Date.now() + this.clockMs : this.frame.atMs; }
 
   get(vehicle, name) { return vehicle.row[this.column[name]] ?? null; }
 
   of(vehicle, name) { return vehicle.figures ? vehicle.figures[this.figure[name]] ?? null : null; }
+
+  // What the vehicle's link gives now, bit/s: 0 in an outage, Infinity where the trace does not limit it, null where nobody says.
+  roadBps(vehicle, way) { return this.of(vehicle, "linkSecond") === null ? null : this.of(vehicle, `${way}RateBps`) ?? Infinity; }
 
   age(vehicle) {
     const at = this.get(vehicle, "sampledAtMs") ?? this.get(vehicle, "receivedAtMs");
