@@ -40,7 +40,15 @@ def load(name: str) -> Any:
     else:
         holder.command(name)(module.command)
     made: Any = click_command(holder)
-    return made.commands[name]
+    found = made.commands[name]
+    for command in (found, *getattr(found, "commands", {}).values()):
+        command.help = _unwrapped(command.help)
+    return found
+
+
+def _unwrapped(text: str | None) -> str | None:
+    """Return a docstring with each paragraph in one line: the terminal breaks it, not the source's width."""
+    return text and "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def _group() -> None:

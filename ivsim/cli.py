@@ -1,11 +1,14 @@
 """The command line: calls the command that is named, and turns every refusal into one line and an exit code.
 
-Nothing is imported before `main`, whose imports Ctrl-C may interrupt without a traceback.
+Nothing large is imported before `main`, whose imports Ctrl-C may interrupt without a traceback.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+
+from ivsim.imports import interrupt
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
@@ -17,6 +20,9 @@ LONGEST_LINE = 4_000
 def main() -> None:
     """Run the command line; exit code 2 and one line for everything that is refused."""
     try:
+        # Ignored in a job that a shell has put into the background: that stays so.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupt)
         code = _called()
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from gateways.protocols import PROTOCOLS
 from ivsim.testbed import leftovers
-from ivsim.testbed.paths import jars_dir
+from ivsim.testbed.paths import in_clone, jars_dir, set_up
 from ivsim.testbed.programs import where
 from ivsim.testbed.server import ServerKind
 from ivsim.testbed.servers import SERVERS
@@ -28,7 +28,7 @@ EXIT_WELL = 0
 EXIT_LACKING = 1
 OLDEST_JAVA = 17
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
-JARS_REMEDY = "make setup (one Maven run)"
+JARS_REMEDY = f"{set_up()} (one Maven run)"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,12 @@ def examine() -> list[Finding]:
         _python_packages(),
         Finding("Java", EVERY_RUN, _java(), "apt-get install default-jre-headless"),
         Finding("jars of Spark's connector", EVERY_RUN, _jars("spark"), JARS_REMEDY),
-        Finding("the twin's fold", EVERY_RUN, _fold(), "make setup"),
+        Finding(
+            "the twin's fold",
+            EVERY_RUN,
+            _fold(),
+            "make setup" if in_clone() else "pip install --force-reinstall ivsim",
+        ),
         Finding("the name localhost", EVERY_RUN, _localhost(), "echo 127.0.0.1 localhost >> /etc/hosts"),
         _program("nsenter", EVERY_RUN, "apt-get install util-linux"),
         _program("setpriv", EVERY_RUN, "apt-get install util-linux"),
@@ -104,7 +109,8 @@ def link_states() -> dict[str, str | None]:
 def _python_packages() -> Finding:
     wrong = list(_differing())
     found = None if wrong else f"{len(list(_pins()))} as pinned"
-    return Finding("Python packages", EVERY_RUN, found, f"make setup ({', '.join(wrong)})")
+    how = "make setup" if in_clone() else "pip install --force-reinstall ivsim"
+    return Finding("Python packages", EVERY_RUN, found, f"{how} ({', '.join(wrong)})")
 
 
 def _differing() -> Iterator[str]:

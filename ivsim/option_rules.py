@@ -11,14 +11,16 @@ from typing import Any, Final
 import numpy as np
 from pydantic import ValidationError
 
-from gateways.batching.policies import POLICIES
 from gateways.protocols import PROTOCOLS
+from ivsim.agent_rules import agents_can_reach, agents_have_work, agents_need_no_files
+from ivsim.batching_rules import batch_limits, batch_periods
 from ivsim.option import Naming, ineffective, refusal_of, shown
 from ivsim.options import AUTO_SHARDS, OPTIONS, RunOptions, option_name, rtt_of
 from ivsim.target import SCHEMES, parse
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
 from simulator.traces import Trace
+from twin.queries import QUERIES
 
 # What a ledger with a row a message still fits into memory with; more would be sent for hours before that is seen.
 MAX_MESSAGES: Final = 100_000_000
@@ -143,18 +145,6 @@ def _urls(options: RunOptions) -> str:
     return ", ".join(f"{one}://" for one in PROTOCOLS[options.protocol].schemes)
 
 
-def _batches(options: RunOptions, name: Naming) -> Iterator[str]:
-    """Refuse a period that ends before a batch that began in it may."""
-    if options.batching == "none" or POLICIES[options.batching].rule is None:
-        return
-    longest_ms = max(options.batch_limit_ms, options.batch_ms)
-    if options.batch_period_s * 1e3 <= longest_ms:
-        yield (
-            f"{name('batch_period_s')} {options.batch_period_s:g}: must be longer than a batch may wait,"
-            f" {longest_ms / 1e3:g} s by {name('batch_limit_ms')} and {name('batch_ms')}"
-        )
-
-
 def _messages(options: RunOptions, name: Naming) -> Iterator[str]:
     due = options.vehicles * options.duration_s / options.interval_s
     if due > MAX_MESSAGES:
@@ -170,8 +160,9 @@ def _columns(options: RunOptions, name: Naming) -> Iterator[str]:
     if isinstance(rtt, Trace) and rtt.rtt_ms is None:
         yield f"{name('rtt')} {options.rtt}: has no rtt_ms"
     names = options.trace.split(",")
-    if len(names) > options.vehicles:
-        yield f"{name('trace')} {options.trace}: {len(names)} traces need as many {name('vehicles')}, one each"
+    if len(names) > len(options.links):
+        whose = "gateways" if TOPOLOGIES[options.topology].edge else "vehicles"
+        yield f"{name('trace')} {options.trace}: {len(names)} traces need as many {name(whose)}, one each"
     for word, trace in zip(names, options.traces, strict=True):
         if trace.duration_s > 1 and min(np.diff(trace.time_s)) < 1 - 1e-6:
             yield f"{name('trace')} {word}: its steps are shorter than 1 s, in which the link changes"
@@ -180,6 +171,33 @@ def _columns(options: RunOptions, name: Naming) -> Iterator[str]:
                 f"{name('trace')} {word}: has no rtt_ms: give {name('rtt')}, in milliseconds or as a bundled trace"
                 " that has it"
             )
+
+
+def _drives(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse a drive that is over before the run is: what comes behind it nobody has recorded."""
+    if options.drives is None:
+        return
+    for drive in options.drives.drives[: options.vehicles]:
+        if drive.length_ns < options.duration_s * 1e9:
+            yield (
+                f"{name('vehicle_log')} {options.vehicle_log}: the drive of {drive.vehicle!r} lasts"
+                f" {drive.length_ns / 1e9:g} s, and {name('duration_s')} is {options.duration_s:g}"
+            )
+            return
+
+
+def _query(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse a query without its stations, and one whose tasks would run where our decoders are not."""
+    if options.query == "none":
+        return
+    if QUERIES[options.query].needs_stations and options.station_table is None:
+        yield f"{name('query')} {options.query}: needs {name('stations')}"
+    master = options.spark_master
+    if master is not None and not master.startswith("local"):
+        yield (
+            f"{name('query')} {options.query}: needs {name('spark_master')} local[N], not {master}: its tasks decode"
+            " messages in Python"
+        )
 
 
 def _outage_in_run(options: RunOptions, name: Naming) -> Iterator[str]:
@@ -225,6 +243,41 @@ def _shards_have_vehicles(options: RunOptions, name: Naming) -> Iterator[str]:
         )
 
 
+def _edge(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse gateways at the edge without a vehicle, and more senders than one of them has vehicles."""
+    if not TOPOLOGIES[options.topology].edge:
+        return
+    fewest = options.vehicles // options.gateways
+    if not fewest:
+        yield (
+            f"{name('gateways')} {options.gateways}: each needs a vehicle of its own with {name('topology')}"
+            f" {options.topology}: {name('vehicles')} is {options.vehicles}"
+        )
+    elif options.shards != AUTO_SHARDS and int(options.shards) > fewest:
+        yield (
+            f"{name('shards')} {options.shards}: each needs a vehicle at least, and a gateway has {fewest} of"
+            f" {name('vehicles')} {options.vehicles}"
+        )
+
+
+def _brokers_have_vehicles(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse brokers without a vehicle, and more senders than one of them has vehicles."""
+    if options.brokers == 1:
+        return
+    for part in options.parts:
+        if part.protocol.broker is None:
+            continue
+        fewest = len(part.vehicles) // options.brokers
+        whose = f"{part.words} has {len(part.vehicles)} of {name('vehicles')} {options.vehicles}"
+        if not fewest:
+            yield f"{name('brokers')} {options.brokers}: each needs a vehicle of its own, and {whose}"
+        elif options.shards != AUTO_SHARDS and int(options.shards) > fewest:
+            yield (
+                f"{name('shards')} {options.shards}: each needs a vehicle at least, and one of {name('brokers')}"
+                f" {options.brokers} has {fewest}: {whose}"
+            )
+
+
 def _netem(options: RunOptions, name: Naming) -> Iterator[str]:
     """Refuse what netem cannot do."""
     if options.loss_burst is not None and options.loss_ratio > options.loss_burst * (1 - options.loss_ratio):
@@ -232,9 +285,10 @@ def _netem(options: RunOptions, name: Naming) -> Iterator[str]:
             f"{name('loss_burst')} {options.loss_burst:g}: too short for {name('loss_ratio')}"
             f" {options.loss_ratio:g}: even with one packet between the bursts fewer are lost"
         )
-    if options.duplicate_ratio and options.vehicles > 1:
+    if options.duplicate_ratio and len(options.links) > 1:
+        whose = "gateways" if TOPOLOGIES[options.topology].edge else "vehicles"
         yield (
-            f"{name('duplicate_ratio')} {options.duplicate_ratio:g}: needs {name('vehicles')} 1;"
+            f"{name('duplicate_ratio')} {options.duplicate_ratio:g}: needs {name(whose)} 1;"
             " netem duplicates only where it is a device's one qdisc"
         )
 
@@ -244,14 +298,22 @@ _RULES: Final = (
     _mix,
     _window,
     _copies,
-    _batches,
+    batch_periods,
     _target,
     _peer,
     _messages,
     _columns,
+    _drives,
+    batch_limits,
+    _query,
     _outage_in_run,
     _outage_while_connecting,
     _netem,
     _shards_have_vehicles,
+    _edge,
+    _brokers_have_vehicles,
     _stages_fit,
+    agents_have_work,
+    agents_need_no_files,
+    agents_can_reach,
 )

@@ -109,8 +109,22 @@ def mode_words(protocols: Iterable[Protocol]) -> list[ModeWord]:
     return [ModeWord(name, tuple(having)) for name, having in owners.items()]
 
 
-def word_parameters(protocols: Iterable[Protocol], panel: str) -> list[inspect.Parameter]:
-    """Return one parameter for each word that chooses a mode."""
+def word_parameters(
+    protocols: Iterable[Protocol],
+    panel: str,
+    *,
+    words: Iterable[str] | None = None,
+    variables: str | None = VARIABLES,
+) -> list[inspect.Parameter]:
+    """Return one parameter for each word that chooses a mode.
+
+    Args:
+        protocols: whose words.
+        panel: of the help.
+        words: the names of those that the command has; None: all.
+        variables: as of `option_parameters`.
+    """
+    wanted = None if words is None else set(words)
     return [
         _made(
             word.name,
@@ -120,8 +134,10 @@ def word_parameters(protocols: Iterable[Protocol], panel: str) -> list[inspect.P
             panel,
             metavar=None if word.kind is bool else _metavar(word.kind),
             values=word.values,
+            variables=variables,
         )
         for word in mode_words(protocols)
+        if wanted is None or word.name in wanted
     ]
 
 
@@ -184,11 +200,23 @@ def _made(
     )
 
 
-def check_variables(parameters: Iterable[inspect.Parameter], environment: Iterable[str]) -> None:
-    """Refuse a variable of the environment that is meant for an option, and is none's."""
-    known = {info.envvar for one in parameters for info in one.annotation.__metadata__}
+def check_variables(
+    parameters: Iterable[inspect.Parameter],
+    environment: Iterable[str],
+    variables: str = VARIABLES,
+    others: Iterable[str] = (),
+) -> None:
+    """Refuse a variable of the environment that is meant for an option, and is none's.
+
+    Args:
+        parameters: the options.
+        environment: the names of the variables that there are.
+        variables: how those of this command begin.
+        others: variables of this command that are no options.
+    """
+    known = {info.envvar for one in parameters for info in one.annotation.__metadata__} | set(others)
     for name in environment:
-        if name.startswith(VARIABLES) and name not in known:
+        if name.startswith(variables) and name not in known:
             raise Refusal(f"{name}: no such option; there are {', '.join(sorted(map(str, known)))}")
 
 

@@ -27,6 +27,9 @@ from pydantic import (
 
 from gateways.batching.policies import POLICIES
 from gateways.protocols import PROTOCOLS, protocol_named
+from gateways.sinks import CONFLUENT, SINKS
+from gateways.sinks.kinds import ABILITIES
+from ivsim.agents.address import address_of
 from ivsim.labels import checked_name, checked_tags
 from ivsim.mix import EXAMPLE, FleetPart, checked_mix, fleet_parts
 from ivsim.option import (
@@ -35,6 +38,7 @@ from ivsim.option import (
     Need,
     Option,
     declared,
+    needs,
     needs_some,
     none_with,
     shown,
@@ -45,11 +49,15 @@ from ivsim.topologies import TOPOLOGIES, Topology
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
 from schemas.formats.padded import MAX_BYTES, MIN_BYTES
-from schemas.topics import MAX_VEHICLES
+from schemas.settings import producer_settings, spark_settings
+from schemas.topics import FIRST_GATEWAY, MAX_BROKERS, MAX_FLEET, MAX_GATEWAYS, MAX_VEHICLES, VEHICLES_NETWORK
 from simulator.links import AUTO, LINKS
 from simulator.links.tcp_stack import ALGORITHMS
 from simulator.links.tcp_stack import DEFAULT as DEFAULT_ALGORITHM
+from simulator.logs import VehicleLog, read_log
 from simulator.traces import BUNDLED, DEFAULT, Trace, bundled, read_trace
+from twin.queries import QUERIES
+from twin.queries.stations import Stations, read_stations
 
 PROTOCOL: Final = "Protocol"
 VEHICLES: Final = "Vehicles and messages"
@@ -68,6 +76,7 @@ _STAGE: Final = re.compile(
     r"(?:(?P<h>[0-9]{1,4})h)?(?:(?P<m>[0-9]{1,6})m)?(?:(?P<s>[0-9]{1,8}(?:\.[0-9]{1,9})?)s)?"
     r":(?P<begin>[0-9]{1,9})(?:-(?P<end>[0-9]{1,9}))?"
 )
+_TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _SPARK_MASTER: Final = re.compile(r"local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+")
 
 
@@ -81,7 +90,9 @@ def _of_topology(holds: Callable[[Topology], bool]) -> Need:
 
 
 GATEWAY = _of_topology(lambda topology: topology.bridged)
+BEHIND_LINK = _of_topology(lambda topology: topology.bridged and not topology.edge)
 ECHOED = _of_topology(lambda topology: topology.echoed)
+OFF_EDGE = _of_topology(lambda topology: not topology.edge)
 EMULATED = none_with("link", "direct")
 OWN_KAFKA = Need(
     lambda options: options.kafka is None,
@@ -89,6 +100,53 @@ OWN_KAFKA = Need(
 )
 
 
+def _of_client(ability: str) -> Need:
+    """Return the need of a client library in the gateways that can do something."""
+    able = " or ".join(kind.name for kind in SINKS.values() if ability in kind.obeys)
+    return Need(
+        lambda options: ability in SINKS[options.kafka_client].obeys,
+        lambda options, name: (
+            f"needs {name('kafka_client')} {able}, which alone {ABILITIES[ability]}; it is {options.kafka_client}"
+        ),
+    )
+
+
+def _beyond_the_edge(options: Any, name: Naming) -> str:
+    able = " or ".join(kind.name for kind in SINKS.values() if "in_flight_log" in kind.obeys)
+    return (
+        f"not with {name('topology')} {options.topology}, where the ledger needs a library that"
+        f" {ABILITIES['in_flight_log']}: {able}"
+    )
+
+
+SENT_OR_NOT = Need(
+    lambda options: (
+        not TOPOLOGIES[options.topology].edge or "in_flight_log" in SINKS[options.kafka_client].obeys
+    ),
+    _beyond_the_edge,
+)
+OWN_BROKER = Need(
+    lambda options: options.target is None,
+    lambda options, name: f"needs the run's own brokers, not {name('target')} {options.target}",
+)
+
+
+REACHABLE = Need(
+    lambda options: options.target is not None or options.entrance is not None,
+    lambda _options, name: f"needs {name('target')}, or {name('entrance')} to the run's own broker",
+)
+ONE_MACHINE = Need(
+    lambda options: not options.agents,
+    lambda _options, name: f"has no effect with {name('agents')}: frames of other machines are not captured",
+)
+
+
+def _brokerless(options: Any, name: Naming) -> str:
+    having = ", ".join(protocol.name for protocol in PROTOCOLS.values() if protocol.broker is not None)
+    return f"has no effect with {_spoken(options, name)}, which has no broker, only with {having}"
+
+
+BROKERED = Need(lambda options: any(part.protocol.broker for part in options.parts), _brokerless, shared=True)
 ONE_PROTOCOL = Need(
     lambda options: options.mix is None,
     lambda options, name: (
@@ -107,6 +165,13 @@ def _of_protocol(setting: str, *, shared: bool = False) -> Need:
     return Need(
         lambda options: any(setting in part.protocol.settings for part in options.parts), says, shared
     )
+
+
+_OF_TCP = _of_protocol("tcp", shared=True)
+# Gateways speak to Kafka over the link, whatever their vehicles speak to them.
+TCP_ON_LINK = Need(
+    lambda options: TOPOLOGIES[options.topology].edge or _OF_TCP.holds(options), _OF_TCP.says, shared=True
+)
 
 
 def _spoken(options: Any, name: Naming) -> str:
@@ -156,6 +221,31 @@ ACKNOWLEDGING = Need(
 )
 
 
+DRIVEN = Need(
+    lambda options: options.message_bytes is None and not FORMATS[options.format].header_only,
+    lambda options, name: (
+        f"has no effect with {name('format')} {options.format}, whose payloads say nothing of a drive"
+        if options.message_bytes is None
+        else f"has no effect with {name('message_bytes')} {options.message_bytes}, which are filler"
+    ),
+)
+
+
+POSITIONED = Need(
+    DRIVEN.holds,
+    lambda options, name: (
+        f"has no effect with {name('format')} {options.format}, whose payloads have no position"
+    ),
+)
+
+
+QUERYING = Need(
+    lambda options: options.query != "none",
+    lambda _options, name: f"needs {name('query')} {', '.join(QUERIES)}",
+    shared=True,
+)
+
+
 BATCHED = Need(
     lambda options: options.batching != "none",
     lambda _options, name: f"needs {name('batching')} {', '.join(POLICIES)}",
@@ -184,6 +274,16 @@ class Faults(BaseModel):
     link: tuple[tuple[int, int, int], ...] = ()
     gateway: tuple[tuple[str, int], ...] = ()
     twin: tuple[tuple[str, int], ...] = ()
+
+
+def _addressed(value: Any) -> Any:
+    """Refuse more vehicles than a link has addresses for."""
+    if isinstance(value, int) and value > MAX_VEHICLES:
+        raise ValueError(
+            f"{value}: a run has up to {MAX_VEHICLES}, each with an address of its own in {VEHICLES_NETWORK}; `ivsim fleet`"
+            f" generates the messages of up to {MAX_FLEET} without sending any"
+        )
+    return value
 
 
 def _outages(value: Any) -> Any:
@@ -252,7 +352,7 @@ class RunOptions(BaseModel):
             f"A fleet of several protocols instead, PROTOCOL MODE=PERCENT with commas between: {EXAMPLE!r}.",
             PROTOCOL,
             absent="one protocol",
-            effective=(GATEWAY,),
+            effective=(BEHIND_LINK,),
         ),
     ] = None
     security: Annotated[
@@ -291,7 +391,10 @@ class RunOptions(BaseModel):
     ] = "1024"
 
     vehicles: Annotated[
-        int, Field(ge=1, le=MAX_VEHICLES), Option("How many vehicles.", VEHICLES, axis="vehicles")
+        int,
+        BeforeValidator(_addressed),
+        Field(ge=1, le=MAX_VEHICLES),
+        Option("How many vehicles.", VEHICLES, axis="vehicles"),
     ] = 20
     interval_s: Annotated[
         float,
@@ -343,6 +446,24 @@ class RunOptions(BaseModel):
             absent="the format's",
             effective=(ECHOED,),
             axis="message_bytes",
+        ),
+    ] = None
+    vehicle_log: Annotated[
+        str | None,
+        Option(
+            "Recorded drives that vehicles replay, each one in turn: a CSV, Parquet or GPX file, or floating-car data of SUMO.",
+            VEHICLES,
+            absent="vehicles make up their own",
+            effective=(DRIVEN,),
+        ),
+    ] = None
+    vehicle_mapping: Annotated[
+        str | None,
+        Option(
+            "TOML file that says which column of a CSV or Parquet log is which signal.",
+            VEHICLES,
+            absent="none",
+            effective=(needs_some("vehicle_log"),),
         ),
     ] = None
     connect_rate_per_s: Annotated[
@@ -441,7 +562,7 @@ class RunOptions(BaseModel):
             "Congestion control of TCP across the link, at both ends; the host's own choice has no effect.",
             LINK,
             choices=lambda: ALGORITHMS,
-            effective=(_of_protocol("tcp", shared=True),),
+            effective=(TCP_ON_LINK,),
             off=DEFAULT_ALGORITHM,
             axis="tcp",
         ),
@@ -551,11 +672,23 @@ class RunOptions(BaseModel):
     ] = "gateway"
     gateways: Annotated[
         int,
-        Field(ge=1, le=64),
+        Field(ge=1, le=MAX_GATEWAYS),
         Option(
-            "Gateway processes that share the vehicles; of a mix, those of each protocol.",
+            "Gateway processes that share the vehicles; of a mix, those of each protocol, of several brokers, those of each."
+            " At the edge each has a link, and vehicles, of its own.",
             CLOUD,
             effective=(GATEWAY,),
+        ),
+    ] = 1
+    brokers: Annotated[
+        int,
+        Field(ge=1, le=MAX_BROKERS),
+        Option(
+            "Brokers of the protocol among which the vehicles are dealt out, each with gateways and senders of its own; of"
+            " a mix, those of each protocol that has one.",
+            CLOUD,
+            effective=(BEHIND_LINK, OWN_BROKER, BROKERED),
+            off=1,
         ),
     ] = 1
     early_ack: Annotated[
@@ -574,7 +707,7 @@ class RunOptions(BaseModel):
             " others, fixed, by count and age, or a policy that chooses both anew each period.",
             CLOUD,
             choices=lambda: ("none", *POLICIES),
-            effective=(GATEWAY,),
+            effective=(GATEWAY, _of_client("batching")),
             off="none",
             axis="batching",
         ),
@@ -629,6 +762,40 @@ class RunOptions(BaseModel):
         Literal["realtime", "microbatch"],
         Option("Trigger of the Spark query.", CLOUD, effective=(GATEWAY,), axis="trigger"),
     ] = "realtime"
+    query: Annotated[
+        str,
+        Option(
+            "Query over the positions of vehicles beside the twin's own: none, or "
+            + "; ".join(f"{query.name}, {query.meaning}" for query in QUERIES.values())
+            + ".",
+            CLOUD,
+            choices=lambda: ("none", *QUERIES),
+            effective=(GATEWAY, POSITIONED),
+            off="none",
+            axis="query",
+        ),
+    ] = "none"
+    stations: Annotated[
+        str | None,
+        Option(
+            "CSV file of stations for the query: station, latitude_deg, longitude_deg.",
+            CLOUD,
+            absent="none",
+            effective=(QUERYING,),
+        ),
+    ] = None
+    answer_limit_ms: Annotated[
+        float,
+        Field(gt=0, le=600_000),
+        Option(
+            "Latency, from due, up to which an answer of the query is in time.",
+            CLOUD,
+            "ms",
+            word="answer-limit",
+            axis="answer_limit",
+            effective=(QUERYING,),
+        ),
+    ] = 1_000.0
     future_tolerance_s: Annotated[
         float,
         Field(ge=0, le=86_400),
@@ -647,6 +814,7 @@ class RunOptions(BaseModel):
             f" {', '.join(SCHEMES)}.",
             CLOUD,
             absent="the run's own",
+            effective=(OFF_EDGE,),
         ),
     ] = None
     target_consent: Annotated[
@@ -700,7 +868,7 @@ class RunOptions(BaseModel):
             "HOST:PORT of a Kafka broker that is there, of several by commas.",
             CLOUD,
             absent="the run's own",
-            effective=(GATEWAY,),
+            effective=(BEHIND_LINK,),
         ),
     ] = None
     kafka_login: Annotated[
@@ -713,6 +881,35 @@ class RunOptions(BaseModel):
             effective=(needs_some("kafka"),),
         ),
     ] = None
+    kafka_topic_prefix: Annotated[
+        str,
+        Option(
+            "How the names of the run's topics at that Kafka begin, before the run's own name.",
+            CLOUD,
+            effective=(needs_some("kafka"),),
+        ),
+    ] = "ivsim."
+    kafka_client: Annotated[
+        str,
+        Option(
+            "Client library by which gateways send to Kafka: librdkafka (confluent), aiokafka, kafka-python, or the official"
+            " Java client in their process (jpype).",
+            CLOUD,
+            choices=lambda: SINKS,
+            effective=(GATEWAY, SENT_OR_NOT),
+            off=CONFLUENT,
+            axis="kafka_client",
+        ),
+    ] = CONFLUENT
+    kafka_producer: Annotated[
+        tuple[str, ...],
+        Option(
+            "Setting KEY=VALUE of librdkafka for the gateways' producers, such as linger.ms=5; may be given more than once.",
+            CLOUD,
+            absent="the gateways' own",
+            effective=(GATEWAY, _of_client("kafka_producer")),
+        ),
+    ] = ()
     kafka_security: Annotated[
         Literal["plaintext", "sasl-ssl"],
         Option(
@@ -730,7 +927,7 @@ class RunOptions(BaseModel):
         Option(
             "Brokers of the run's own Kafka: one, or a cluster of so many; each takes 400 MB.",
             CLOUD,
-            effective=(GATEWAY, OWN_KAFKA),
+            effective=(BEHIND_LINK, OWN_KAFKA),
             axis="kafka_brokers",
         ),
     ] = 1
@@ -768,6 +965,15 @@ class RunOptions(BaseModel):
             effective=(GATEWAY,),
         ),
     ] = None
+    spark_conf: Annotated[
+        tuple[str, ...],
+        Option(
+            "Setting KEY=VALUE of Spark, such as spark.driver.memory=4g; may be given more than once.",
+            CLOUD,
+            absent="the twin's own",
+            effective=(GATEWAY,),
+        ),
+    ] = ()
     page: Annotated[
         bool,
         Option("Serve the live page of the twins while the run goes.", CLOUD, effective=(GATEWAY,)),
@@ -817,14 +1023,53 @@ class RunOptions(BaseModel):
         str,
         BeforeValidator(lambda value: str(value) if type(value) is int else value),
         Option(
-            f"Sender processes that share the vehicles, 1 to {MAX_SHARDS}, of a mix those of each protocol; auto: by"
-            " rate, cores and open files.",
+            f"Sender processes that share the vehicles, 1 to {MAX_SHARDS}, of a mix those of each protocol, at the edge those of"
+            " each gateway, of several brokers those of each; auto: by rate, cores and open files.",
             RUN,
         ),
     ] = AUTO_SHARDS
+    agents: Annotated[
+        tuple[str, ...],
+        Option(
+            "HOST:PORT of an `ivsim agent` on another machine, which takes its share of the senders; may be given more than"
+            " once.",
+            RUN,
+            word="agent",
+            absent="this machine alone",
+            effective=(REACHABLE, needs("link", "direct"), OFF_EDGE),
+        ),
+    ] = ()
+    entrance: Annotated[
+        str | None,
+        Option(
+            "Address of this machine at which vehicles of agents find the run's own broker.",
+            RUN,
+            absent="there is none",
+            effective=(needs_some("agents"), OWN_BROKER),
+        ),
+    ] = None
+    agents_only: Annotated[
+        bool,
+        Option(
+            "All senders are on agents, and none is on this machine.", RUN, effective=(needs_some("agents"),)
+        ),
+    ] = False
+    agent_token_file: Annotated[
+        str | None,
+        Option(
+            "File with the token that the agents know.",
+            RUN,
+            absent="the variable IVSIM_AGENT_TOKEN",
+            effective=(needs_some("agents"),),
+        ),
+    ] = None
     pcap: Annotated[
         bool,
-        Option("Keep every frame at the vehicles' end in frames.pcap, for `ivsim audit` and Wireshark.", RUN),
+        Option(
+            "Keep every frame at the vehicles' end in frames.pcap, for `ivsim audit` and Wireshark.",
+            RUN,
+            effective=(ONE_MACHINE,),
+        ),
     ] = False
     faults: Annotated[
         Faults,
@@ -861,6 +1106,15 @@ class RunOptions(BaseModel):
     def _tags(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return checked_tags(value)
 
+    @field_validator("agents")
+    @classmethod
+    def _agents(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        addresses = [str(address_of(text)) for text in value]
+        for address in addresses:
+            if addresses.count(address) > 1:
+                raise ValueError(f"{address}: named twice")
+        return value
+
     @field_validator("kafka")
     @classmethod
     def _kafka(cls, value: str | None) -> str | None:
@@ -873,6 +1127,23 @@ class RunOptions(BaseModel):
                     f"{shown(value)}: write HOST:PORT, such as localhost:9092, of several by commas"
                 )
         return value
+
+    @field_validator("kafka_topic_prefix")
+    @classmethod
+    def _topic_prefix(cls, value: str) -> str:
+        if not _TOPIC_PREFIX.fullmatch(value):
+            raise ValueError(f"{shown(value)}: 1 to 100 of A-Z a-z 0-9 . _ -, such as ivsim.")
+        return value
+
+    @field_validator("kafka_producer")
+    @classmethod
+    def _kafka_producer(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return producer_settings(value)
+
+    @field_validator("spark_conf")
+    @classmethod
+    def _spark_conf(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return spark_settings(value)
 
     @field_validator("shards")
     @classmethod
@@ -935,10 +1206,31 @@ class RunOptions(BaseModel):
         """Return the traces of the run, bundled ones by name, others as files; Refusal names file and line."""
         return [_load(name) for name in self.trace.split(",")]
 
+    @cached_property
+    def drives(self) -> VehicleLog | None:
+        """Return the recorded drives of the run, None where it has none; Refusal names file and line."""
+        if self.vehicle_log is None:
+            return None
+        return read_log(
+            Path(self.vehicle_log), None if self.vehicle_mapping is None else Path(self.vehicle_mapping)
+        )
+
+    @cached_property
+    def station_table(self) -> Stations | None:
+        """Return the stations of the run's query, None where it has none; Refusal names file and line."""
+        return None if self.stations is None else read_stations(Path(self.stations))
+
     @property
     def parts(self) -> tuple[FleetPart, ...]:
         """Return the fleet by what its vehicles speak: one part, or those of the mix."""
         return fleet_parts(self.protocol, self.mode, self.mix, self.vehicles)
+
+    @property
+    def links(self) -> range:
+        """Return the numbers of those who have a link of their own: vehicles, or gateways at the edge."""
+        if TOPOLOGIES[self.topology].edge:
+            return range(FIRST_GATEWAY, FIRST_GATEWAY + self.gateways)
+        return range(1, self.vehicles + 1)
 
     @property
     def spoken(self) -> str:

@@ -18,18 +18,24 @@ class Topology:
         meaning: one clause for the help text.
         bridged: gateways take the messages into Kafka, and Spark keeps the twins.
         echoed: each message comes back to a receiver beside its vehicle.
+        edge: gateways, each with a broker of its own where there is one, stand with the vehicles; the link is theirs, to
+            Kafka.
     """
 
     name: str
     meaning: str
     bridged: bool
     echoed: bool
+    edge: bool = False
 
     @property
-    def accounting(self) -> Literal["gateway", "echo", "peer"]:
-        """Return where the ledger takes a message for delivered: in the twin, at the receiver, or by the peer's word."""
+    def accounting(self) -> Literal["gateway", "edge", "echo", "peer"]:
+        """Return where the ledger takes a message for delivered: in the twin, at the receiver, or by the peer's word.
+
+        To the twin, the loss timeout is about the gateway's receiving it, or at the edge about Kafka's.
+        """
         if self.bridged:
-            return "gateway"
+            return "edge" if self.edge else "gateway"
         return "echo" if self.echoed else "peer"
 
 
@@ -37,6 +43,13 @@ TOPOLOGIES: Final = {
     topology.name: topology
     for topology in (
         Topology("gateway", "through broker and gateway into Kafka and the twin", bridged=True, echoed=False),
+        Topology(
+            "edge",
+            "to gateways at the vehicles' end, and from there over the link into Kafka and the twin",
+            bridged=True,
+            echoed=False,
+            edge=True,
+        ),
         Topology("echo", "back to a receiver beside the vehicle", bridged=False, echoed=True),
         Topology(
             "peer",

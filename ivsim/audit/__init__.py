@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ivsim.audit import capture_proof, certificate, figures, frames, logs, tables
+from ivsim.audit.answers import query_figures
 from ivsim.audit.compare import Difference, Sheet
-from ivsim.audit.due import Key, due_of, vehicle_name
+from ivsim.audit.due import Key, due_of, end_name, vehicle_name
 from ivsim.audit.kafka_records import Kafka, held
 from ivsim.audit.ledger import Ledger, first_taken
 from ivsim.audit.logs import Event, WireCounts
@@ -72,6 +73,7 @@ class _Sources:
 
     events: list[Event]
     taken: list[tuple[Key, int]]
+    left: list[tuple[Key, int]]
     wire: WireCounts | None
     kafka: Kafka
 
@@ -84,8 +86,13 @@ def audit(path: Path) -> Audit:
     sources = _Sources(
         logs.read_events(*result.emission_logs),
         taken,
+        [entry for log in result.in_flight_logs for entry in logs.read_taken(log)],
         logs.read_wire(result.file("wire.events")),
-        held(result.rows("kafka_records.parquet"), result.terms.future_tolerance_ns),
+        held(
+            result.rows("kafka_records.parquet"),
+            result.terms.future_tolerance_ns,
+            result.options["format"],
+        ),
     )
     emissions = _audit_tables(made, sources)
     rows, found = _audit_ledger(made, sources, emissions)
@@ -107,7 +114,8 @@ def _audit_tables(made: Audit, sources: _Sources) -> list[Row]:
     }
     emissions = tables.emission_rows(due_of(result.terms), sources.events, words, peers)
     silent = {name for name, spoken in speaks.items() if spoken in _UNACKNOWLEDGED}
-    if silent and _complete(result):
+    # At the edge the capture sees gateways, and no vehicle.
+    if silent and not result.terms.edge and _complete(result):
         events = [event for event in sources.events if vehicle_name(event.vehicle) in silent]
         wire = [row for row in result.rows("wire_messages.parquet") if row["vehicle_id"] in silent]
         emissions = capture_proof.proven(emissions, events, wire)
@@ -123,13 +131,20 @@ def _audit_tables(made: Audit, sources: _Sources) -> list[Row]:
     sheet.hold_values(
         result.json("run.json"),
         tables.run_facts(result, sources.events),
-        ["stop_at_ns", "dead_senders", "gateway_drops"],
+        ["stop_at_ns", "dead_senders", "lost_senders", "agents", "gateway_drops"],
     )
     if result.receive_logs or result.has("received.parquet"):
         sheet = made.sheet("received.parquet", "received-*.events")
         sheet.hold_rows(
             _numbered(result.rows("received.parquet")),
             _numbered(tables.received_rows(sources.taken)),
+            ("step",),
+        )
+    if result.in_flight_logs or result.has("in_flight.parquet"):
+        sheet = made.sheet("in_flight.parquet", "in-flight-*.events")
+        sheet.hold_rows(
+            _numbered(result.rows("in_flight.parquet")),
+            _numbered(tables.received_rows(sources.left, "noted_at_ns")),
             ("step",),
         )
     if sources.wire is not None:
@@ -149,7 +164,8 @@ def _audit_ledger(made: Audit, sources: _Sources, emissions: list[Row]) -> tuple
     run = result.json("run.json")
     window = tables.window_of(run, terms)
     taken = first_taken(sources.taken)
-    ledger = Ledger(taken, sources.kafka, terms, window, run.get("stop_at_ns"))
+    left = {key for key, _ in sources.left}
+    ledger = Ledger(taken, sources.kafka, terms, window, run.get("stop_at_ns"), left)
     rows = ledger.rows(emissions)
     said = result.rows("ledger.parquet")
     inner = {"held_back", "refused_by"}  # of the emissions; the ledger has their outcome
@@ -197,7 +213,8 @@ def _link_rows(result: Result, wire: WireCounts | None) -> list[Row]:
 def _audit_metrics(made: Audit, rows: list[Row], found: figures.Figures) -> None:
     result = made.result
     said = result.json("metrics.json")
-    parts = ("replay", "certificate", "live", "validity", "parts")
+    asked = result.options.get("query", "none") != "none"
+    parts = ("replay", "certificate", "live", "validity", "parts", "agents", *(("query",) if asked else ()))
     sheet = made.sheet("metrics.json", "all logs")
     sheet.hold_values(
         {name: value for name, value in said.items() if name not in parts},
@@ -207,6 +224,10 @@ def _audit_metrics(made: Audit, rows: list[Row], found: figures.Figures) -> None
     if result.options.get("mix"):
         sheet = made.sheet("metrics.json parts", "all logs")
         sheet.hold_rows(said.get("parts", []), _parts(result, rows), ("protocol", "mode"))
+    if asked:
+        answers = result.rows("answers.parquet") if result.has("answers.parquet") else None
+        sheet = made.sheet("metrics.json query", "answers.parquet and the ledger")
+        sheet.hold_values(said.get("query", {}), query_figures(result.options, answers, rows))
     link = result.rows("link.parquet")
     played = [row for row in link if row["update_ms"] is not None and row["second"] >= 0]
     replay = certificate.replay(played, result.terms.start_at_ns)
@@ -224,12 +245,18 @@ def _audit_metrics(made: Audit, rows: list[Row], found: figures.Figures) -> None
         live = certificate.live_agreement(result.json("live.json"), rows, _link_rows(result, _wire(result)))
         sheet = made.sheet("metrics.json live", "live.json and the ledger")
         sheet.hold_values(said.get("live", {}), live)
+    run = result.json("run.json")
+    if run.get("agents"):
+        sheet = made.sheet("metrics.json agents", "run.json")
+        sheet.hold_rows(said.get("agents", []), run["agents"], ("address",))
     verdict, causes = certificate.validity(
         said | found,
         certificate.sender_lag_p99_ms(rows),
         _capture_drops(result),
-        len(result.json("run.json").get("dead_senders", [])),
-        result.json("run.json").get("gateway_drops"),
+        len(run.get("dead_senders", [])),
+        run.get("gateway_drops"),
+        lost_senders=len(run.get("lost_senders", [])),
+        agents=run.get("agents", []),
     )
     validity = said.get("validity", {})
     sheet = made.sheet("metrics.json validity", "the figures")
@@ -339,7 +366,7 @@ def _audit_layers(sheet: Sheet, result: Result, seen: WireCounts) -> None:
 
 def _vehicle_of(address: str) -> str:
     parts = [int(part) for part in address.split(".")]
-    return f"YV2RT40A8KB{parts[2] * 256 + parts[3]:06d}"
+    return end_name(parts[2] * 256 + parts[3]) or address
 
 
 def _complete(result: Result) -> bool:

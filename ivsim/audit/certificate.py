@@ -140,6 +140,9 @@ def validity(
     capture_drops: int | None,
     dead_senders: int = 0,
     gateway_drops: int | None = None,
+    *,
+    lost_senders: int = 0,
+    agents: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[str, list[str]]:
     """Return the verdict and the causes' names, in the order in which they are judged."""
     causes: list[tuple[str, str]] = []
@@ -167,7 +170,11 @@ def validity(
         causes.append(("capture_dropped", "invalid"))
     if gateway_drops:
         causes.append(("gateway_dropped", "degraded"))
+    known = [agent["clock_uncertainty_ms"] for agent in agents]
+    unsure = [within_ms for within_ms in known if within_ms is None or within_ms > DRIFT_DEGRADES_MS]
+    causes += [("clocks_apart", "degraded")] * len(unsure)
     causes += [("sender_died", "degraded")] * dead_senders
+    causes += [("agent_lost", "degraded")] * lost_senders
     severities = {severity for _, severity in causes}
     verdict = "invalid" if "invalid" in severities else "degraded" if severities else "valid"
     return verdict, [name for name, _ in causes]

@@ -27,6 +27,14 @@ def vehicle_name(number: int) -> str:
     return f"YV2RT40A8KB{number:06d}"
 
 
+def end_name(number: int) -> str | None:
+    """Return who is at the vehicles' end of a link, by the low 16 bits of the address: a vehicle, a gateway or nobody."""
+    if 1 <= number <= 65_000:
+        return vehicle_name(number)
+    # 198.18.255.1 is the first of 64 gateways.
+    return f"gateway-{number - 65_281}" if 65_281 <= number <= 65_344 else None
+
+
 def due_of(terms: Terms) -> dict[Key, int]:
     """Return due_at_ns of every message that the run was to send.
 

@@ -17,7 +17,7 @@ from ivsim.audit.ledger import Row, key_of
 Figures = dict[str, Any]
 HUNDREDTHS: Final = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 FATES: Final = ("delivered", "late", "lost", "refused", "unsent", "unknown")
-HOPS: Final = ("vehicle", "link", "broker", "gateway", "kafka")
+HOPS: Final = ("vehicle", "link", "broker", "gateway", "uplink", "kafka")
 REFUSING_HOPS: Final = ("broker", "gateway")
 WAYS: Final = ("uplink", "downlink")
 _OF_DELIVERED: Final = ("one_way_delay", "bridge_delay", "processing_delay", "end_to_end_latency")
@@ -47,6 +47,7 @@ def message_figures(rows: Sequence[Row], window: tuple[int, int], *, kafka: bool
     delivered = [row for row in measured if row["fate"] == "delivered"]
     arrived = [row for row in measured if row["fate"] in {"delivered", "late"}]
     found: Figures = {"run_due": len(rows), "due": len(measured)}
+    found["run_received"] = sum(row["fate"] in {"delivered", "late"} for row in rows)
     found |= {fate: fates[fate] for fate in FATES}
     found |= {f"lost_at_{hop}": hops["lost", hop] for hop in HOPS}
     found |= {f"refused_by_{hop}": hops["refused", hop] for hop in REFUSING_HOPS}
@@ -90,6 +91,7 @@ def kafka_figures(rows: Iterable[Row], kafka: Kafka | None) -> Figures:
     due = {key_of(row) for row in rows}
     unknown = sum(copies.count for key, copies in kafka.copies.items() if key not in due)
     return {
+        **({} if kafka.states_known else {"run_received": None}),
         "twin_updates": kafka.twin_updates if kafka.states_known else None,
         "rejected_records": kafka.rejected_records if kafka.status_known else None,
         "unknown_records": unknown if kafka.status_known else None,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ivsim.audit.due import Key
 
-KNOWN_FORMATS: Final = {b"json", b"protobuf", b"flatbuffers", b"avro", b"msgpack", b"small"}
+KNOWN_FORMATS: Final = frozenset({b"json", b"protobuf", b"flatbuffers", b"avro", b"msgpack", b"small"})
 NAMELESS_FORMATS: Final = {b"small"}
 MAX_PAYLOAD_BYTES: Final = 1_048_576
 MAX_SEQUENCE: Final = 2**53
@@ -73,7 +73,9 @@ def integer(text: bytes | None) -> int | None:
     return value if value is not None and -(2**63) <= value < 2**63 else None
 
 
-def rejection(record: Record, tolerance_ns: int) -> str | None:  # noqa: C901, PLR0911 - a rule a line
+def rejection(  # noqa: C901, PLR0911 - a rule a line
+    record: Record, tolerance_ns: int, formats: frozenset[bytes] = KNOWN_FORMATS
+) -> str | None:
     """Return why a record of vehicle.status may not enter the twin, None when it may; the first rule that holds."""
     key, header = record["key"], {name: record[f"header_{name}"] for name in _HEADERS}
     if key is None or not _NAME.fullmatch(key):
@@ -86,7 +88,7 @@ def rejection(record: Record, tolerance_ns: int) -> str | None:  # noqa: C901, P
         return "header_missing"
     if any(text is not None and not _PRINTABLE.fullmatch(text) for text in header.values()):
         return "bad_header"
-    if header["format"] not in KNOWN_FORMATS:
+    if header["format"] not in formats:
         return "unknown_format"
     epoch, sequence = integer(header["epoch"]), integer(header["sequence"])
     if epoch is None or not 0 <= epoch <= MAX_SEQUENCE:
@@ -105,14 +107,21 @@ def rejection(record: Record, tolerance_ns: int) -> str | None:  # noqa: C901, P
     return None
 
 
-def held(records: Iterable[Record], tolerance_ns: int) -> Kafka:
-    """Return what the records of both topics come to."""
+def held(records: Iterable[Record], tolerance_ns: int, format: str | None = None) -> Kafka:  # noqa: A002
+    """Return what the records of both topics come to.
+
+    Args:
+        records: of both topics.
+        tolerance_ns: how far stamps may be ahead of Kafka's.
+        format: the run's own; one of somebody else's package is known in that run alone.
+    """
+    formats = KNOWN_FORMATS if format is None else KNOWN_FORMATS | {format.encode()}
     kafka = Kafka()
     for record in records:
         if record["topic"] == "twin.state":
             _take_state(kafka, record)
         else:
-            _take_status(kafka, record, tolerance_ns)
+            _take_status(kafka, record, tolerance_ns, formats)
     return kafka
 
 
@@ -124,8 +133,8 @@ def _take_state(kafka: Kafka, record: Record) -> None:
         kafka.states[record["key"].decode(errors="replace")].append((order, record["appended_at_ns"]))
 
 
-def _take_status(kafka: Kafka, record: Record, tolerance_ns: int) -> None:
-    reason = rejection(record, tolerance_ns)
+def _take_status(kafka: Kafka, record: Record, tolerance_ns: int, formats: frozenset[bytes]) -> None:
+    reason = rejection(record, tolerance_ns, formats)
     epoch, sequence = integer(record["header_epoch"]), integer(record["header_sequence"])
     kafka.rejected_records += reason is not None
     if record["key"] is None or epoch is None or sequence is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -42,6 +42,7 @@ class Ledger:
 
     Attributes:
         taken: the gateways' first stamps.
+        left: what gateways at the edge had sent, and Kafka had not answered, when they ended.
         kafka: what Kafka held; empty where nothing gets there.
         terms: of the run.
         window: begin (inclusive) and end (exclusive) of the measurement, in ns.
@@ -53,6 +54,7 @@ class Ledger:
     terms: Terms
     window: tuple[int, int]
     stop_at_ns: int | None = None
+    left: Collection[Key] = frozenset()
 
     @cached_property
     def _applied(self) -> dict[str, Applied]:
@@ -96,7 +98,7 @@ class Ledger:
         if row[_PROOF[self.terms.end]] is not None:
             # A sender that was killed may not have written its last stamps: then the message counts from due.
             sent = row["due_at_ns"] if row["emitted_at_ns"] is None else row["emitted_at_ns"]
-            arrived = row["acknowledged_at_ns" if self.terms.end == "peer" else "received_at_ns"]
+            arrived = row[self.terms.arrival]
             return "delivered" if arrived - sent <= self.terms.loss_timeout_ns else "late"
         if self.terms.end == "peer":
             return self._unanswered(row)
@@ -106,7 +108,8 @@ class Ledger:
         kept = in_kafka if row["refused_by"] == "gateway" else somebody_has_it
         if row["refused_at_ns"] is not None and row["acknowledged_at_ns"] is None and not kept:
             return "refused"
-        if self._cut_short(row["emitted_at_ns"]) and not somebody_has_it:
+        across = in_kafka if self.terms.edge else somebody_has_it
+        if self._cut_short(row["emitted_at_ns"]) and not across:
             return "unknown"
         return "lost" if row["emitted_at_ns"] is not None or somebody_has_it else "unsent"
 
@@ -131,6 +134,8 @@ class Ledger:
     def _hop(self, key: Key, row: Row) -> str:
         if self.kafka.holds(key):
             return "kafka"
+        if key in self.left:
+            return "uplink"
         if key in self.taken:
             return "gateway"
         if row["acknowledged_at_ns"] is not None or row["reached_cloud_at_ns"] is not None:

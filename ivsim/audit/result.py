@@ -29,10 +29,11 @@ SOURCES: Final = (
     "wire_categories.parquet",
     "kafka_records.parquet",
     "live.json",
+    "answers.parquet",
     "frames.pcap",
 )
 # Of each gateway one, and of each sender where there are several.
-_SEVERAL: Final = ("received-*.events", "emissions-*.events")
+_SEVERAL: Final = ("received-*.events", "in-flight-*.events", "emissions-*.events")
 # Without these no run is a result.
 _NEEDED: Final = (
     "manifest.json",
@@ -44,9 +45,11 @@ _NEEDED: Final = (
 )
 # Topologies whose way ends before the twin.
 _ENDS: Final = {"echo": "receiver", "peer": "peer"}
+# Topology in which gateways stand with the vehicles, before the link.
+_EDGE: Final = "edge"
 _KEYS: Final = ("run", "options", "start_at_ns")
 _USED_OPTIONS: Final = {
-    "topology": str, "protocol": str, "mode": str, "vehicles": int, "interval_s": float, "duration_s": float,
+    "topology": str, "protocol": str, "mode": str, "format": str, "vehicles": int, "interval_s": float, "duration_s": float,
     "warmup_s": float, "loss_timeout_s": float, "future_tolerance_s": float, "seed": int, "pcap": bool,
 }  # fmt: skip
 
@@ -66,6 +69,7 @@ class Terms:
         interval_ns, duration_ns: between two messages of a vehicle, and in which messages were due.
         loss_timeout_ns: after emission; what is received later is late.
         future_tolerance_ns: how far a record's stamps may be ahead of Kafka's.
+        edge: the link is between gateways and Kafka.
     """
 
     end: str
@@ -78,6 +82,14 @@ class Terms:
     future_tolerance_ns: int
     warmup_s: float
     stages: tuple[tuple[float, int, int], ...] = ()
+    edge: bool = False
+
+    @property
+    def arrival(self) -> str:
+        """Return the stamp of a message that has come to the other end of the link, by which it is late or not."""
+        if self.end == "peer":
+            return "acknowledged_at_ns"
+        return "appended_at_ns" if self.edge else "received_at_ns"
 
     @classmethod
     def of(cls, manifest: dict[str, Any]) -> Terms:
@@ -85,6 +97,7 @@ class Terms:
         options = manifest["options"]
         return cls(
             end=_ENDS.get(options["topology"], "twin"),
+            edge=options["topology"] == _EDGE,
             start_at_ns=manifest["start_at_ns"],
             vehicles=options["vehicles"],
             seed=options["seed"],
@@ -138,6 +151,11 @@ class Result:
     def emission_logs(self) -> list[Path]:
         """Return the senders' own logs."""
         return sorted(self.path.glob("emissions*.events"))
+
+    @cached_property
+    def in_flight_logs(self) -> list[Path]:
+        """Return what gateways noted of requests without an answer when they ended."""
+        return sorted(self.path.glob("in-flight-*.events"))
 
     @cached_property
     def receive_logs(self) -> list[Path]:

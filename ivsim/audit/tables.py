@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ivsim.audit import logs
-from ivsim.audit.due import Key, vehicle_name
+from ivsim.audit.due import Key, end_name, vehicle_name
 from ivsim.audit.logs import Event, Steps, WireCounts
 from ivsim.audit.result import BadResult, Result, Terms
 
@@ -116,9 +116,9 @@ def largest_backlog(events: Iterable[Event]) -> int:
     return max([most, *noted.values()])
 
 
-def received_rows(taken: Iterable[tuple[Key, int]]) -> list[Row]:
-    """Return a row per message that a gateway took, in the order of the logs."""
-    return [{**key._asdict(), "received_at_ns": at} for key, at in taken]
+def received_rows(taken: Iterable[tuple[Key, int]], stamp: str = "received_at_ns") -> list[Row]:
+    """Return a row per message that a gateway took, or noted otherwise, in the order of the logs."""
+    return [{**key._asdict(), stamp: at} for key, at in taken]
 
 
 def wire_rows(counts: WireCounts) -> list[Row]:
@@ -126,7 +126,7 @@ def wire_rows(counts: WireCounts) -> list[Row]:
     return [
         {
             "second": key.second,
-            "vehicle_id": vehicle_name(key.vehicle) if 1 <= key.vehicle <= 65_000 else None,
+            "vehicle_id": end_name(key.vehicle),
             "direction": key.direction,
             **cell,
         }
@@ -140,9 +140,9 @@ def link_wire(link: Sequence[Row], counts: WireCounts | None) -> list[Row]:
     Without a capture each is None, and not 0; with one, a second without a frame is a measured 0.
     """
     cells = {
-        (key.second, vehicle_name(key.vehicle), key.direction): cell
+        (key.second, name, key.direction): cell
         for key, cell in (counts or {}).items()
-        if 1 <= key.vehicle <= 65_000
+        if (name := end_name(key.vehicle)) is not None
     }
     keys = dict.fromkeys([(row["second"], row["vehicle_id"], row["direction"]) for row in link])
     found = []

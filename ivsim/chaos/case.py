@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS
+from gateways.sinks import CONFLUENT
 from ivsim.chaos.faults import FAULTS, Fault
 from ivsim.chaos.promises import KEEPS, Judgement, Promise, judge, owed_by_broker, promise_of
 from ivsim.option_rules import run_options
@@ -27,15 +28,24 @@ MAY_LOSE_TIMEOUT_S = 25.0
 
 
 class Case(NamedTuple):
-    """What is run; `name` names its directory."""
+    """What is run; `name` names its directory.
+
+    Attributes:
+        gateways: that share the vehicles; a fault of the gateway is the first one's.
+        kafka_client: by which they send to Kafka.
+    """
 
     protocol: str
     mode: str
     fault: str
+    gateways: int = 1
+    kafka_client: str = CONFLUENT
 
     @property
     def name(self) -> str:
-        return f"{self.protocol}-{self.mode}-{self.fault}"
+        shared = f"-of-{self.gateways}-gateways" if self.gateways > 1 else ""
+        client = f"-by-{self.kafka_client}" if self.kafka_client != CONFLUENT else ""
+        return f"{self.protocol}-{self.mode}-{self.fault}{shared}{client}"
 
     def promise(self) -> Promise:
         """Return what the mode keeps after this fault."""
@@ -74,6 +84,8 @@ def options_of(case: Case, seed: int) -> RunOptions:
     return run_options(
         protocol=case.protocol,
         mode=case.mode,
+        gateways=case.gateways,
+        kafka_client=case.kafka_client,
         vehicles=VEHICLES,
         duration_s=AT_MESSAGE / VEHICLES + FAULTS[case.fault].down_s + AFTER_S,
         loss_timeout_s=MAY_LOSE_TIMEOUT_S if may_lose else LOSS_TIMEOUT_S,

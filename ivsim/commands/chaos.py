@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from gateways.protocols import PROTOCOLS, protocol_named
+from gateways.sinks import CONFLUENT, SINKS
 from ivsim.chaos.campaign import Campaign
 from ivsim.chaos.campaign_run import run_again, run_campaign
 from ivsim.chaos.case import Case, run_case
@@ -20,17 +21,30 @@ from ivsim.chaos.schedule import read as read_schedule
 from ivsim.chaos.table import Judged, print_tables
 from ivsim.commands.files import writing
 from ivsim.runs.interrupt import interruptible
+from ivsim.runs.preflight import check_client
 from ivsim.runs.testbed import Testbed
 from schemas.errors import Refusal
 from schemas.json_files import write_json
+from schemas.topics import MAX_GATEWAYS
 from twin.metrics import FATES
 
 RESULTS = "chaos.json"
 INTERRUPTED = 128  # a shell's exit codes above it name a signal
 
 
-def cases_of(protocol: str | None, mode: str | None, fault: str | None) -> list[Case]:
+def cases_of(
+    protocol: str | None,
+    mode: str | None,
+    fault: str | None,
+    gateways: int = 1,
+    kafka_client: str = CONFLUENT,
+) -> list[Case]:
     """Return the cases that the words choose; Refusal for a word no table has."""
+    if kafka_client not in SINKS:
+        raise Refusal(f"--kafka-client {kafka_client!r}: allowed are {', '.join(SINKS)}")
+    check_client(kafka_client)
+    if not 1 <= gateways <= MAX_GATEWAYS:
+        raise Refusal(f"--gateways {gateways}: allowed are 1 to {MAX_GATEWAYS}")
     rows = PROTOCOLS.values() if protocol is None else (protocol_named(protocol, "--protocol"),)
     if fault is not None and fault not in FAULTS:
         raise Refusal(f"--fault {fault!r}: allowed are {', '.join(FAULTS)}")
@@ -40,7 +54,8 @@ def cases_of(protocol: str | None, mode: str | None, fault: str | None) -> list[
             owners = "; ".join(f"{row.name} has {', '.join(row.modes)}" for row in rows)
             raise Refusal(f"--mode {mode!r}: name its --protocol; {owners}")
         modes = [(protocol, mode)]
-    found = [Case(p, m, f.name) for p, m in modes for f in FAULTS.values() if fault in (None, f.name)]
+    faults = [name for name in FAULTS if fault in {None, name}]
+    found = [Case(p, m, name, gateways, kafka_client) for p, m in modes for name in faults]
     cases = [case for case in found if FAULTS[case.fault].applies_to(case.protocol)]
     if not cases:
         raise Refusal(f"--fault {fault}: {protocol} has no broker that could fail")
@@ -54,6 +69,16 @@ def command(
     protocol: Annotated[str | None, typer.Option(help=f"One of: {', '.join(PROTOCOLS)}.")] = None,
     mode: Annotated[str | None, typer.Option(help="A mode of that protocol, such as qos1.")] = None,
     fault: Annotated[str | None, typer.Option(help=f"One of: {', '.join(FAULTS)}.")] = None,
+    gateways: Annotated[
+        int | None,
+        typer.Option(help="Gateways that share the vehicles (1); a fault of the gateway is the first one's."),
+    ] = None,
+    kafka_client: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Library by which gateways send to Kafka, one of: {', '.join(SINKS)}. ({CONFLUENT})"
+        ),
+    ] = None,
     campaign: Annotated[
         int | None,
         typer.Option(help="Random schedules with so many faults in all, over every mode, drawn from --seed."),
@@ -75,6 +100,8 @@ def command(
             "--protocol": protocol,
             "--mode": mode,
             "--fault": fault,
+            "--gateways": gateways is not None,
+            "--kafka-client": kafka_client is not None,
             "--seed": seed is not None,
         },
         campaign,
@@ -85,7 +112,7 @@ def command(
         raise typer.Exit(code)
     if not every and (protocol, mode, fault) == (None, None, None):
         raise Refusal("chaos: choose --all, a --protocol, --mode or --fault, or a --campaign")
-    cases = cases_of(protocol, mode, fault)
+    cases = cases_of(protocol, mode, fault, 1 if gateways is None else gateways, kafka_client or CONFLUENT)
     base = output or Path("results") / time.strftime("chaos-%Y%m%d-%H%M%S", time.gmtime())
     with writing("--output", base):
         base.mkdir(parents=True, exist_ok=True)

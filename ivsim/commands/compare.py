@@ -8,13 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ivsim.commands.files import check_writable, writing
+from ivsim.commands.files import check_page, writing
 from ivsim.commands.result_path import result_path
 from ivsim.listing import UNBOUNDED, paragraph, table, width_of
 from schemas.errors import Refusal
 
 _Results = Annotated[
-    Path, typer.Argument(metavar="RESULTS", help="A directory of a finished run.", parser=result_path)
+    Path,
+    typer.Argument(
+        metavar="RESULTS", help="A directory of a finished run, or of a study.", parser=result_path
+    ),
 ]
 
 
@@ -32,18 +35,17 @@ def command(
 ) -> None:
     """Show two runs side by side: each figure, the difference with its interval, and what else differs.
 
-    Two studies: ivsim study compare.
+    Two studies are compared as by `ivsim study compare`.
     """
     from ivsim.library.compare import compare_runs  # noqa: PLC0415 - scipy takes a second to load
-    from ivsim.library.folder import is_study  # noqa: PLC0415
     from ivsim.library.runs import load_results  # noqa: PLC0415
 
-    for path in (first, second):
-        if is_study(path):
-            raise Refusal(f"{path}: results of a study: `ivsim study compare {first} {second}`")
+    if _are_studies(first, second):
+        _compare_studies(first, second, html, as_json=as_json)
+        return
     one, two = load_results(first), load_results(second)
     if html is not None:
-        _check_page(html, first, second)
+        check_page(html, first, second)
     found = compare_runs(one, two)
     if html is not None:
         from ivsim.library.compare_page import comparison_page  # noqa: PLC0415 - charts take a second to load
@@ -71,14 +73,22 @@ def command(
         print(f"\npage: {html}")
 
 
-def _check_page(html: Path, first: Path, second: Path) -> None:
-    """Refuse a page that cannot be written, and one inside a result, whose files are its own."""
-    for result in (first, second):
-        if html.resolve().is_relative_to(result.resolve()):
-            raise Refusal(
-                f"--html {html}: lies in {result}, whose files are the run's own; name another place"
-            )
-    check_writable("--html", html)
+def _are_studies(first: Path, second: Path) -> bool:
+    """Return whether both are results of studies; Refusal where one of them alone is."""
+    from ivsim.library.folder import is_study  # noqa: PLC0415 - as above
+
+    studies = [path for path in (first, second) if is_study(path)]
+    if len(studies) == 1:
+        raise Refusal(f"{studies[0]}: results of a study, and the other are of a run")
+    return bool(studies)
+
+
+def _compare_studies(first: Path, second: Path, html: Path | None, *, as_json: bool) -> None:
+    from ivsim.commands.study import compare  # noqa: PLC0415 - it loads the table of studies
+
+    if as_json:
+        raise Refusal("--json: has no effect on two studies")
+    compare(first, second, html=html)
 
 
 def _cells(row: Any) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ivsim.deployment import NONE, Profile
 from ivsim.options import OPTIONS, RUN, option_name
 from schemas.errors import Refusal
 
@@ -62,10 +63,14 @@ def read_config(config: Path | None, more: More) -> tuple[dict[str, Any], dict[s
     return said, own
 
 
-def naming(config: Path | None, said: Mapping[str, Any], typed: Mapping[str, Any]) -> Callable[[str], str]:
+def naming(
+    config: Path | None, said: Mapping[str, Any], typed: Mapping[str, Any], profile: Profile = NONE
+) -> Callable[[str], str]:
     """Return how refusals call a field: by its option, or by the file that it stands in."""
 
     def name(field: str) -> str:
-        return f"{config}: {field}" if field in said and field not in typed else option_name(field)
+        if field in typed:
+            return option_name(field)
+        return f"{config}: {field}" if field in said else profile.names.get(field, option_name(field))
 
     return name

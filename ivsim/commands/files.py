@@ -18,6 +18,14 @@ def check_writable(option: str, path: Path) -> None:
         path.unlink()
 
 
+def check_page(html: Path, first: Path, second: Path) -> None:
+    """Refuse a page that cannot be written, and one inside a result, whose files are its own."""
+    for result in (first, second):
+        if html.resolve().is_relative_to(result.resolve()):
+            raise Refusal(f"--html {html}: lies in {result}, whose files are its own; name another place")
+    check_writable("--html", html)
+
+
 @contextmanager
 def writing(option: str, path: Path) -> Iterator[None]:
     """Turn what the system says of a place that cannot be written into a Refusal that names option and place."""

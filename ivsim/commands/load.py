@@ -28,6 +28,8 @@ from ivsim.commands.common_options import (
 )
 from ivsim.commands.config_file import NUMBER, TEXTS, Config, naming, read_config
 from ivsim.commands.load_capacity import find_capacity as run_capacity
+from ivsim.commands.profile_file import ProfileFile
+from ivsim.deployment import read_profile
 from ivsim.load.abort import OPTION as ABORT_ON
 from ivsim.load.abort import Watch, parse_conditions
 from ivsim.load.asked import options_of
@@ -79,6 +81,7 @@ def command(
     junit: JUnit = None,
     annotations: Annotations = None,
     config: Config = None,
+    profile: ProfileFile = None,
     find_capacity: Annotated[
         bool,
         typer.Option(
@@ -131,7 +134,8 @@ def command(
     thresholds = checked_thresholds(threshold or own.get("threshold"), junit)
     service = chosen(annotations)
     typed, words = given_of(RunOptions, given)
-    fields = said | typed
+    shared = read_profile(profile)
+    fields = {**shared.fields, **said, **typed}
     if words or "mode" not in said:
         fields = fields_with_mode(fields, words)
     without = {FROM: first, TO: most, RESOLUTION: resolution}
@@ -141,7 +145,7 @@ def command(
         asked = capacity_asked(fields, rate, first, most, resolution)
         level = service_level(asked.options, thresholds)
         raise typer.Exit(run_capacity(asked, level, output, quiet=quiet, as_json=as_json))
-    options = agreed(options_of(fields, stage or (), rate, naming(config, said, typed)))
+    options = agreed(options_of(fields, stage or (), rate, naming(config, said, typed, shared)))
     watch = Watch(parse_conditions(abort_on or ()))
     began_s = time.monotonic()
     display = Display(quiet=quiet or as_json, times=PhaseTimes(options, cache_file()))

@@ -26,6 +26,8 @@ from ivsim.commands.common_options import (
     run_parameters,
 )
 from ivsim.commands.config_file import TEXTS, Config, naming, read_config
+from ivsim.commands.profile_file import ProfileFile
+from ivsim.deployment import Profile, read_profile
 from ivsim.option_rules import checked_options
 from ivsim.option_signature import given_of, taking
 from ivsim.options import RUN, RunOptions, fields_with_mode
@@ -59,6 +61,7 @@ def command(
         ),
     ] = _PROGRESS[0],
     config: Config = None,
+    profile: ProfileFile = None,
     threshold: Thresholds = None,
     junit: JUnit = None,
     annotations: Annotations = None,
@@ -68,7 +71,7 @@ def command(
     said, own = read_config(config, {"threshold": TEXTS})
     thresholds = checked_thresholds(threshold or own.get("threshold"), junit)
     service = chosen(annotations)
-    options = agreed(_options(given, config, said))
+    options = agreed(_options(given, config, said, read_profile(profile)))
     if progress not in _PROGRESS:
         raise Refusal(f"--progress {progress!r}: allowed are {', '.join(_PROGRESS)}")
     silenced = quiet or as_json
@@ -80,13 +83,15 @@ def command(
     raise typer.Exit(_told(options, outcome, thresholds, junit, took_s, service, as_json=as_json))
 
 
-def _options(given: dict[str, Any], config: Path | None, said: dict[str, Any]) -> RunOptions:
-    """Return the checked options; what is typed goes before what the file says."""
+def _options(
+    given: dict[str, Any], config: Path | None, said: dict[str, Any], profile: Profile
+) -> RunOptions:
+    """Return the checked options; what is typed goes before what files say, the profile last."""
     typed, words = given_of(RunOptions, given)
-    fields = said | typed
+    fields = {**profile.fields, **said, **typed}
     if words or "mode" not in said:
         fields = fields_with_mode(fields, words)
-    return checked_options(fields, naming(config, said, typed))
+    return checked_options(fields, naming(config, said, typed, profile))
 
 
 def _outcome(

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from ivsim.testbed.live_runs import LiveRun, live_runs
+from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
 from schemas.topics import CLOUD_ADDRESS, MAX_VEHICLES, vehicle_address, vehicle_id
 from simulator.links.addressing import VEHICLES_SIDE
@@ -50,6 +51,11 @@ def command(
     found = _chosen(run)
     if (most := found.vehicles()) is not None and number > most:
         raise Refusal(f"vehicle {number}: {found.name} has {most} vehicles")
+    topology = TOPOLOGIES.get(found.topology() or "")
+    if topology is not None and topology.edge:
+        raise Refusal(
+            f"vehicle {number}: {found.name} has no link of a vehicle's: its links are its gateways'"
+        )
     ensure_privileges()
     environment = os.environ | {
         "VEHICLE": vehicle_id(number),

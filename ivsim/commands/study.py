@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ivsim.commands.files import check_writable, writing
+from ivsim.commands.files import check_page, check_writable, writing
 from ivsim.listing import listing, paragraph, table, width_of
 from ivsim.study.catalogue import studies, study_named, title_of
 from ivsim.study.engines import ENGINES
@@ -56,7 +56,8 @@ def check(name: _Name) -> None:
         planned = sessions(study, cells, 1 if quick else study.repetitions)
         total = sum(study.measured_by.seconds(session) for session in planned) / 60
         what = "quick: " if quick else "fine; "
-        print(f"{path}: {what}{len(cells)} cells in {len(planned)} sessions, about {total:.0f} min")
+        said = f"{path}: {what}{len(cells)} cells in {len(planned)} sessions, about {total:.0f} min"
+        print("\n".join(paragraph(said, width_of())))
 
 
 @app.command()
@@ -126,6 +127,10 @@ def compare(
             " Ratios (shares of messages) are judged without it.",
         ),
     ] = 0.05,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Also write it as one page, with distributions over each other."),
+    ] = None,
 ) -> None:
     """Show two results side by side, with the difference and whether it is more than noise.
 
@@ -135,9 +140,17 @@ def compare(
     from ivsim.study.report import results as results_in  # noqa: PLC0415
     from ivsim.study.store import Store  # noqa: PLC0415
 
+    if html is not None:
+        check_page(html, first, second)
     stores = [Store.open(path) for path in (first, second)]
     one, two = ((store, results_in(store)) for store in stores)
     found = comparing.compare(one, two, relevant)
+    if html is not None:
+        from ivsim.study.compare_page import comparison_page  # noqa: PLC0415 - charts take a second to load
+
+        page = comparison_page(one, two, found)
+        with writing("--html", html):
+            html.write_text(page, encoding="utf-8")
     width = width_of()
     for note in (*found.notes, f"first: {first}", f"second: {second}"):
         print("\n".join(paragraph(note, width)))
@@ -146,6 +159,8 @@ def compare(
         print("\n".join(["", *paragraph(cell, width)]))
         rows = [comparing.as_table_row(row)[1:] for row in found.rows if row.cell == cell]
         print("\n".join(f"  {line}" for line in table(head, rows, width - 2)))
+    if html is not None:
+        print(f"\npage: {html}")
 
 
 @app.command()

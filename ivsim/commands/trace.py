@@ -94,7 +94,7 @@ def _write(trace: Trace, out: Path) -> None:
     _checked_folder(out)
     with writing("--out", out):
         write_trace(trace, out)
-    print(f"{out}: {trace.duration_s:g} s, {len(trace.time_s)} steps, {', '.join(trace.columns())}")
+    print(f"{out}: {trace.duration_s:g} s, {len(trace.time_s)} steps, {', '.join(trace.all_columns())}")
 
 
 def _checked_folder(out: Path) -> None:

@@ -23,6 +23,7 @@ from ivsim.library.runs import load_results
 from ivsim.report import write_page
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.part_figures import part_figures
+from ivsim.runs.query_figures import query_figures
 from ivsim.runs.validity import Cause, judge, of_causes, sender_lag_p99_ms
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
@@ -204,6 +205,8 @@ def _figures(directory: Path, manifest: Mapping[str, Any], said: Mapping[str, An
         tables = directory / "ledger.parquet", directory / "link.parquet"
         at = {"start_at_ns": manifest["start_at_ns"], "warmup_s": options["warmup_s"]}
         metrics["parts"] = part_figures(*tables, parts, **at)
+    if said.get("query"):
+        metrics["query"] = query_figures(directory, load_results(directory).options)
     judged = judge(
         metrics,
         sender_lag_p99_ms=sender_lag_p99_ms(directory / "ledger.parquet"),
@@ -214,7 +217,7 @@ def _figures(directory: Path, manifest: Mapping[str, Any], said: Mapping[str, An
     died = [
         Cause(**cause)
         for cause in (said.get("validity") or {}).get("causes", [])
-        if cause["name"] == "sender_died"
+        if cause["name"] in {"sender_died", "agent_lost"}
     ]
     metrics["validity"] = of_causes((*judged.causes, *died)).as_dict()
     return metrics

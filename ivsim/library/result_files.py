@@ -24,15 +24,21 @@ FILES: Final[Mapping[str, str]] = {
     "report.html": "the report, one file that opens offline",
     "metrics.json": (
         "every figure below, null where it is undefined; `certificate`, `validity`, `partial`, `partial_reason`; with"
-        " `--mix` `parts`, some of them for each protocol's vehicles"
+        " `--mix` `parts`, some of them for each protocol's vehicles; with `--agent` `agents`, as in `run.json`;"
+        " with `--query` `query`, the share of answers in time and their latency"
     ),
     "manifest.json": "options, name and tags with them, seed, versions, machine, what the link is, the times of the run's phases",
-    "run.json": "start, end of the schedule and of a run that was stopped, warm-up, the largest backlog",
+    "run.json": "start, end of the schedule and of a run that was stopped, warm-up, the largest backlog; senders that died, those"
+    " that were lost with their agent, and of each agent what it had, how far its clock was ahead before and behind the run, with"
+    " what uncertainty, and why it was lost",
     "clock.json": "how far the wall clock moved against the monotonic clock",
     "live.json": "the last live figures of the run, which the ledger is compared with",
     "link_proof.json": "with `--prove-link`: the checks of each second that was driven through the link again behind the run",
     "emissions.events": "the senders' log as it grew, binary; `emissions-0.events` and so on of several senders",
     "received-0.events": "a gateway's log as it grew, binary; one a gateway",
+    "in-flight-0.events": (
+        "with `--topology edge`: what a gateway had sent, and Kafka had not answered, when it ended; one a gateway"
+    ),
     "decisions-0.jsonl": (
         "where `--batching` names a policy that chooses: a line of JSON a decision of a gateway, with rule, reason and what it"
         " was made of; one file a gateway ([batching.md](batching.md#the-decisions))"
@@ -107,6 +113,10 @@ TABLES: Final[Mapping[str, Table]] = {
         "a message that a gateway took in",
         {**_MESSAGE, "received_at_ns": "when it had all of it"},
     ),
+    "in_flight": Table(
+        "a message that a gateway at the edge had sent, and Kafka had not answered, when the gateway ended",
+        {**_MESSAGE, "noted_at_ns": "when the gateway ended"},
+    ),
     "connections": Table(
         "a step of a vehicle's connection",
         {
@@ -122,7 +132,7 @@ TABLES: Final[Mapping[str, Table]] = {
         "a second (-1: before the start), vehicle and direction",
         {
             "second": "since the start",
-            "vehicle_id": "of the vehicle",
+            "vehicle_id": "of the vehicle; with `--topology edge` the gateway, whose link it is",
             "direction": "uplink or downlink",
             "asked_rate_bps": "rate asked of the link; null: no limit, or the replay did not play this second",
             "asked_delay_ms": f"one-way delay; {_ASKED}",
@@ -163,6 +173,15 @@ TABLES: Final[Mapping[str, Table]] = {
         },
     ),
     "wire": Table("a second, vehicle and direction, of captured frames", {}),
+    "answers": Table(
+        "an answer of `--query`; of a message that came twice there may be two",
+        {
+            **_MESSAGE,
+            "station": "the nearest one, by its name in the file of stations",
+            "distance_m": "to it, along the great circle",
+            "answered_at_ns": "when the answer was there",
+        },
+    ),
     "wire_categories": Table("a phase, vehicle, direction, purpose and layer, with its bytes", {}),
     "wire_messages": Table("a message found in the captured bytes", {}),
     "wire_handshakes": Table("a handshake of TLS", {}),

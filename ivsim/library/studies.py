@@ -63,8 +63,9 @@ class StudyResults:
     @property
     def finished(self) -> bool:
         """Whether every repetition of every cell is done."""
-        wanted = 1 if self.quick else self.study.repetitions
-        return all(len(cell.done) == wanted for cell in self.cells)
+        return all(
+            len(cell.done) == self.study.repetitions_of(cell.cell, quick=self.quick) for cell in self.cells
+        )
 
     @property
     def missed(self) -> list[Judged]:

@@ -114,7 +114,8 @@ def asked(
                 f"{OPTIONS[label].given(given[label])}: has no effect with {OPTION}, which is many runs"
             )
     options = run_options(**given)
-    if not TOPOLOGIES[options.topology].bridged:
+    topology = TOPOLOGIES[options.topology]
+    if topology.edge or not topology.bridged:
         raise Refusal(f"{OPTION}: needs {OPTIONS['topology'].word} gateway: it follows messages to the twin")
     found = Asked(raised, bounds, options)
     run_options(**found.of(Ask("confirmation", bounds.most)).model_dump(exclude_unset=True))

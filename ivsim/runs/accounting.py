@@ -15,17 +15,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateways import receive_log
+from ivsim.agents.remote_sender import AgentLost
 from ivsim.runs import capture_join, kafka_log, processes
+from ivsim.runs.children import Children, Part
 from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
-from ivsim.runs.ledger_job import ledger_step, why, without_ledger, write_ledger
-from ivsim.runs.link_log import link_table
+from ivsim.runs.interrupt import unhurried
+from ivsim.runs.ledger_job import ledger_or_why, why
+from ivsim.runs.link_log import write_link_log
 from ivsim.runs.part_figures import part_figures
+from ivsim.runs.query_figures import query_figures
 from ivsim.runs.security_figures import security_figures
 from ivsim.runs.started import Ending, StartedRun
 from ivsim.runs.validity import judge, sender_lag_p99_ms
-from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from schemas.json_files import write_json
 from schemas.topics import vehicle_id
@@ -35,53 +38,71 @@ from simulator.links.proof.after_run import TRAFFIC_S, probe_checks, prove_after
 from simulator.links.proof.certificate import certificate
 from simulator.links.proof.checks import Check
 from simulator.scenario import Scenario
+from twin.queries import answers
+
+_KEPT = {"emitted": "messages emitted", "acknowledged": "acknowledged", "in twin": "in the twin"}
 
 
 @dataclass(frozen=True)
 class Result:
     """What a run's accounting came to: its figures, and where the report is.
 
-    `error` says why there is no ledger, where there is none.
+    `error` says why there is no ledger, where there is none; `signal` is the number of the one that came meanwhile.
     """
 
     metrics: dict[str, Any]
     report: Path
     error: str | None = None
+    signal: int | None = None
 
 
 def account(started: StartedRun, ending: Ending, display: Display) -> Result:
-    """Stop the sources, write every table, let Spark make the ledger, then write the report."""
+    """Stop the sources, write every table, let Spark make the ledger, then write the report.
+
+    A signal ends the ledger, which takes longest and can be made anew; all that the run alone could know is kept first.
+    """
     display.phase("accounting for every message")
     problems = [ending.error] if ending.error else []
-    _stop_sources(started, problems)
-    probed = _prove_link(started, ending, display)
-    _write_tables(started, ending)
-    error: str | None = None
-    with display.still("accounting for every message", lambda: ledger_step(started)):
-        try:
-            metrics = write_ledger(started, problems)
-        except (ProcessDied, NotReady) as failure:
-            error = f"there is no ledger: {why(failure)}"
-            problems.append(error)
-            # It has rows before it has figures: rows alone would look like a ledger that was finished.
-            started.directory.ledger.unlink(missing_ok=True)
-            metrics = without_ledger(started.directory)
-    _keep_kafka_records(started, problems)
-    _finish_metrics(started, metrics, problems, probed)
-    display.phase("writing the report")
-    from ivsim.report import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
+    with unhurried() as late:
+        _stop_sources(started, problems)
+        probed = _prove_link(started, ending, display)
+        _write_tables(started, ending)
+    if ending.error is not None:
+        display.note(so_far(started, ending))
+    metrics, error, number = ledger_or_why(started, problems, display, late.number)
+    with unhurried() as late:
+        _keep_kafka_records(started, problems)
+        _finish_metrics(started, metrics, problems, probed)
+        display.phase("writing the report")
+        from ivsim.report import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
 
-    return Result(metrics, write_page(started.directory.path), error)
+        page = write_page(started.directory.path)
+    return Result(metrics, page, error, late.number or number)
+
+
+def so_far(started: StartedRun, ending: Ending) -> str:
+    """Return what stopped a run in its middle, and what there is of it; its sources have stopped, and said all."""
+    row = started.publisher.row()
+    kept = ", ".join(f"{row[name]:,} {words}" for name, words in _KEPT.items() if row.get(name) is not None)
+    why_stopped = (ending.error or "").partition("\n")[0]
+    after_s = max(0, (ending.stop_at_ns or 0) - started.start_at_ns) // 1_000_000_000
+    return (
+        f"{why_stopped} after {after_s:,} s: {kept}; accounting for what there is in {started.directory.path}"
+    )
 
 
 def _stop_sources(started: StartedRun, problems: list[str]) -> None:
     """Stop vehicles, link replay, capture and gateways, upstream first, so that nothing is cut."""
     components = started.components
     _stop_senders(components, problems)
+    components.agents.settle(processes.scenario_of(started.options))
+    if started.plan.topology.edge:
+        _stop_gateways(components, problems)
     _stop_link_threads(started, problems)
-    _stop_child(components.capture, problems)
-    for name in components.gateways:
-        _stop_child(components.children[name], problems)
+    if components.capture is not None:
+        _stop_child(components.capture, problems)
+    if not started.plan.topology.edge:
+        _stop_gateways(components, problems)
     started.publisher.close()  # the live figures' last second, before the streaming job is asked for its last word
 
 
@@ -90,14 +111,26 @@ def _stop_senders(components: Components, problems: list[str]) -> None:
     with contextlib.suppress(ProcessDied):  # that of the last one is said below
         components.children.spare(components.senders)
     living = [name for name in components.senders if name not in components.children.dead]
-    for name in living:
+    parts = [components.children.part(name) for name in living]
+    for part in parts:
         with contextlib.suppress(ProcessDied):
-            components.children[name].send("stop")
-    for name in living:
+            part.send("stop")
+    for part in parts:
+        _stop_child(part, problems)
+        try:
+            part.check()
+        except AgentLost as death:  # while it was stopped
+            components.children.dead.setdefault(part.name, death)
+        except ProcessDied:
+            pass  # said above
+
+
+def _stop_gateways(components: Components, problems: list[str]) -> None:
+    for name in components.gateways:
         _stop_child(components.children[name], problems)
 
 
-def _stop_child(child: Child, problems: list[str]) -> None:
+def _stop_child(child: Part, problems: list[str]) -> None:
     code = child.stop()
     if code != 0 and not any(child.name in problem for problem in problems):
         problems.append(str(ProcessDied(child.name, code, "")).partition(";")[0])
@@ -117,7 +150,10 @@ def _prove_link(started: StartedRun, ending: Ending, display: Display) -> list[C
         return []
     display.phase("proving the link")
     try:
-        proven = prove_after_run(started.components.link, started.replay.steps, started.options.vehicles)
+        links = started.options.links
+        proven = prove_after_run(
+            started.components.link, started.replay.distinct(), len(links), first=links.start
+        )
     except LinkError as error:
         return [Check("saturating probe", "both", "to end", str(error), "", "off")]
     seconds = [second.as_dict() for second in proven]
@@ -132,11 +168,9 @@ def _write_tables(started: StartedRun, ending: Ending) -> None:
     pq.write_table(
         emission_table.connections(directory.emission_logs()), directory.path / "connections.parquet"
     )
-    logs = processes.receive_logs(directory.path)
-    if logs:
-        taken = pa.concat_tables([receive_log.to_table(path) for path in logs])
-        pq.write_table(taken, directory.path / "received.parquet")
-    pq.write_table(link_table(started.link_rows(), directory.path / "wire.events"), directory.link)
+    _write_logs(processes.receive_logs(directory.path), directory.path / "received.parquet", "received_at_ns")
+    _write_logs(processes.in_flight_logs(directory.path), directory.path / "in_flight.parquet", "noted_at_ns")
+    write_link_log(directory.link, started.link_rows(), directory.path / "wire.events")
     write_json(directory.path / "clock.json", {"clock_drift_ms": started.plan.clock.drift_ms()})
     write_json(
         directory.path / "run.json",
@@ -145,11 +179,20 @@ def _write_tables(started: StartedRun, ending: Ending) -> None:
             "warmup_s": started.options.warmup_s,
             "end_at_ns": started.start_at_ns + scenario.duration_ns,
             "stop_at_ns": ending.stop_at_ns,
-            "dead_senders": [name for name in started.components.senders if name in children.dead],
+            "dead_senders": _names_of_dead(children, started.components.senders, lost=False),
+            "lost_senders": _names_of_dead(children, started.components.senders, lost=True),
+            "agents": started.components.agents.facts(),
             "gateway_drops": _gateway_drops(started),
             "backlog_max": emission_table.largest_backlog(directory.emission_logs()),
         },
     )
+
+
+def _write_logs(logs: Sequence[Path], table: Path, stamp: str) -> None:
+    """Make one table of the gateways' logs, whose last column is that stamp; none where there are none."""
+    if logs:
+        rows = pa.concat_tables([receive_log.to_table(path) for path in logs])
+        pq.write_table(rows.rename_columns([*rows.column_names[:-1], stamp]), table)
 
 
 def _emissions(started: StartedRun, scenario: Scenario) -> pa.Table:
@@ -162,8 +205,9 @@ def _emissions(started: StartedRun, scenario: Scenario) -> pa.Table:
     refused = pc.is_valid(emissions["refused_at_ns"])
     emissions = emissions.append_column("refused_by", pc.if_else(refused, peer, pa.scalar(None, pa.string())))
     capture = directory.path / "wire_messages.parquet"
-    # What no broker acknowledges, the capture may prove to have come there.
-    proven = [part for part in parts if part.protocol.broker is not None and not part.mode.acknowledged]
+    # What no broker acknowledges, the capture may prove to have come there; at the edge it does not see vehicles.
+    seen = () if started.plan.topology.edge else parts
+    proven = [part for part in seen if part.protocol.broker is not None and not part.mode.acknowledged]
     if not (proven and capture.is_file() and directory.emission_logs()):
         return capture_join.without_proof(emissions)
     wire = pq.read_table(capture)
@@ -205,7 +249,7 @@ def _finish_metrics(
     metrics["security"] = security_figures(
         started.directory.path,
         security=started.plan.options.security,
-        senders=[children[name].latest.get("done", {}) for name in started.components.senders],
+        senders=[children.part(name).latest.get("done", {}) for name in started.components.senders],
         gateways=[children[name].latest.get("done", {}) for name in started.components.gateways],
     )
     if started.options.mix is not None:
@@ -216,13 +260,20 @@ def _finish_metrics(
             start_at_ns=started.start_at_ns,
             warmup_s=started.options.warmup_s,
         )
-    captured = started.components.capture.latest.get("done", {})
+    if agents := started.components.agents.facts():
+        metrics["agents"] = agents
+    if started.options.query != "none":
+        answers.collect(started.directory.path)
+        metrics["query"] = query_figures(started.directory.path, started.options)
+    capture = started.components.capture
+    captured = {} if capture is None else capture.latest.get("done", {})
     metrics["validity"] = judge(
         metrics,
         sender_lag_p99_ms=sender_lag_p99_ms(started.directory.ledger),
         capture_drops=captured.get("kernel_drops"),
         gateway_drops=_gateway_drops(started),
-        dead_senders=_dead_senders(started),
+        dead_senders=_dead_senders(started, lost=False),
+        lost_senders=_dead_senders(started, lost=True),
     ).as_dict()
     write_json(started.directory.metrics, metrics)
 
@@ -239,14 +290,21 @@ def _gateway_drops(started: StartedRun) -> int | None:
     return sum(said) if said else None
 
 
-def _dead_senders(started: StartedRun) -> list[str]:
-    """Return of each sender that died which it was, how it ended, and how many vehicles it had."""
+def _names_of_dead(children: Children, senders: Sequence[str], *, lost: bool) -> list[str]:
+    """Return the senders that died on the way: those that were lost with their agent, or the others."""
+    dead = [name for name in senders if name in children.dead]
+    return [name for name in dead if isinstance(children.dead[name], AgentLost) == lost]
+
+
+def _dead_senders(started: StartedRun, *, lost: bool) -> list[str]:
+    """Return of each of them which it was, how it ended, and how many vehicles it had."""
     components = started.components
+    names = _names_of_dead(components.children, components.senders, lost=lost)
     both = zip(components.senders, started.plan.senders, strict=True)
     return [
         f"{why(components.children.dead[name])} ({len(share.vehicles)} of {started.options.vehicles} vehicles)"
         for name, share in both
-        if name in components.children.dead
+        if name in names
     ]
 
 

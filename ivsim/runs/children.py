@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from ivsim.testbed.child import Child
+from ivsim.testbed.child import Child, Event
 from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
 
@@ -35,8 +35,27 @@ class ChildSpec:
     namespace: str | None = None
 
 
+class Part(Protocol):
+    """A process of a run as its owner speaks to it, on this machine or another (see `Child`)."""
+
+    name: str
+    latest: dict[str, Event]
+
+    def send(self, command: str, **fields: Any) -> None: ...
+
+    def wait_for(self, event: str, timeout_s: float) -> Event: ...
+
+    def check(self) -> None: ...
+
+    def running(self) -> bool: ...
+
+    def stop(self) -> int: ...
+
+
 class Children:
     """The processes of one run by name, in the order in which they were started; `stack` stops them in reverse.
+
+    Whose process is on another machine is known by `part` alone: its owner there stops it.
 
     Attributes:
         down: names of processes, of servers too, that are down on purpose.
@@ -47,6 +66,7 @@ class Children:
         self._record, self._work, self._stack = record, work, stack
         self._specs: dict[str, ChildSpec] = {}
         self._running: dict[str, Child] = {}
+        self._elsewhere: dict[str, Part] = {}
         self.down: set[str] = set()
         self.dead: dict[str, ProcessDied] = {}
 
@@ -59,6 +79,14 @@ class Children:
     def get(self, name: str) -> Child | None:
         """Return a process by name, None where the run has none such."""
         return self._running.get(name)
+
+    def part(self, name: str) -> Part:
+        """Return a process by name, wherever it is."""
+        return self._elsewhere[name] if name in self._elsewhere else self._running[name]
+
+    def adopt(self, part: Part) -> None:
+        """Take in a process that is on another machine."""
+        self._elsewhere[part.name] = part
 
     def start(self, spec: ChildSpec) -> Child:
         """Start a process with its configuration in a file that only its owner reads; it is not yet ready."""
@@ -91,7 +119,7 @@ class Children:
             if name in self.dead:
                 continue
             try:
-                self._running[name].check()
+                self.part(name).check()
             except ProcessDied as death:
                 if len(self.dead.keys() & set(names)) == len(names) - 1:
                     raise

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from ivsim.agents.rig import Agents
 from ivsim.runs import processes
 from ivsim.runs.children import READY_S, Children
 from ivsim.runs.display import Display
@@ -31,11 +32,12 @@ class Components:
 
     Attributes:
         servers: those that the testbed has started, by name: its broker, and its Kafka where it has one.
-        brokers: by kind; none where all vehicles send to the gateway itself.
+        brokers: by kind, of several by name; none where all vehicles send to the gateway itself.
         senders: names of the processes that share the vehicles.
         gateways: names of the processes that take the messages in, or echo them.
         twin: the Spark session; None where nothing streams and nothing is kept for the next run.
         live_reader: None where nothing streams.
+        agents: who has senders on other machines; none where this one has all.
     """
 
     endpoints: Endpoints
@@ -47,6 +49,7 @@ class Components:
     gateways: tuple[str, ...]
     twin: TwinSession | None
     live_reader: LiveReader | None
+    agents: Agents
 
     @property
     def broker(self) -> Broker | None:
@@ -59,8 +62,9 @@ class Components:
         return [server for server in self.servers.values() if isinstance(server, KafkaServer)]
 
     @property
-    def capture(self) -> Child:
-        return self.children["capture"]
+    def capture(self) -> Child | None:
+        """Return who sees the frames at the vehicles' end; None where agents have some of them, which it would not see."""
+        return self.children.get(processes.CAPTURE)
 
     def check(self) -> None:
         """Raise ProcessDied when a process of the run has ended that is not down on purpose.
@@ -106,15 +110,23 @@ def open_components(
     display.phase("starting broker and gateway")
     brokers, credentials = shared.brokers(plan, record, stack)
     servers |= {broker.process.name: broker for broker in brokers.values()}
-    endpoints = Endpoints.of(options.parts, link, brokers, kafka, credentials)
-    specs = [*processes.gateways(plan, endpoints), processes.capture(plan, endpoints)]
+    servers |= shared.relays(kafka, record, stack)
+    entrances = shared.entrances(options.entrance, brokers, record, stack)
+    servers |= {entrance.process.name: entrance for entrance in entrances.values()}
+    endpoints = Endpoints.of(options.parts, link, brokers, kafka, credentials, edge=plan.topology.edge)
+    agents = stack.enter_context(Agents(options.agents, options.agent_token_file))
+    gateways = processes.gateways(plan, endpoints)
+    specs = [*gateways, *([] if options.agents else [processes.capture(plan, endpoints)])]
     for spec in specs:
         children.start(spec)
     for spec in specs:
         children[spec.name].wait_for("ready", READY_S)
     _before_connecting(plan, link, twin, display)
     # The capture listens by now: it has to see the connections begin.
-    senders = [children.start(spec) for spec in processes.senders(plan, endpoints)]
+    for spec in processes.senders(plan, endpoints):
+        children.start(spec)
+    _start_on_agents(plan, agents, children, {kind: (one.host, one.port) for kind, one in entrances.items()})
+    senders = [children.part(processes.sender_name(plan, index)) for index in range(plan.shards)]
     live_reader = None
     if twin is not None:
         display.phase("waiting for Spark")
@@ -135,10 +147,25 @@ def open_components(
         brokers,
         children,
         tuple(sender.name for sender in senders),
-        tuple(spec.name for spec in specs[:-1]),
+        tuple(spec.name for spec in gateways),
         twin,
         live_reader,
+        agents,
     )
+
+
+def _start_on_agents(
+    plan: RunPlan, agents: Agents, children: Children, entrances: Mapping[str, tuple[str, int]]
+) -> None:
+    """Let each agent begin to start its senders, which the run then knows as it knows its own."""
+    for index, share in enumerate(plan.senders):
+        if share.agent is not None:
+            name, config = (
+                processes.sender_name(plan, index),
+                processes.agent_sender_config(plan, index, entrances),
+            )
+            raw = plan.directory.work / f"{name}.events"
+            children.adopt(agents.start(share.agent, name, index, config, raw))
 
 
 def _before_connecting(plan: RunPlan, link: Link, twin: TwinSession | None, display: Display) -> None:

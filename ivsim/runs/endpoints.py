@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ivsim.mix import FleetPart
 from ivsim.options import RunOptions
@@ -13,8 +13,11 @@ from ivsim.testbed.credentials import Credentials
 from ivsim.testbed.server import Broker
 from schemas.errors import Refusal
 from schemas.kafka_login import client_settings, read_login
-from schemas.topics import CLOUD_ADDRESS, KafkaTopics
+from schemas.topics import CLOUD_ADDRESS, KafkaTopics, broker_address, gateway_address, kafka_address
 from simulator.links import Link
+
+# At the cloud's end of the link, where gateways at the edge find Kafka.
+EDGE_PORT: Final = 9_092
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,13 @@ class KafkaAddress:
 
     Attributes:
         login: path of the file by which clients log in; "" without.
+        behind: of each gateway at the edge, where the relay that it asks has to lead.
     """
 
     bootstrap: str = ""
     topics: KafkaTopics = field(default_factory=KafkaTopics)
     login: str = ""
+    behind: Mapping[int, str] = field(default_factory=dict)
 
     def client_settings(self) -> dict[str, Any]:
         """Return librdkafka's properties that lead a client there."""
@@ -52,8 +57,9 @@ class Endpoints:
     """The addresses of one run.
 
     Attributes:
-        host, ports: where vehicles send to, by protocol: its broker, or the gateway itself.
+        ports: where vehicles send to, by protocol: its broker, or the gateway itself.
         cloud_namespace, vehicles_namespace, vehicles_device: of the link.
+        edge: gateways and brokers stand at the vehicles' end, and reach Kafka over the link.
         credentials: what the broker checks and its clients show.
     """
 
@@ -63,7 +69,22 @@ class Endpoints:
     vehicles_device: str
     kafka: KafkaAddress
     credentials: Credentials
-    host: str = CLOUD_ADDRESS
+    edge: bool = False
+
+    def host(self, peer: int | None) -> str:
+        """Return the address of a gateway at the edge, or of its broker, or of one of several; None is what all share."""
+        if peer is None:
+            return CLOUD_ADDRESS
+        return gateway_address(peer) if self.edge else broker_address(peer)
+
+    @property
+    def gateways_namespace(self) -> str:
+        """Where gateways meet vehicles, or their broker."""
+        return self.vehicles_namespace if self.edge else self.cloud_namespace
+
+    def bootstrap(self, gateway: int) -> str:
+        """Return where a gateway finds Kafka."""
+        return f"{kafka_address(gateway)}:{EDGE_PORT}" if self.edge else self.kafka.bootstrap
 
     @classmethod
     def of(
@@ -73,11 +94,15 @@ class Endpoints:
         brokers: Mapping[str, Broker],
         kafka: KafkaAddress,
         credentials: Credentials,
+        *,
+        edge: bool = False,
     ) -> Endpoints:
-        """Return the addresses of a run with this link, and with the brokers by kind, or the target."""
+        """Return the addresses of a run with this link, and with the brokers by kind (several by name), or the target."""
         ports = {}
         for protocol in (part.protocol for part in parts):
-            listening = brokers.get(protocol.broker or protocol.name)
+            kind = protocol.broker or protocol.name
+            # Of several, one beside each gateway at the edge or behind the link, all are at the same port.
+            listening = brokers.get(kind, brokers.get(f"{kind}-0"))
             port = protocol.port if listening is None else listening.port
             assert port is not None, "where nobody else listens the gateway does"
             ports[protocol.name] = port
@@ -88,4 +113,5 @@ class Endpoints:
             vehicles_device=link.vehicles_device,
             kafka=kafka,
             credentials=credentials,
+            edge=edge,
         )

@@ -5,12 +5,15 @@ Between the runs of a testbed that stays up they end the program, which closes i
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from ivsim.imports import imports_at, postponed
 
 
 class Interrupted(BaseException):
@@ -21,16 +24,27 @@ class Interrupted(BaseException):
         self.number = number
 
 
+class Late:
+    """The signal that came while none could be heeded; None where none did."""
+
+    number: int | None = None
+
+
 class _First:
-    """A handler that raises Interrupted once."""
+    """A handler that raises Interrupted once, or tells `late` where somebody has asked it to wait."""
 
     def __init__(self) -> None:
+        self._outer = imports_at(inspect.currentframe())
         self.seen = False
+        self.late: Late | None = None
 
-    def __call__(self, number: int, _frame: FrameType | None) -> None:
-        if not self.seen:
-            self.seen = True
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.seen or postponed(self, number, frame, outer=self._outer):
+            return
+        self.seen = True
+        if self.late is None:
             raise Interrupted(number)
+        self.late.number = number
 
 
 @contextmanager
@@ -53,6 +67,22 @@ def interruptible() -> Iterator[None]:
             if isinstance(handler, _First):
                 handler.seen = handler.seen or stop.seen
             signal.signal(number, handler)
+
+
+@contextmanager
+def unhurried() -> Iterator[Late]:
+    """Let the block come to its end whatever signal arrives, and say which did; within `interruptible`."""
+    late = Late()
+    main = threading.current_thread() is threading.main_thread()
+    handlers = [signal.getsignal(signal.SIGINT)] if main else []
+    waiting = [handler for handler in handlers if isinstance(handler, _First)]
+    for handler in waiting:
+        handler.late = late
+    try:
+        yield late
+    finally:
+        for handler in waiting:
+            handler.late = None
 
 
 class EndingSignals:

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 from ivsim.runs import processes
 from ivsim.runs.children import ChildSpec
 from ivsim.runs.directory import RunDirectory
+from ivsim.runs.display import Display
+from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.reconciliation import agreement
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
@@ -25,6 +27,35 @@ LEDGER_ROWS_PER_S = 10_000
 LEDGER_POLL_S = 0.2
 LIVE_S = 10.0
 KAFKA_ANSWERS_S = 5.0
+
+
+def ledger_or_why(
+    started: StartedRun, problems: list[str], display: Display, signalled: int | None
+) -> tuple[dict[str, Any], str | None, int | None]:
+    """Return the ledger's figures; without one, why there is none and the signal that ended it, or had come before it.
+
+    Args:
+        started: the run, whose sources have stopped and whose tables are written.
+        problems: what went wrong so far; why there is no ledger is added.
+        display: says what is being done.
+        signalled: number of the signal that has come already.
+    """
+    number = signalled
+    if number is None:
+        try:
+            with display.still("accounting for every message", lambda: ledger_step(started)):
+                return write_ledger(started, problems), None, None
+        except (ProcessDied, NotReady) as failure:
+            reason = why(failure)
+        except Interrupted as stop:
+            number = stop.number
+    if number is not None:
+        reason = f"stopped by {Interrupted(number)}"
+    error = f"there is no ledger: {reason}"
+    problems.append(error)
+    # It has rows before it has figures: rows alone would look like a ledger that was finished.
+    started.directory.ledger.unlink(missing_ok=True)
+    return without_ledger(started.directory), error, number
 
 
 def write_ledger(started: StartedRun, problems: list[str]) -> dict[str, Any]:
@@ -78,15 +109,22 @@ def ledger_limit_s(messages: int) -> float:
 
 
 def await_ledger(child: Child, limit_s: float) -> None:
-    """Return once the process has written its ledger; ProcessDied when it fails, NotReady when it takes too long."""
+    """Return once the process has written its ledger; ProcessDied when it fails, NotReady when it takes too long.
+
+    Interrupted, and the process is gone, when a signal asks for an end.
+    """
     end_s = time.monotonic() + limit_s
     while child.running():
         if time.monotonic() >= end_s:
             child.stop()
             raise NotReady(f"{child.name} was not written within {limit_s:,.0f} s")
-        time.sleep(
-            LEDGER_POLL_S
-        )  # `running` takes in what the child says on the way, and does not wait for it
+        try:
+            # `running` takes in what the child says on the way, and does not wait for it.
+            time.sleep(LEDGER_POLL_S)
+        except Interrupted:
+            child.kill()
+            child.stop()
+            raise
     if (code := child.stop()) != 0:
         raise ProcessDied(child.name, code, last_lines(child.log_path))
 

@@ -1,41 +1,24 @@
-"""The link log as one table: what was asked, what the kernel counted, what the vehicles' end saw."""
+"""The link log as tables: what was asked, what the kernel counted, what the vehicles' end saw."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from simulator.capture.second_log import to_table as wire_table
+from simulator.links import step_log
+from simulator.links.proof import probe_times
+from simulator.links.step_log import Rows
 
 KEY = ("second", "vehicle_id", "direction")
-SCHEMA = pa.schema(
-    [
-        ("second", pa.int32()),
-        ("vehicle_id", pa.string()),
-        ("direction", pa.string()),
-        ("asked_rate_bps", pa.float64()),
-        ("asked_delay_ms", pa.float64()),
-        ("asked_loss_ratio", pa.float64()),
-        ("asked_jitter_ms", pa.float64()),
-        ("asked_reorder_ratio", pa.float64()),
-        ("asked_burst_packets", pa.float64()),
-        ("applied_at_ns", pa.int64()),
-        ("update_ms", pa.float64()),
-        ("counted_at_ns", pa.int64()),
-        ("qdisc_bytes", pa.int64()),
-        ("qdisc_packets", pa.int64()),
-        ("drops", pa.int64()),
-        ("queue_drops", pa.int64()),
-        ("backlog_bytes", pa.int64()),
-        ("probe_sent", pa.int32()),
-        ("probe_received", pa.int32()),
-        ("probe_delay_ms", pa.float64()),
-        ("probe_bytes", pa.int64()),
-    ]
-)
+SCHEMA = pa.schema([*step_log.SCHEMA, *probe_times.SCHEMA])
 # column of the link log <- column of the capture; wire bytes count the IP packet, as the glossary has it
 WIRE = {
     "wire_bytes": "ip_bytes",
@@ -46,22 +29,77 @@ WIRE = {
 }
 
 
-def link_table(asked: list[dict[str, Any]], wire_events: Path) -> pa.Table:
-    """Return link.parquet: one row per second (-1: before the start), vehicle and direction.
+_ROWS_TOGETHER: Final = 1 << 17  # in memory, and in a row group of link.parquet
+
+
+def write_link_log(path: Path, asked: Rows, wire_events: Path, compression: str = "snappy") -> None:
+    """Write link.parquet as `link_tables` gives it, some seconds at a time."""
+    with ExitStack() as stack:
+        writer: pq.ParquetWriter | None = None
+        for table in link_tables(asked, wire_events):
+            if writer is None:
+                writer = stack.enter_context(pq.ParquetWriter(path, table.schema, compression=compression))
+            writer.write_table(table)
+
+
+def link_table(asked: Rows, wire_events: Path) -> pa.Table:
+    """Return all of link.parquet; for what is short."""
+    return pa.concat_tables(link_tables(asked, wire_events))
+
+
+def link_tables(asked: Rows, wire_events: Path) -> Iterator[pa.Table]:
+    """Yield link.parquet, some seconds at a time: one row per second (-1: before the start), vehicle and direction.
 
     Args:
-        asked: the replay's rows with the probes' columns; empty when the run never started.
+        asked: the replay's rows, with or without the probes' columns; empty when the run never started.
         wire_events: the capture's crash-safe log; when it is missing, its columns are null, not 0.
     """
-    left = pa.Table.from_pylist(asked, schema=SCHEMA)
+    parts = _or_empty(_together(asked))
     if not wire_events.is_file():
-        nulls = pa.nulls(left.num_rows, pa.int64())
-        for name in WIRE:
-            left = left.append_column(name, nulls)
-        return left
-    seen = wire_table(wire_events)
-    seen = seen.filter(pc.is_valid(seen.column("vehicle_id"))).select([*KEY, *WIRE.values()])
-    seen = seen.rename_columns([*KEY, *WIRE])
+        for left in parts:
+            nulls = [pa.nulls(len(left), pa.int64()) for _ in WIRE]
+            yield pa.table([*left.columns, *nulls], names=[*left.column_names, *WIRE])
+        return
+    seen = wire_table(wire_events, tuple(WIRE.values()))
+    seen = seen.filter(pc.is_valid(seen.column("vehicle_id"))).rename_columns([*KEY, *WIRE])
+    seconds = seen.column("second").to_numpy()
+    left, begin = next(parts), 0
+    for following in parts:
+        end = int(np.searchsorted(seconds, pc.min(following.column("second")).as_py()))
+        yield _joined(left, seen.slice(begin, end - begin))
+        left, begin = following, end
+    yield _joined(left, seen.slice(begin))
+
+
+def _together(asked: Rows) -> Iterator[pa.Table]:
+    """Yield tables of `SCHEMA`; no second is in two."""
+    kept: list[pa.Table] = []
+    for table in filter(len, asked):
+        kept.append(_complete(table))
+        if sum(map(len, kept)) >= _ROWS_TOGETHER:
+            yield pa.concat_tables(kept)
+            kept = []
+    if kept:
+        yield pa.concat_tables(kept)
+
+
+def _or_empty(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield them; an empty one where there is none."""
+    first = next(parts, None)
+    yield SCHEMA.empty_table() if first is None else first
+    yield from parts
+
+
+def _complete(table: pa.Table) -> pa.Table:
+    missing = {field.name: pa.nulls(len(table), field.type) for field in SCHEMA}
+    found = [
+        table.column(field.name) if field.name in table.column_names else missing[field.name]
+        for field in SCHEMA
+    ]
+    return pa.table(found, schema=SCHEMA)
+
+
+def _joined(left: pa.Table, seen: pa.Table) -> pa.Table:
     joined = left.join(seen, keys=list(KEY), join_type="full outer")
     # The capture was running: a second without a frame is a measured nothing.
     for name in WIRE:

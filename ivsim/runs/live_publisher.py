@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,13 +21,14 @@ from confluent_kafka import Producer
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.live_reader import LiveReader
-from schemas.topics import vehicle_id
+from schemas.topics import end_id
 from simulator.capture.counting import COUNTS
 from simulator.capture.counting import RECORD as WIRE_RECORD
 from simulator.capture.fields import DIRECTIONS
 from simulator.capture.second_log import MAGIC
 from simulator.emission_log import Kind
 from simulator.emission_table import EVENT
+from simulator.links.base import Condition, Conditions
 
 PERIOD_S = 1.0
 FLUSH_S = 5.0
@@ -53,7 +55,17 @@ class Tail:
 
 
 class LivePublisher:
-    """A thread that follows both logs while the run goes, and keeps the totals for the display."""
+    """A thread that follows both logs while the run goes, and keeps the totals for the display.
+
+    Args:
+        directory: of the run.
+        shards: how many senders have an emission log there.
+        kafka: where the run's topics are.
+        live_reader: what the twins say meanwhile.
+        start_at_ns: when second 0 begins.
+        roads: returns the second in force and what each link is asked in it; None where nobody looks at them.
+        captured: whether the run has a capture; without, nobody counts its bytes.
+    """
 
     def __init__(
         self,
@@ -62,14 +74,19 @@ class LivePublisher:
         kafka: KafkaAddress,
         live_reader: LiveReader | None,
         start_at_ns: int,
+        *,
+        roads: Callable[[], tuple[int, Conditions]] | None = None,
+        captured: bool = True,
     ) -> None:
+        self._roads = roads
+        self._told: dict[int, tuple[Condition, Condition]] = {}
         self._topics, self._live_reader, self._start_at_ns = kafka.topics, live_reader, start_at_ns
         self._emissions = [Tail(directory.emission_log(shard, shards), EVENT) for shard in range(shards)]
         self._wire = Tail(directory.path / "wire.events", WIRE_RECORD, len(MAGIC))
         self._producer: Producer | None = None
         if kafka.bootstrap:
             self._producer = Producer({**kafka.client_settings(), "linger.ms": 50, "log_level": 2})
-        self._totals: Counter[str] = Counter()
+        self._totals: Counter[str] = Counter(ip_bytes=0) if captured else Counter()
         self._shard_totals: list[Counter[str]] = [Counter() for _ in range(shards)]
         self._last_emitted_at_ns = 0
         self._lock = threading.Lock()
@@ -108,7 +125,7 @@ class LivePublisher:
             "in twin": contained,
             **({"given up": given_up} if given_up else {}),
             "unsent": totals.get("unsent", 0),
-            "wire kB": round(totals.get("ip_bytes", 0) / 1000, 1),
+            "wire kB": round(totals["ip_bytes"] / 1000, 1) if "ip_bytes" in totals else None,
             "p50 ms": live.get("end_to_end_latency_p50_ms"),
             "p99 ms": live.get("end_to_end_latency_p99_ms"),
         }
@@ -136,11 +153,12 @@ class LivePublisher:
         for totals, tail in zip(self._shard_totals, self._emissions, strict=True):
             self._copy_emissions(tail.read(), totals)
         self._copy_wire(self._wire.read())
+        self._copy_roads()
         if self._producer is not None:
             self._producer.poll(0)
 
     def _copy_emissions(self, events: npt.NDArray[Any], totals: Counter[str]) -> None:
-        kinds = {Kind.EMITTED: "emitted", Kind.UNSENT: "unsent"}
+        kinds = {Kind.EMITTED: "emitted", Kind.UNSENT: "unsent", Kind.REFUSED: "refused"}
         with self._lock:
             for kind in Kind:
                 count = int((events["kind"] == kind).sum())
@@ -154,12 +172,14 @@ class LivePublisher:
             counts[int(event["vehicle"]), second, kinds[Kind(event["kind"])]] += 1
         rows: dict[tuple[int, int], dict[str, Any]] = {}
         for (vehicle, second, name), count in counts.items():
-            row = rows.setdefault((vehicle, second), {"emitted": 0, "unsent": 0})
+            row = rows.setdefault((vehicle, second), dict.fromkeys(kinds.values(), 0))
             row[name] = count
         for (vehicle, second), row in rows.items():
             self._send(self._topics.emissions, vehicle, {"second": second, **row})
 
     def _copy_wire(self, records: npt.NDArray[Any]) -> None:
+        if not len(records):
+            return
         with self._lock:
             self._totals["ip_bytes"] += int(records["counts"][:, IP_BYTES].sum())
         for record in records:
@@ -171,10 +191,31 @@ class LivePublisher:
                 }
                 self._send(self._topics.link, int(record["vehicle"]), value)
 
+    def _copy_roads(self) -> None:
+        """Say what each link is asked from this second on, of those whose conditions have changed."""
+        if self._roads is None:
+            return
+        second, asked = self._roads()
+        for vehicle, pair in asked.items():
+            # Conditions that are equal are the same objects (simulator/link_schedule.py).
+            if self._told.get(vehicle) is pair:
+                continue
+            self._told[vehicle] = pair
+            uplink, downlink = pair
+            value = {
+                "second": self._start_at_ns // 1_000_000_000 + second,
+                "uplink_rate_bps": uplink.rate_bps,
+                "downlink_rate_bps": downlink.rate_bps,
+                "rtt_ms": uplink.delay_ms + downlink.delay_ms,
+                "uplink_loss_ratio": uplink.mean_loss_ratio,
+                "downlink_loss_ratio": downlink.mean_loss_ratio,
+            }
+            self._send(self._topics.link, vehicle, value)
+
     def _send(self, topic: str, vehicle: int, value: dict[str, Any]) -> None:
         if self._producer is None:
             return
-        name = vehicle_id(vehicle)
+        name = end_id(vehicle)
         body = json.dumps({"vehicle_id": name, "at_ns": time.time_ns(), **value}, separators=(",", ":"))
         try:
             self._producer.produce(topic, key=name, value=body)

@@ -36,9 +36,26 @@ def write_manifest(started: StartedRun, environment: dict[str, Any]) -> None:
                 "scheduling": _ready(children.get(started.components.senders[0])).get("scheduling"),
             },
             "twin": {} if (twin := started.components.twin) is None else twin.ready(),
+            "vehicle_log": _vehicle_log(plan.options),
+            **_stations(plan.options),
             "warnings": _warnings(plan.options, plan.schedule),
         },
     )
+
+
+def _vehicle_log(options: RunOptions) -> dict[str, Any] | None:
+    """Return by which files, byte for byte, vehicles drove; None where they made up their drives."""
+    log = options.drives
+    if log is None:
+        return None
+    sums = {"log_sha256": log.log_sha256, "mapping_sha256": log.mapping_sha256}
+    return {**sums, "drives": [drive.vehicle for drive in log.drives[: options.vehicles]]}
+
+
+def _stations(options: RunOptions) -> dict[str, str]:
+    """Return by which file, byte for byte, the query knew its stations; nothing without a query."""
+    table = options.station_table
+    return {} if table is None else {"stations_sha256": table.sha256}
 
 
 def _ready(child: Child | None) -> dict[str, Any]:

@@ -5,23 +5,41 @@ from __future__ import annotations
 import resource
 import shutil
 import socket
+from importlib.metadata import version
 
+from confluent_kafka import KafkaException, Producer
+
+from gateways.producer import settings
+from gateways.sinks import SINKS
+from ivsim.agents.rig import ask_agents
 from ivsim.options import RunOptions, option_name
 from ivsim.runs.endpoints import login_of
-from ivsim.runs.shards import SPARE_FILES, open_files, shard_count, sockets_a_vehicle
+from ivsim.runs.shards import (
+    SPARE_FILES,
+    groups,
+    open_files,
+    sender_shares,
+    shard_count,
+    sockets_a_vehicle,
+)
 from ivsim.runs.target_credentials import target_credentials
 from ivsim.target import check_answers, check_consent, parse
+from ivsim.testbed.java_client import client_jars, libjvm
 from ivsim.testbed.kafka import java_command
 from ivsim.testbed.kafka_admin import probe
-from ivsim.testbed.paths import installed_jars
+from ivsim.testbed.paths import how_to_get, installed_jars
 from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
+from schemas.settings import as_mapping
 from schemas.topics import vehicle_id
+from simulator.links import tcp_stack
 from twin.fold_jar import fold_jar
 
 SPARK_SCHEME = "spark://"
 ANSWER_S = 5.0
+# That the fold and Kafka's connector are made for.
+SPARK_RELEASE = "4.3"
 PROGRAMS = {"nsenter": "util-linux", "setpriv": "util-linux"}
 
 
@@ -29,23 +47,24 @@ def preflight(options: RunOptions) -> None:
     """Return when the components of this run are installed and answer; Refusal names the first that does not."""
     for program, package in PROGRAMS.items():
         if shutil.which(program) is None:
-            raise Refusal(f"no {program} found: run `make setup`, or install the package {package}")
+            raise Refusal(f"no {program} found: {how_to_get(package)}")
     for part in options.parts:
         if part.protocol.broker is not None and options.target is None:
             SERVERS[part.protocol.broker].find()
+    if not tcp_stack.has(options.tcp):
+        raise Refusal(f"{option_name('tcp')} {options.tcp}: this kernel has no such congestion control")
     _descriptors(options)
     if options.target is not None:
         _target(options, options.target)
-    if options.page:
-        _free_port("--page-port", options.page_port)
-    if options.metrics_port is not None:
-        _free_port("--metrics-port", options.metrics_port)
+    _agents(options)
+    _ports(options)
     if options.spark_master is not None:
-        _spark_master(options.spark_master)
-    java_command()
-    installed_jars("spark")
-    fold_jar()
+        check_spark_master(options.spark_master)
+    if options.kafka_producer:
+        check_producer(options)
+    check_spark()
     if TOPOLOGIES[options.topology].bridged:
+        check_client(options.kafka_client)
         _kafka(options)
 
 
@@ -54,22 +73,26 @@ def _descriptors(options: RunOptions) -> None:
     sockets, allowed = sockets_a_vehicle(options), open_files()
     most = 0
     for part in options.parts:
-        own = len(part.vehicles)
+        own = max(len(vehicles) for _, vehicles in groups(options, part))
         shards = shard_count(options, own)
         # Of each kind of process: how many share the part's vehicles, and what lets more of them do it.
-        kinds = {f"each of {shards} senders" if shards > 1 else "the sender": (shards, option_name("shards"))}
-        relayed = options.target is not None
-        if relayed:
-            kinds["the relay"] = (1, "")
+        sender = f"each of {shards} senders" if shards > 1 else "the sender"
+        here = sum(len(share.vehicles) for share in sender_shares(options) if share.agent is None)
+        kinds = {sender: (own, shards, option_name("shards"))} if here else {}
+        if options.target is not None:
+            kinds |= {"the relay": (here, 1, "")} if here else {}  # vehicles of agents need none
+        elif options.entrance is not None and part.protocol.broker is not None:
+            kinds |= {"the entrance": (own - here, 1, ""), part.protocol.broker: (own, 1, "")}
         elif part.protocol.broker is not None:
-            kinds[part.protocol.broker] = (1, "")
-        for process, (sharing, remedy) in kinds.items():
+            kinds[part.protocol.broker] = (own, 1, _more_brokers(options))
+        for process, (vehicles, sharing, remedy) in kinds.items():
             # Of TCP one to the vehicle and one to the target; of UDP all vehicles have one.
-            each = sockets * 2 if process == "the relay" and part.protocol.transport == "tcp" else sockets
-            files = -(-own // sharing) * each + SPARE_FILES
+            twice = process in {"the relay", "the entrance"} and part.protocol.transport == "tcp"
+            each = sockets * 2 if twice else sockets
+            files = -(-vehicles // sharing) * each + SPARE_FILES
             most = max(most, files)
             if allowed and allowed < files:
-                fitting = max(0, (allowed - SPARE_FILES) // each) * sharing * options.vehicles // own
+                fitting = max(0, (allowed - SPARE_FILES) // each) * sharing * options.vehicles // vehicles
                 raise Refusal(
                     f"{option_name('vehicles')} {options.vehicles}: {process} needs {files} open files, {allowed} are"
                     f" allowed, enough for {fitting} vehicles: raise `ulimit -Hn`"
@@ -78,6 +101,14 @@ def _descriptors(options: RunOptions) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # what this run starts inherits it
+
+
+def _more_brokers(options: RunOptions) -> str:
+    """Return the option by which more brokers share the vehicles; "" where none does."""
+    topology = TOPOLOGIES[options.topology]
+    if not topology.bridged:
+        return ""
+    return option_name("gateways" if topology.edge else "brokers")
 
 
 def _target(options: RunOptions, url: str) -> None:
@@ -89,7 +120,40 @@ def _target(options: RunOptions, url: str) -> None:
     check_answers(target, credentials.tls(vehicle_id(1)))
 
 
-def _free_port(option: str, port: int) -> None:
+def _agents(options: RunOptions) -> None:
+    """Refuse agents that are not there, not ours, or that may open too few files for their vehicles."""
+    if options.entrance is not None:
+        _address_here(options.entrance)
+    welcomes = ask_agents(options.agents, options.agent_token_file) if options.agents else []
+    for share in sender_shares(options):
+        if share.agent is None:
+            continue
+        files = len(share.vehicles) * sockets_a_vehicle(options) + SPARE_FILES
+        allowed = welcomes[share.agent].open_files
+        if allowed and allowed < files:
+            raise Refusal(
+                f"{option_name('agents')} {options.agents[share.agent]}: a sender needs {files} open files, {allowed} are"
+                f" allowed there: raise `ulimit -Hn` there, or {option_name('shards')}"
+            )
+
+
+def _ports(options: RunOptions) -> None:
+    if options.page:
+        free_port(option_name("page_port"), options.page_port)
+    if options.metrics_port is not None:
+        free_port(option_name("metrics_port"), options.metrics_port)
+
+
+def _address_here(host: str) -> None:
+    """Refuse an entrance at an address that is not this machine's."""
+    with socket.socket() as probe_socket:
+        try:
+            probe_socket.bind((host, 0))
+        except OSError as error:
+            raise Refusal(f"{option_name('entrance')} {host}: {error.strerror or error}") from None
+
+
+def free_port(option: str, port: int) -> None:
     """Refuse a port that somebody listens on, before half a minute has gone into starting the rest."""
     with socket.socket() as probe_socket:
         # As the page's server does: a port that has just been closed is free.
@@ -100,7 +164,19 @@ def _free_port(option: str, port: int) -> None:
             raise Refusal(f"{option} {port}: {error.strerror}; 0 takes a free one") from None
 
 
-def _spark_master(master: str) -> None:
+def check_spark() -> None:
+    """Refuse a machine that lacks what Spark's session here needs, or has a PySpark of another release."""
+    found = version("pyspark")
+    if not found.startswith(f"{SPARK_RELEASE}."):
+        raise Refusal(
+            f"PySpark {found} is installed: ivsim works with Spark {SPARK_RELEASE}.x, and so must a cluster be"
+        )
+    java_command()
+    installed_jars("spark")
+    fold_jar()
+
+
+def check_spark_master(master: str) -> None:
     """Refuse a standalone master none of whose addresses takes a connection; others are found by Spark itself."""
     if not master.startswith(SPARK_SCHEME):
         return
@@ -128,3 +204,25 @@ def _kafka(options: RunOptions) -> None:
         SERVERS[KAFKA].find()
     else:
         probe(options.kafka, login=login_of(options))
+
+
+def check_client(name: str) -> None:
+    """Refuse a client library of the gateways that is not installed, and one of Java without it or its jars."""
+    kind = SINKS[name]
+    if (lack := kind.lack()) is not None:
+        raise Refusal(f"{option_name('kafka_client')} {name}: {lack}")
+    if kind.java:
+        try:
+            libjvm()
+            client_jars()
+        except Refusal as refusal:
+            raise Refusal(f"{option_name('kafka_client')} {name}: {refusal}") from None
+
+
+def check_producer(options: RunOptions) -> None:
+    """Refuse settings of the gateways' producers that librdkafka does not know, or values that it does not take."""
+    try:
+        # It looks for no broker until it is asked for something.
+        Producer({**settings("127.0.0.1:1", 1, more=as_mapping(options.kafka_producer)), "log_level": 0})
+    except KafkaException as error:
+        raise Refusal(f"{option_name('kafka_producer')}: librdkafka: {error.args[0].str()}") from None

@@ -5,28 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gateways.batching.policies import POLICIES
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import SharedKeys, Tls
+from gateways.sinks import SINKS
 from ivsim.mix import FleetPart
 from ivsim.options import RunOptions
 from ivsim.runs.children import ChildSpec
 from ivsim.runs.directory import tag_of
 from ivsim.runs.endpoints import Endpoints, KafkaAddress
 from ivsim.runs.plan import RunPlan
+from ivsim.runs.shards import groups
+from ivsim.target import parse
 from ivsim.testbed.credentials import GATEWAY
+from ivsim.testbed.java_client import client_jars, libjvm
 from ivsim.testbed.paths import installed_jars
 from ivsim.topologies import TOPOLOGIES
-from schemas.topics import CLOUD_ADDRESS, vehicle_id
+from schemas.formats import OWN_FORMATS
+from schemas.settings import as_mapping
+from schemas.topics import CLOUD_ADDRESS, gateway_id, vehicle_id
 from simulator.capture.process import CaptureConfig
 from simulator.links.proof.prober import PROBE_PORT
 from simulator.scenario import Scenario, Stage
 from simulator.sender_config import CONNECT_WAIT_S, SenderConfig
+from simulator.traces import BUNDLED
 
 GROUP = "ivsim"
 SENDER = "sender"
+CAPTURE = "capture"
 MESSAGES_PER_S_ATTRIBUTED = 3_000
 MESSAGES_PER_S_UNDER_LOAD = 2_000
 # The twin's first real-time batch lasts 300 s, of which the start of a run takes some.
@@ -42,11 +51,29 @@ def scenario_of(options: RunOptions) -> Scenario:
         format=options.format,
         seed=options.seed,
         message_bytes=options.message_bytes,
+        vehicle_log=_absolute(options.vehicle_log),
+        vehicle_mapping=_absolute(options.vehicle_mapping),
+        traces=_roads(options),
+        trace_offsets=options.trace_offsets,
         stages=tuple(
             Stage(duration_s=length_s, begin_vehicles=begin, end_vehicles=end)
             for length_s, begin, end in options.stages
         ),
     )
+
+
+def _roads(options: RunOptions) -> tuple[str, ...]:
+    """Return the traces in whose places the vehicles are: those of their own links, where one of them has places."""
+    if options.link == "direct" or TOPOLOGIES[options.topology].edge or options.vehicle_log is not None:
+        return ()
+    if not any(trace.places() for trace in options.traces):
+        return ()
+    return tuple(name if name in BUNDLED else str(Path(name).resolve()) for name in options.trace.split(","))
+
+
+def _absolute(path: str | None) -> str | None:
+    """Return where a file is, for processes that may work in another directory."""
+    return None if path is None else str(Path(path).resolve())
 
 
 def page(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
@@ -58,8 +85,8 @@ def gateways(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
     """Return how the gateways are started, or what echoes the messages where no broker does."""
     options = plan.options
     if plan.topology.bridged:
-        every = enumerate(part for part in options.parts for _ in range(options.gateways))
-        return [_gateway(plan, endpoints, part, index) for index, part in every]
+        every = enumerate(gateway_places(options))
+        return [_gateway(plan, endpoints, part, peer, index) for index, (part, peer) in every]
     (part,) = options.parts
     if part.protocol.broker is None and plan.topology.echoed:
         config = echo_config(part.mode.name, endpoints.ports[part.protocol.name], endpoints.cloud_namespace)
@@ -67,23 +94,28 @@ def gateways(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
     return []
 
 
-def _gateway(plan: RunPlan, endpoints: Endpoints, part: FleetPart, index: int) -> ChildSpec:
-    config = gateway_config(plan, endpoints, part, index)
-    return ChildSpec(gateway_name(index), ("gateways", part.protocol.name, "--config"), config)
+def gateway_places(options: RunOptions) -> list[tuple[FleetPart, int | None]]:
+    """Return for each gateway of a run, by its number, whose messages it takes in, and from which place.
+
+    The place is that of `SenderShare.peer`: at the edge the gateway itself, else one of several brokers.
+    """
+    each = 1 if TOPOLOGIES[options.topology].edge else options.gateways
+    return [(part, peer) for part in options.parts for peer, _ in groups(options, part) for _ in range(each)]
+
+
+def _gateway(plan: RunPlan, endpoints: Endpoints, part: FleetPart, peer: int | None, index: int) -> ChildSpec:
+    config = gateway_config(plan, endpoints, part, peer, index)
+    return ChildSpec(gateway_id(index), ("gateways", part.protocol.name, "--config"), config)
 
 
 def queues(options: RunOptions) -> list[str]:
     """Return the names under which the gateways of a run are known to a broker, and may have left messages."""
-    return [GROUP, *(gateway_name(index) for index in range(options.gateways * len(options.parts)))]
+    return [GROUP, *(gateway_id(index) for index in range(len(gateway_places(options))))]
 
 
 def client_prefix(options: RunOptions, run_id: str) -> str:
     """Return what goes before the names of a run's clients: on a broker that is there, they are nobody else's."""
     return "" if options.target is None else f"ivsim-{tag_of(run_id)}-"
-
-
-def gateway_name(index: int) -> str:
-    return f"gateway-{index}"
 
 
 def capture(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
@@ -96,12 +128,48 @@ def capture(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
         probe_ports=[PROBE_PORT],
         pcap=plan.directory.pcap if plan.options.pcap else None,
     )
-    return ChildSpec("capture", ("simulator.capture.process",), config, endpoints.vehicles_namespace)
+    return ChildSpec(CAPTURE, ("simulator.capture.process",), config, endpoints.vehicles_namespace)
 
 
 def senders(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
-    """Return how the senders are started; each has its share of the vehicles, and a log of its own."""
-    return [_sender(plan, endpoints, index) for index in range(plan.shards)]
+    """Return how this machine's senders are started; each has its share of the vehicles, and a log of its own."""
+    return [
+        _sender(plan, endpoints, index) for index in range(plan.shards) if plan.senders[index].agent is None
+    ]
+
+
+def agent_sender_config(
+    plan: RunPlan, index: int, entrances: Mapping[str, tuple[str, int]] = MappingProxyType({})
+) -> SenderConfig:
+    """Return what sender `index` is told where an agent has it: its vehicles reach the peer over the network that is there.
+
+    Args:
+        plan: of the run.
+        index: of the sender.
+        entrances: to the run's own brokers, by kind; none with a target.
+    """
+    share = plan.senders[index]
+    if plan.options.target is not None:
+        target = parse(plan.options.target)
+        host, port = target.host, target.port
+    else:
+        host, port = entrances[str(share.part.protocol.broker)]
+    config = sender_config(
+        plan.options,
+        protocol=share.part.protocol.name,
+        mode=share.part.mode.name,
+        host=host,
+        port=port,
+        events_path=plan.directory.emission_log(index, plan.shards),
+        vehicles=share.vehicles,
+        client_prefix=client_prefix(plan.options, plan.run_id),
+    )
+    return config.model_copy(update={"bind_addresses": False})
+
+
+def sender_name(plan: RunPlan, index: int) -> str:
+    """Return the name of sender `index` in a run."""
+    return SENDER if plan.shards == 1 else f"{SENDER}-{index}"
 
 
 def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
@@ -112,6 +180,7 @@ def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
         plan.options,
         protocol=part.protocol.name,
         mode=part.mode.name,
+        host=endpoints.host(plan.senders[index].peer),
         port=endpoints.ports[part.protocol.name],
         events_path=plan.directory.emission_log(index, plan.shards),
         vehicles=None if alone else vehicles,
@@ -122,8 +191,7 @@ def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
         passwords={one: word for one, word in endpoints.credentials.passwords.items() if one in own},
         usernames={one: name for one, name in endpoints.credentials.usernames.items() if one in own},
     )
-    name = SENDER if alone else f"{SENDER}-{index}"
-    return ChildSpec(name, ("simulator.sender",), config, endpoints.vehicles_namespace)
+    return ChildSpec(sender_name(plan, index), ("simulator.sender",), config, endpoints.vehicles_namespace)
 
 
 def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[str, Any]:
@@ -135,6 +203,7 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[st
         "bootstrap": kafka.bootstrap,
         "kafka_login": kafka.login,
         "topics_prefix": kafka.topics.prefix,
+        "more_formats": [] if options.format in OWN_FORMATS else [options.format],
         "trigger": options.trigger,
         # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
         "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
@@ -145,7 +214,16 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[st
         "topic_min_insync": options.kafka_min_insync,
         "loss_timeout_s": options.loss_timeout_s,
         "future_tolerance_s": options.future_tolerance_s,
+        **_query(options),
     }
+
+
+def _query(options: RunOptions) -> dict[str, Any]:
+    """Return what the twin is told of a query beside its own; nothing without one."""
+    if options.query == "none":
+        return {}
+    every = () if options.station_table is None else options.station_table.every
+    return {"query": options.query, "stations": [list(station) for station in every]}
 
 
 def session_config(options: RunOptions) -> dict[str, Any]:
@@ -155,6 +233,7 @@ def session_config(options: RunOptions) -> dict[str, Any]:
     slots = max(16, 2 * (2 * partitions + 1) + partitions)
     return {
         "spark_master": options.spark_master or f"local[{slots}]",
+        "spark_conf": as_mapping(options.spark_conf),
         "shuffle_partitions": partitions,
         # Compiling fully costs CPU at the start and pays only for a pipeline under load.
         "jit": "full" if options.vehicles / options.interval_s > MESSAGES_PER_S_UNDER_LOAD else "quick",
@@ -173,30 +252,44 @@ def page_config(plan: RunPlan, endpoints: Endpoints) -> dict[str, Any]:
     }
 
 
-def gateway_config(plan: RunPlan, endpoints: Endpoints, part: FleetPart, index: int) -> dict[str, Any]:
-    """Return what gateway `index` of the run is told, which takes in what that part of the fleet sends."""
+def gateway_config(
+    plan: RunPlan, endpoints: Endpoints, part: FleetPart, peer: int | None, index: int
+) -> dict[str, Any]:
+    """Return what gateway `index` of the run is told, which takes in what that part of the fleet sends to that place."""
     options, credentials = plan.options, endpoints.credentials
     return {
-        "bootstrap": endpoints.kafka.bootstrap,
+        "bootstrap": endpoints.bootstrap(index),
         "kafka_login": endpoints.kafka.login,
-        "host": endpoints.host,
+        "kafka_client": options.kafka_client,
+        "java": java_of(options.kafka_client),
+        "kafka_producer": as_mapping(options.kafka_producer),
+        "host": endpoints.host(peer),
         "port": endpoints.ports[part.protocol.name],
         "mode": part.mode.name,
         "format": options.format,
         "topics_prefix": endpoints.kafka.topics.prefix,
-        "namespace": endpoints.cloud_namespace,
+        "namespace": endpoints.gateways_namespace,
+        "kafka_inside": endpoints.edge,
+        "in_flight_log": str(plan.directory.path / f"in-flight-{index}.events") if endpoints.edge else None,
         "tls": None if (tls := credentials.tls(GATEWAY)) is None else asdict(tls),
         "keys": None if credentials.keys is None else asdict(credentials.keys),
         "username": credentials.usernames.get(GATEWAY, GATEWAY) if GATEWAY in credentials.passwords else None,
         "password": credentials.passwords.get(GATEWAY),
-        "name": client_prefix(options, plan.run_id) + gateway_name(index),
+        "name": client_prefix(options, plan.run_id) + gateway_id(index),
         "group": client_prefix(options, plan.run_id) + GROUP,
-        "shared": options.gateways > 1,
+        "shared": options.gateways > 1 and not endpoints.edge,
         "early_ack": options.early_ack and part.mode.gateway_acknowledges,
         "batching": batching_of(options, plan.directory.decision_log(index)),
         "receive_log": str(plan.directory.path / f"received-{index}.events"),
         "faults": {"drop": options.faults.gateway, "mislabel": options.faults.twin},
     }
+
+
+def java_of(client: str) -> dict[str, Any] | None:
+    """Return the Java that a gateway's client library runs on, None where it needs none; Refusal when it is not there."""
+    if not SINKS[client].java:
+        return None
+    return {"library": str(libjvm()), "class_path": client_jars()}
 
 
 def batching_of(options: RunOptions, decision_log: Path) -> dict[str, Any] | None:
@@ -236,12 +329,13 @@ def sender_config(
     usernames: Mapping[str, str] | None = None,
     connect_wait_s: float = CONNECT_WAIT_S,
     client_prefix: str = "",
+    host: str = CLOUD_ADDRESS,
 ) -> SenderConfig:
     """Return what a sender is told, in a run and in a session of echo cells alike.
 
     Args:
         options: what the run, or every cell of the process, asks for.
-        port: where vehicles send to, at the cloud's address.
+        port: where vehicles send to, at `host`.
         events_path: the emission log.
         protocol: that the process speaks, where it is another than the options'.
         mode: likewise.
@@ -254,12 +348,13 @@ def sender_config(
         usernames: likewise, where the user's name is another.
         connect_wait_s: how long the vehicles may take to connect, behind the last one that is due.
         client_prefix: goes before every client identifier.
+        host: where vehicles send to.
     """
     return SenderConfig(
         protocol=options.protocol if protocol is None else protocol,
         mode=options.mode if mode is None else mode,
         topology="echo" if TOPOLOGIES[options.topology].echoed else "gateway",
-        host=CLOUD_ADDRESS,
+        host=host,
         port=port,
         tls=tls,
         certificates=None if certificates is None else str(certificates),
@@ -328,3 +423,8 @@ def capture_config(
 def receive_logs(directory: Path) -> list[Path]:
     """Return the gateways' receive logs in a run directory."""
     return sorted(directory.glob("received-*.events"))
+
+
+def in_flight_logs(directory: Path) -> list[Path]:
+    """Return what gateways at the edge noted of requests that Kafka had not answered when they ended."""
+    return sorted(directory.glob("in-flight-*.events"))

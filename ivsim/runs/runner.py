@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -35,9 +36,10 @@ from simulator.fleet import messages_due
 from simulator.garbage import spared
 from simulator.link_schedule import Impairments, LinkSchedule
 from simulator.links import LinkError
+from simulator.links.direct import DirectLink
 from simulator.links.privileges import ensure_privileges
 from simulator.links.proof.prober import Prober
-from simulator.links.replay import LinkReplay
+from simulator.links.replay import LINK_STEPS, LinkReplay
 
 Disturb = Callable[[StartedRun], None]
 EXIT_FAILED = 1
@@ -116,7 +118,8 @@ def link_schedule_of(options: RunOptions) -> LinkSchedule:
     return LinkSchedule(
         trace=trace,
         others=others,
-        vehicles=options.vehicles,
+        vehicles=len(options.links),
+        first=options.links.start,
         seed=options.seed,
         rtt=rtt,
         loss_ratio=options.loss_ratio,
@@ -184,8 +187,8 @@ class Run:
                 outcome.exit_code, outcome.error = EXIT_FAILED, self._why(error)
             except StoppedEarly as reason:
                 outcome.exit_code, outcome.error = EXIT_STOPPED_EARLY, str(reason)
-            except Interrupted as signal:
-                outcome.exit_code, outcome.error = EXIT_SIGNALLED + signal.number, f"stopped by {signal}"
+            except Interrupted as stop:
+                outcome.exit_code, outcome.error = EXIT_SIGNALLED + stop.number, f"stopped by {stop}"
             except Refusal:
                 accounting.discard(plan.directory)
                 raise
@@ -214,25 +217,37 @@ class Run:
         facts = environment()  # asks Java for its version: not between the choice of the start and the start
         # A full collection made a change of the link 130 to 230 ms late.
         spare_new = stack.enter_context(spared())
+        components.agents.compare()
         start_at_ns = time.time_ns() + START_AFTER_NS
         opened_s = time.monotonic() - self._began_s + START_AFTER_NS / 1e9
+        replay = LinkReplay(components.link, plan.schedule.at, start_at_ns, plan.directory.work / LINK_STEPS)
+        # A link that emulates nothing has no conditions to show, whatever the trace says.
+        shown = plan.options.page and components.link.name != DirectLink.name
         publisher = LivePublisher(
-            plan.directory, plan.shards, components.endpoints.kafka, components.live_reader, start_at_ns
+            plan.directory,
+            plan.shards,
+            components.endpoints.kafka,
+            components.live_reader,
+            start_at_ns,
+            roads=replay.in_force if shown else None,
+            captured=components.capture is not None,
         )
+        links = plan.options.links
         started = StartedRun(
             plan,
             components,
             start_at_ns,
             opened_s,
-            stack.enter_context(LinkReplay(components.link, plan.schedule.at, start_at_ns)),
-            stack.enter_context(Prober(components.link, plan.options.vehicles, start_at_ns)),
+            stack.enter_context(replay),
+            stack.enter_context(Prober(components.link, len(links), start_at_ns, links.start)),
             stack.enter_context(publisher),
             spare_new,
         )
         manifest.write_manifest(started, facts)
-        components.capture.send("start", at_ns=start_at_ns)
+        if components.capture is not None:
+            components.capture.send("start", at_ns=start_at_ns)
         for name in components.senders:
-            components.children[name].send("start", at_ns=start_at_ns)
+            components.children.part(name).send("start", at_ns=start_at_ns)
         return started
 
     def _wait(self, started: StartedRun) -> None:
@@ -274,7 +289,10 @@ class Run:
         try:
             result = accounting.account(started, ending, self._display)
             outcome.metrics, outcome.report = result.metrics, result.report
-            if result.error is not None:
+            if result.signal is not None and outcome.signal is None:
+                outcome.exit_code = EXIT_SIGNALLED + result.signal
+                outcome.error = kept_words(result, started.directory.path)
+            elif result.error is not None:
                 add_failure(outcome, self._disk.full() or result.error)
             elif outcome.exit_code == 0 and result.metrics["validity"]["verdict"] == "invalid":
                 outcome.exit_code = EXIT_INVALID
@@ -297,6 +315,17 @@ class Run:
         if isinstance(error, OSError) and not isinstance(error, BROKEN) and not ran_out(error):
             raise error
         return self._disk.full() or str(error)
+
+
+def kept_words(result: accounting.Result, directory: Path) -> str:
+    """Return what is kept of a run that a signal has stopped while it was accounted for."""
+    name = signal.Signals(result.signal or 0).name
+    if result.error is None:
+        return f"stopped by {name} when all was accounted for: nothing is missing in {directory}"
+    return (
+        f"stopped by {name} while accounting: every log, table and record is kept in {directory}, and"
+        f" `ivsim report {directory} --ledger` makes the ledger and its figures"
+    )
 
 
 def add_failure(outcome: Outcome, error: str) -> None:

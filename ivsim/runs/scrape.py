@@ -31,7 +31,8 @@ HOST: Final = "127.0.0.1"
 ANSWER_S: Final = 1.0
 # What the senders have counted, by the word of the label.
 SENT: Final = ("emitted", "acknowledged", "refused", "unsent", "unanswered")
-QUANTILES: Final = {"0.5": "p50 ms", "0.99": "p99 ms"}
+# The label `quantile` is kept for summaries, which have a sum and a count too.
+RANKS: Final = {"p50": "p50 ms", "p99": "p99 ms"}
 
 
 class Scrape(Collector):
@@ -137,19 +138,18 @@ def _run_figures(
         if count is not None:
             messages.add_metric([point], count)
     yield messages
-    yield CounterMetricFamily(
-        "ivsim_run_wire_bytes",
-        "IP bytes at the vehicles' end, both directions.",
-        value=totals.get("ip_bytes", 0),
-    )
+    if (captured := totals.get("ip_bytes")) is not None:
+        yield CounterMetricFamily(
+            "ivsim_run_wire_bytes", "IP bytes at the vehicles' end, both directions.", value=captured
+        )
     latency = GaugeMetricFamily(
         "ivsim_run_end_to_end_latency_seconds",
         "From due to twin, over all messages so far.",
-        labels=["quantile"],
+        labels=["rank"],
     )
-    for quantile, name in QUANTILES.items():
+    for rank, name in RANKS.items():
         if row.get(name) is not None:
-            latency.add_metric([quantile], row[name] / 1e3)
+            latency.add_metric([rank], row[name] / 1e3)
     yield latency
     if late_ms is not None:
         yield GaugeMetricFamily(

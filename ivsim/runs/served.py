@@ -138,12 +138,12 @@ def _serve_one(testbed: Testbed, client: socket.socket) -> None:
     asking = _Asking(client)
     try:
         request = json.loads(line)
-        options = possible_options(request["options"], option_name)
         output = None if request["output"] is None else Path(request["output"])
         console = Console(file=cast("IO[str]", _Sayer(client)), width=_WIDTH, highlight=False)
         with contextlib.chdir(
             request["directory"]
-        ):  # traces and results are named from where the client stands
+        ):  # traces, recorded drives and results are named from where the client stands
+            options = possible_options(request["options"], option_name)
             outcome = testbed.run(
                 options,
                 output,

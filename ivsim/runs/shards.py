@@ -1,6 +1,7 @@
 """How many sender processes share the vehicles of a run, and which vehicles each has; starts nothing.
 
-A sender speaks one protocol in one mode: each part of a mix has senders of its own.
+A sender speaks one protocol in one mode, to one place: each part of a mix has senders of its own, and so has each gateway
+at the edge and each of several brokers.
 
 What a vehicle sends, and when, depends on the seed and its own number alone, so the vehicles may be dealt out in any way:
 the shards together send what one process would. They are dealt out in turn, so that traces and times of the first message,
@@ -26,21 +27,55 @@ SPARE_FILES: Final = 512
 
 @dataclass(frozen=True)
 class SenderShare:
-    """What one sender process has: vehicles of one part of the fleet."""
+    """What one sender process has: vehicles of one part of the fleet.
+
+    Attributes:
+        peer: whom they send to: which gateway at the edge, which of several brokers; None where all share one way.
+        agent: number of the agent that has the process, from 0; None: this machine.
+    """
 
     part: FleetPart
     vehicles: list[int]
+    peer: int | None = None
+    agent: int | None = None
 
 
 def sender_shares(
     options: RunOptions, *, cores: int | None = None, files: int | None = None
 ) -> tuple[SenderShare, ...]:
-    """Return the senders of a run in the order of its parts; the arguments are those of `shard_count`."""
-    shares = []
+    """Return the senders of a run in the order of its parts; the arguments are those of `shard_count`.
+
+    This machine and its agents take them in turn, this machine first where it takes any.
+    """
+    places = generators(options)
+    shares: list[SenderShare] = []
     for part in options.parts:
-        count = shard_count(options, len(part.vehicles), cores=cores, files=files)
-        shares += [SenderShare(part, list(part.vehicles[first::count])) for first in range(count)]
+        for peer, vehicles in groups(options, part):
+            count = shard_count(options, len(vehicles), cores=cores, files=files)
+            for first in range(count):
+                place = places[len(shares) % len(places)]
+                shares.append(SenderShare(part, list(vehicles[first::count]), peer, place))
     return tuple(shares)
+
+
+def generators(options: RunOptions) -> list[int | None]:
+    """Return the machines that have senders: agents by their numbers from 0, this one as None."""
+    agents: list[int | None] = [*range(len(options.agents))]
+    return agents if options.agents_only else [None, *agents]
+
+
+def groups(options: RunOptions, part: FleetPart) -> list[tuple[int | None, tuple[int, ...]]]:
+    """Return the vehicles of each gateway at the edge, or of each of several brokers, dealt out in turn; else all, with None."""
+    edge = TOPOLOGIES[options.topology].edge
+    count = options.gateways if edge else brokers_of(options, part)
+    if count == 1 and not edge:
+        return [(None, part.vehicles)]
+    return [(peer, part.vehicles[peer::count]) for peer in range(count)]
+
+
+def brokers_of(options: RunOptions, part: FleetPart) -> int:
+    """Return among how many brokers behind the link the vehicles of a part are dealt out: one where it needs none."""
+    return options.brokers if part.protocol.broker is not None else 1
 
 
 def shard_count(
@@ -48,8 +83,8 @@ def shard_count(
 ) -> int:
     """Return how many senders a part of a run's fleet has.
 
-    `auto` is one for each MESSAGES_PER_S_A_SHARD, at most one a core; more where a process may not open a socket for each
-    of its vehicles.
+    `auto` is one for each MESSAGES_PER_S_A_SHARD, at most one a core, where agents are taken to have as many as this
+    machine, and at least one for each machine; more where a process may not open a socket for each of its vehicles.
 
     Args:
         options: of the run.
@@ -62,10 +97,11 @@ def shard_count(
     vehicles = options.vehicles if vehicles is None else vehicles
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
     files = open_files() if files is None else files
-    of_rate = min(cores, _upwards(vehicles / options.interval_s, MESSAGES_PER_S_A_SHARD))
+    machines = len(generators(options))
+    of_rate = min(cores * machines, _upwards(vehicles / options.interval_s, MESSAGES_PER_S_A_SHARD))
     sockets = vehicles * sockets_a_vehicle(options)
     of_files = _upwards(sockets, files - SPARE_FILES) if files > SPARE_FILES else 1
-    return max(1, min(max(of_rate, of_files), vehicles, MAX_SHARDS))
+    return max(1, min(max(of_rate, of_files, machines), vehicles, MAX_SHARDS))
 
 
 def sockets_a_vehicle(options: RunOptions) -> int:

@@ -8,7 +8,8 @@ queries. None of that is measured. What is kept must not show in the next run, s
 * The link: the conditions are taken off when a run ends. Sockets of dead clients may go on sending what was queued;
   a link on which they have not fallen silent is opened anew.
 * The broker: mosquitto starts in a tenth of a second, so each run has a fresh one. RabbitMQ takes seconds and is kept;
-  the queues of a run are deleted when it ends. With TLS each run has keys, and so a broker, of its own.
+  the queues of a run are deleted when it ends. With TLS each run has keys, and so a broker, of its own; those of
+  gateways at the edge, and of several that share the vehicles, are always the run's own.
 
 Gateways, capture and vehicles belong to a run and are never kept.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Final, Self
 
@@ -26,23 +28,26 @@ from gateways.protocols import PROTOCOLS
 from ivsim.options import RunOptions
 from ivsim.runs import processes
 from ivsim.runs.directory import tag_of
-from ivsim.runs.endpoints import KafkaAddress, login_of
+from ivsim.runs.endpoints import EDGE_PORT, KafkaAddress, login_of
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.target_credentials import left_on_target, target_credentials
 from ivsim.runs.twin_session import TwinSession
 from ivsim.target import Target, parse
 from ivsim.testbed.credentials import PLAIN, Credentials, make_credentials, make_shared_keys
+from ivsim.testbed.entrance import Entrance
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.kafka_admin import create_topics, delete_topics, probe
 from ivsim.testbed.kafka_cluster import bootstrap_of, kafka_cluster
 from ivsim.testbed.kafka_listener import PLAINTEXT
 from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.relay_server import RelayServer
 from ivsim.testbed.server import Broker, Server
 from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.testbed.target_cleanup import Client, leave_as_found
 from ivsim.testbed.target_server import TargetServer
-from schemas.topics import CLOUD_ADDRESS, KafkaTopics
-from simulator.links import Condition, Link, choose, open_link, tcp_stack
+from ivsim.topologies import TOPOLOGIES
+from schemas.topics import CLOUD_ADDRESS, KafkaTopics, broker_address, gateway_address, kafka_address
+from simulator.links import Condition, Link, choose, open_link, tcp_stack, wiring
 from simulator.links.plan import shards_for
 from simulator.links.silence import silent
 from twin.new_topics import Copies
@@ -61,8 +66,8 @@ class SharedParts:
     def __init__(self, record: RunRecord, *, keep: bool) -> None:
         self._record, self.keep = record, keep
         self._stack = ExitStack()
-        # by how clients meet them, and how many they are
-        self._kafka: dict[tuple[str, int], list[KafkaServer]] = {}
+        # by name, which says how clients meet them, and how many they are
+        self._kafka: dict[str, list[KafkaServer]] = {}
         self._kafka_stack = ExitStack()
         self._link: _OpenLink | None = None
         self.twin = TwinSession(record, record.directory / "spark" if keep else None)
@@ -83,12 +88,17 @@ class SharedParts:
         if named is not None:
             login = login_of(plan.options)
             probe(named, login=login)
-            address = KafkaAddress(named, KafkaTopics(f"ivsim.{plan.run_id}."), login)
+            address = KafkaAddress(
+                named, KafkaTopics(f"{plan.options.kafka_topic_prefix}{plan.run_id}."), login
+            )
         else:
-            cluster = self.own_kafka(plan.options.kafka_security, plan.options.kafka_brokers)
+            relayed = kafka_relays(plan)
+            options = plan.options
+            cluster = self.own_kafka(options.kafka_security, options.kafka_brokers, tuple(relayed.values()))
             servers |= {server.process.name: server for server in cluster}
             prefix = f"ivsim.{plan.run_id}." if self.keep else ""
-            address = KafkaAddress(bootstrap_of(cluster), KafkaTopics(prefix), cluster[0].login)
+            behind = {gateway: cluster[0].behind[address] for gateway, address in relayed.items()}
+            address = KafkaAddress(bootstrap_of(cluster), KafkaTopics(prefix), cluster[0].login, behind)
         if address.topics.prefix:  # topics of this run alone on a broker that outlives it: they go with it
             if named is not None:
                 self._record.topics(address.bootstrap, address.topics.prefix, address.login)
@@ -103,22 +113,67 @@ class SharedParts:
         )
         return address
 
-    def own_kafka(self, security: str = PLAINTEXT, brokers: int = 1) -> list[KafkaServer]:
-        """Return the testbed's own brokers that meet their clients so, started or started again."""
-        if (security, brokers) not in self._kafka:
-            name = "-".join(
-                [
-                    KAFKA,
-                    *([security] if security != PLAINTEXT else []),
-                    *([f"of-{brokers}"] if brokers > 1 else []),
-                ]
-            )
-            cluster = kafka_cluster(self._record, brokers, name=name, security=security)
-            self._kafka[security, brokers] = self._kafka_stack.enter_context(cluster)
-        for server in self._kafka[security, brokers]:
+    def own_kafka(
+        self, security: str = PLAINTEXT, brokers: int = 1, relayed: tuple[str, ...] = ()
+    ) -> list[KafkaServer]:
+        """Return the testbed's own brokers that meet their clients so, started or started again.
+
+        Args:
+            security: of all their listeners.
+            brokers: how many.
+            relayed: addresses beyond a link at which clients find one that is alone, too.
+        """
+        name = "-".join(
+            [
+                KAFKA,
+                *([security] if security != PLAINTEXT else []),
+                *([f"of-{brokers}"] if brokers > 1 else []),
+                *([f"edge-{len(relayed)}"] if relayed else []),
+            ]
+        )
+        if name not in self._kafka:
+            cluster = kafka_cluster(self._record, brokers, name=name, security=security, relayed=relayed)
+            self._kafka[name] = self._kafka_stack.enter_context(cluster)
+        for server in self._kafka[name]:
             if not server.process.running():
                 server.restart()
-        return self._kafka[security, brokers]
+        return self._kafka[name]
+
+    def relays(self, kafka: KafkaAddress, record: RunRecord, stack: ExitStack) -> dict[str, Server]:
+        """Return what leads gateways at the edge to Kafka from the cloud's end of the link; `stack` closes it."""
+        assert self._link is not None
+        found: dict[str, Server] = {}
+        for gateway, behind in kafka.behind.items():
+            host, _, port = behind.rpartition(":")
+            relay = RelayServer(
+                record,
+                f"uplink-{gateway}",
+                namespace=self._link.link.cloud_namespace,
+                host=kafka_address(gateway),
+                port=EDGE_PORT,
+                target=(host, int(port)),
+            )
+            found[f"uplink-{gateway}"] = stack.enter_context(relay)
+        return found
+
+    def entrances(
+        self, host: str | None, brokers: Mapping[str, Broker], record: RunRecord, stack: ExitStack
+    ) -> dict[str, Entrance]:
+        """Return by kind of broker where vehicles of other machines find it at `host`; None asks for no such way."""
+        assert self._link is not None
+        found: dict[str, Entrance] = {}
+        if host is None:
+            return found
+        for kind, broker in brokers.items():
+            entrance = Entrance(
+                record,
+                f"entrance-{kind}",
+                host=host,
+                namespace=self._link.link.cloud_namespace,
+                target=(broker.host, broker.port),
+            )
+            found[kind] = stack.enter_context(entrance)
+        return found
 
     def open_twin(self, plan: RunPlan, kafka: KafkaAddress, stack: ExitStack) -> None:
         """Let Spark begin to serve the run; `twin.wait_ready` returns once it does."""
@@ -144,7 +199,10 @@ class SharedParts:
     def brokers(
         self, plan: RunPlan, record: RunRecord, stack: ExitStack
     ) -> tuple[dict[str, Broker], Credentials]:
-        """Return the brokers of the run's protocols by kind, and what their clients show; `stack` closes the run's own."""
+        """Return the brokers of the run's protocols, and what their clients show; `stack` closes the run's own.
+
+        They are known by their kind; where a kind has several, at the edge or behind the link, by kind and number.
+        """
         if plan.options.target is not None:
             return self._target(plan.options, record, stack)
         security, keys = plan.options.security, plan.directory.work / "keys"
@@ -152,9 +210,37 @@ class SharedParts:
         if security in ("oscore", "dtls-psk"):
             credentials = make_shared_keys(keys, plan.options.vehicles, security)
         elif security != "plain":
-            credentials = make_credentials(keys, plan.options.vehicles, security)
+            credentials = make_credentials(
+                keys, plan.options.vehicles, security, further=broker_addresses(plan)
+            )
         kinds = dict.fromkeys(part.protocol.broker for part in plan.options.parts if part.protocol.broker)
+        if broker_addresses(plan):
+            return self._several_brokers(plan, kinds, credentials, record, stack), credentials
         return {kind: self._broker(kind, credentials, record, stack) for kind in kinds}, credentials
+
+    def _several_brokers(
+        self,
+        plan: RunPlan,
+        kinds: Iterable[str],
+        credentials: Credentials,
+        record: RunRecord,
+        stack: ExitStack,
+    ) -> dict[str, Broker]:
+        """Return a broker at each of `broker_addresses`, by its name; they are the run's own."""
+        assert self._link is not None
+        link = self._link.link
+        found: dict[str, Broker] = {}
+        for kind in kinds:
+            for number, address in enumerate(broker_addresses(plan)):
+                server: Broker = SERVERS[kind].open(
+                    record,
+                    host=address,
+                    namespace=link.vehicles_namespace if plan.topology.edge else link.cloud_namespace,
+                    security=credentials.security,
+                    name=f"{kind}-{number}",
+                )
+                found[f"{kind}-{number}"] = stack.enter_context(server)
+        return found
 
     def _target(
         self, options: RunOptions, record: RunRecord, stack: ExitStack
@@ -199,6 +285,27 @@ class SharedParts:
             link.close()
 
 
+def edge_gateways(plan: RunPlan) -> range:
+    """Return the gateways of a run that stand at the edge; none where they stand behind the link."""
+    return range(plan.options.gateways if plan.topology.edge else 0)
+
+
+def broker_addresses(plan: RunPlan) -> list[str]:
+    """Return where the brokers of a kind are, beside each gateway at the edge or several behind the link; else none.
+
+    One that is alone is at CLOUD_ADDRESS, where a kept one may stand beside these.
+    """
+    if plan.topology.edge:
+        return [gateway_address(gateway) for gateway in edge_gateways(plan)]
+    several = plan.options.brokers if plan.options.brokers > 1 else 0
+    return [broker_address(broker) for broker in range(several)]
+
+
+def kafka_relays(plan: RunPlan) -> dict[int, str]:
+    """Return the address at the cloud's end of the link at which each gateway at the edge finds Kafka."""
+    return {gateway: f"{kafka_address(gateway)}:{EDGE_PORT}" for gateway in edge_gateways(plan)}
+
+
 def _leave_as_found(kafka: KafkaAddress) -> None:
     """Take the run's topics off a broker that outlives it, and name those that stay."""
     for name, reason in delete_topics(kafka.bootstrap, kafka.topics.prefix, kafka.login).items():
@@ -214,12 +321,12 @@ class _OpenLink:
     """An open link, and the kept brokers in its namespace, which cannot outlive it."""
 
     def __init__(self, link: Link, options: RunOptions, stack: ExitStack) -> None:
-        self.link, self._vehicles, self._tcp, self._stack = link, options.vehicles, options.tcp, stack
+        self.link, self._links, self._tcp, self._stack = link, options.links, options.tcp, stack
         self._brokers: dict[str, Broker] = {}
 
     @classmethod
     def open(cls, name: str, record: RunRecord, options: RunOptions) -> _OpenLink:
-        link = open_link(name, tag_of(record.run_id), options.vehicles)
+        link = open_link(name, tag_of(record.run_id), len(options.links), options.links.start)
         # Noted before they are made: a kill in between leaves a note of nothing, not a thing without a note.
         for namespace in link.namespaces:
             record.namespace(namespace)
@@ -227,7 +334,9 @@ class _OpenLink:
         with record.marking():  # the router outlives the run that it is opened in
             stack.enter_context(link)
         with stack:
-            tcp_stack.use(link, options.tcp)
+            for gateway in range(options.gateways) if TOPOLOGIES[options.topology].edge else ():
+                wiring.route_to(link.vehicles_namespace, kafka_address(gateway), gateway_address(gateway))
+            tcp_stack.use(link, options.tcp)  # of the routes that there are
             return cls(link, options, stack.pop_all())
 
     def serves(self, name: str, options: RunOptions) -> bool:
@@ -238,8 +347,9 @@ class _OpenLink:
         return (
             self.link.name == name
             and self._tcp == options.tcp
-            and options.vehicles <= self._vehicles
-            and shards_for(options.vehicles) == shards_for(self._vehicles)
+            and options.links.start == self._links.start
+            and len(options.links) <= len(self._links)
+            and shards_for(len(options.links)) == shards_for(len(self._links))
         )
 
     def silent(self) -> bool:
@@ -258,7 +368,7 @@ class _OpenLink:
 
     def clear(self, options: RunOptions) -> None:
         plain = (Condition(), Condition())
-        self.link.update(dict.fromkeys(range(1, options.vehicles + 1), plain))
+        self.link.update(dict.fromkeys(options.links, plain))
         queues = processes.queues(options)
         for kind, broker in self._brokers.items():
             if (forget := SERVERS[kind].forget) is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ivsim.options import RunOptions
 from ivsim.runs.components import Components
@@ -14,6 +13,7 @@ from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.plan import RunPlan
 from simulator.links.proof.prober import Prober
 from simulator.links.replay import LinkReplay
+from simulator.links.step_log import Rows
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class StartedRun:
     def directory(self) -> RunDirectory:
         return self.plan.directory
 
-    def link_rows(self) -> list[dict[str, Any]]:
+    def link_rows(self) -> Rows:
         """Return what was asked of the link, counted and probed, one row per second, vehicle and direction."""
         return self.prober.add_to(self.replay.rows())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 from gateways.protocols import PROTOCOLS
@@ -19,11 +20,18 @@ from schemas.errors import Refusal
 from schemas.topics import vehicle_id
 
 
-def target_credentials(options: RunOptions, target: Target) -> Credentials:
-    """Return what every client shows; Refusal names the file or the client for which there is nothing."""
-    names = [vehicle_id(number) for number in range(1, options.vehicles + 1)]
-    if TOPOLOGIES[options.topology].bridged:
-        names.append(GATEWAY)
+def target_credentials(
+    options: RunOptions, target: Target, names: Sequence[str] | None = None
+) -> Credentials:
+    """Return what every client shows; Refusal names the file or the client for which there is nothing.
+
+    Args:
+        options: name the files.
+        target: the broker.
+        names: of the clients; None: those of a run with these options.
+    """
+    if names is None:
+        names = _clients(options)
     passwords, usernames = {}, {}
     keys = None
     if options.target_keys is not None:
@@ -47,6 +55,11 @@ def target_credentials(options: RunOptions, target: Target) -> Credentials:
         keys=keys,
         server_name=target.host if target.security == "tls" else None,
     )
+
+
+def _clients(options: RunOptions) -> list[str]:
+    names = [vehicle_id(number) for number in range(1, options.vehicles + 1)]
+    return [*names, GATEWAY] if TOPOLOGIES[options.topology].bridged else names
 
 
 def left_on_target(
@@ -91,7 +104,7 @@ def _authority(options: RunOptions, target: Target) -> Path | None:
     return Path(found)
 
 
-def _certificates(options: RunOptions, names: list[str]) -> Path | None:
+def _certificates(options: RunOptions, names: Sequence[str]) -> Path | None:
     if options.target_certificates is None:
         return None
     directory = Path(options.target_certificates).absolute()

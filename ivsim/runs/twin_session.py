@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from ivsim.runs.interrupt import Interrupted
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
@@ -15,7 +16,7 @@ READY_S: Final = 180.0  # two busy cores have taken 100 s for what takes 12
 LEAVE_S: Final = 30.0
 LEDGER_S: Final = 120.0
 # A run that wants another value of these needs a session of its own.
-OF_SESSION: Final = ("spark_master", "shuffle_partitions", "jit", "jars_dir")
+OF_SESSION: Final = ("spark_master", "spark_conf", "shuffle_partitions", "jit", "jars_dir")
 
 
 class TwinSession:
@@ -89,6 +90,9 @@ class TwinSession:
         self.process.send("ledger", partial=problems)
         try:
             self.process.wait_for("ledger", LEDGER_S)
+        except Interrupted:
+            self.abandon()  # it would work on for as long as a ledger takes
+            raise
         except NotReady:
             self.stop()  # its answer may still come, and the next run would take it for its own
             raise

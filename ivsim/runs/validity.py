@@ -37,7 +37,7 @@ class Cause(NamedTuple):
 
     Attributes:
         name: of the kind: partial_ledger, fate_unknown, certificate_off, link_changes_late, live_figures_differ,
-            generator_limited, sender_died, clock_moved, capture_dropped, gateway_dropped.
+            generator_limited, sender_died, agent_lost, clock_moved, clocks_apart, capture_dropped, gateway_dropped.
         severity: degraded or invalid.
         words: what was found, for a person.
     """
@@ -70,6 +70,7 @@ def judge(
     capture_drops: int | None,
     gateway_drops: int | None = None,
     dead_senders: Sequence[str] = (),
+    lost_senders: Sequence[str] = (),
 ) -> Validity:
     """Return the validity of a run.
 
@@ -79,11 +80,14 @@ def judge(
         capture_drops: frames that the kernel dropped before the capture read them; None when nobody knows.
         gateway_drops: datagrams that found a gateway's socket full; None where nobody knows, and with a broker.
         dead_senders: a line for each of several senders that died on the way, while the others went on.
+        lost_senders: likewise of those that were lost with their agent.
     """
     causes = (
         *_causes(metrics, sender_lag_p99_ms, capture_drops),
         *_dropped(gateway_drops),
+        *_clocks(metrics),
         *map(_died, dead_senders),
+        *map(_lost, lost_senders),
     )
     return of_causes(causes)
 
@@ -105,6 +109,27 @@ def _died(line: str) -> Cause:
     return Cause(
         "sender_died", "degraded", f"{line}: what it had not sent is unsent, with the reason sender_ended"
     )
+
+
+def _lost(line: str) -> Cause:
+    words = f"{line}: what its log does not say it has sent is unsent, with the reason agent_lost"
+    return Cause("agent_lost", "degraded", words)
+
+
+def _clocks(metrics: Mapping[str, Any]) -> Iterator[Cause]:
+    for agent in metrics.get("agents") or []:
+        uncertainty_ms = agent["clock_uncertainty_ms"]
+        if uncertainty_ms is None:
+            yield Cause(
+                "clocks_apart",
+                "degraded",
+                f"how far the clock of agent {agent['address']} is ahead is unknown",
+            )
+        elif uncertainty_ms > DRIFT_LIMIT_MS:
+            words = (
+                f"times of agent {agent['address']} are by this clock to within {uncertainty_ms:.3f} ms alone"
+            )
+            yield Cause("clocks_apart", "degraded", words)
 
 
 def judge_link(metrics: Mapping[str, Any], capture_drops: int | None) -> Iterator[Cause]:

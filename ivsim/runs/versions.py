@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gateways.protocols import PROTOCOLS
+from gateways.sinks import SINKS
 from ivsim.runs.host import host
 from ivsim.testbed.servers import SERVERS
+from schemas.plugins import installed
 
 PACKAGES = (
     "confluent-kafka", "protobuf", "flatbuffers", "fastavro", "msgpack",
@@ -36,11 +38,13 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, Java, the servers and every package that a figure may depend on."""
+    """Return the versions of Python, Java, the servers and every package that a figure may depend on, plug-ins' too."""
     found = {name: metadata.version(name) for name in (*PACKAGES, *_protocol_packages())}
+    clients = {sink.package: metadata.version(sink.package) for sink in SINKS.values() if sink.lack() is None}
     servers = {kind.name: version for kind in SERVERS.values() if (version := kind.version()) is not None}
     own = {"ivsim": metadata.version("ivsim"), "python": platform.python_version(), "java": _java()}
-    return {**own, **found, **servers}
+    plugins = {plugin.package: plugin.version for plugin in installed()}
+    return {**own, **found, **clients, **servers, **plugins}
 
 
 def _protocol_packages() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -68,6 +68,8 @@ def make_credentials(
     security: str = "tls",
     address: str = CLOUD_ADDRESS,
     authority: trustme.CA | None = None,
+    *,
+    further: Sequence[str] = (),
 ) -> Credentials:
     """Make an authority, the broker's certificate, and an account for each client.
 
@@ -77,12 +79,13 @@ def make_credentials(
         security: `tls` gives each client a password, `mtls` a certificate whose subject is its name.
         address: the broker's.
         authority: who signs; None makes one, whose key is never written.
+        further: addresses of brokers that have the same certificate.
     """
     directory.mkdir(mode=0o700)
     if authority is None:
         authority = trustme.CA(organization_name=_ORGANIZATION, organization_unit_name="authority of one run")
     certificate = authority.issue_cert(
-        address, organization_name=_ORGANIZATION, organization_unit_name="broker"
+        address, *further, organization_name=_ORGANIZATION, organization_unit_name="broker"
     )
     paths = {name: directory / f"{name}.pem" for name in ("authority", "certificate", "key")}
     authority.cert_pem.write_to_path(paths["authority"])
@@ -104,12 +107,12 @@ def make_credentials(
     return Credentials(Security(files, accounts), paths["authority"], passwords, certificates)
 
 
-def make_keystore(directory: Path, address: str) -> tuple[Path, Path]:
+def make_keystore(directory: Path, *addresses: str) -> tuple[Path, Path]:
     """Make an authority and a server's key and certificate in one PEM file, as Kafka's brokers read them.
 
     Args:
         directory: made here; only its owner can read it.
-        address: the server's.
+        addresses: the server's.
 
     Returns:
         The server's file, and the authority's, against which clients check it.
@@ -117,7 +120,7 @@ def make_keystore(directory: Path, address: str) -> tuple[Path, Path]:
     directory.mkdir(mode=0o700)
     authority = trustme.CA(organization_name=_ORGANIZATION, organization_unit_name="authority of one run")
     certificate = authority.issue_cert(
-        address, organization_name=_ORGANIZATION, organization_unit_name="broker"
+        *addresses, organization_name=_ORGANIZATION, organization_unit_name="broker"
     )
     # Java reads a key in PKCS #8 alone.
     key = load_pem_private_key(certificate.private_key_pem.bytes(), None).private_bytes(

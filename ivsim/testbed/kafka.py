@@ -12,7 +12,7 @@ from pathlib import Path
 from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.kafka_listener import IN_THE_CLEAR, PLAINTEXT, Listener, SaslSsl, format_arguments
 from ivsim.testbed.owned_server import OwnedServer
-from ivsim.testbed.paths import compose_dir, installed_jars, jars_dir
+from ivsim.testbed.paths import compose_dir, how_to_get, installed_jars, jars_dir, set_up
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import write_secret
 from ivsim.testbed.server import ServerKind
@@ -38,11 +38,13 @@ class KafkaServer(OwnedServer):
         namespace: in which it stands, and nobody else listens; None: this host's own.
         security: `plaintext`, or `sasl-ssl`: all clients log in, over TLS, with keys of this server's own.
         listener: of its cluster, whose nodes have keys and account in common; None: as `security` says.
+        relayed: further addresses, HOST:PORT, at which clients find it by a relay each.
 
     Attributes:
         bootstrap: address of the clients' listener, once it is reserved.
         login: path of the file by which they log in; "" without.
         secure: address of the listener of TLS; "" without.
+        behind: of each of those further addresses, where its relay has to lead.
     """
 
     START_TIMEOUT_S = 60.0
@@ -60,16 +62,19 @@ class KafkaServer(OwnedServer):
         namespace: str | None = None,
         security: str = PLAINTEXT,
         listener: Listener | None = None,
+        relayed: Sequence[str] = (),
     ) -> None:
-        super().__init__(record, name)
-        self._host, self._namespace = host, namespace
+        super().__init__(record, name, namespace)
+        self._host = host
         self._node = node
         self._keystore = keystore
         self._java_options = class_archive.java_options("kafka") if java_options is None else java_options
         self._heap_mb = heap_mb
         self._listener: Listener = listener or IN_THE_CLEAR
         own = listener is None and security != PLAINTEXT
-        self._keys = SaslSsl(record.directory / f"{name}-keys") if own else None
+        hosts = [address.rpartition(":")[0] for address in relayed]
+        self._keys = SaslSsl(record.directory / f"{name}-keys", hosts) if own else None
+        self.behind = dict.fromkeys(relayed, "")
         self._argv: list[str] = []
         self.bootstrap = self._controller = ""
         self.secure = ""
@@ -83,6 +88,8 @@ class KafkaServer(OwnedServer):
         self.bootstrap, self._controller = self._address(CLIENT_PORT), self._address(CONTROLLER_PORT)
         if self._keystore is not None:
             self.secure = self._address(SECURE_PORT)
+        for advertised in self.behind:
+            self.behind[advertised] = f"{self._host}:{self._held_port(self._host)}"
 
     def _address(self, alone: int) -> str:
         """Return a free address; in a namespace of its own that is node by node from the port `alone` on."""
@@ -122,7 +129,7 @@ class KafkaServer(OwnedServer):
 
     def relaunch(self) -> None:
         """Begin to start again after a kill, with the same address and log."""
-        self._launch(self._argv, namespace=self._namespace)
+        self._launch(self._argv)
 
     def ready(self) -> bool:
         with inside(self._namespace):
@@ -141,10 +148,16 @@ class KafkaServer(OwnedServer):
 
     def _configure(self, voters: Sequence[str], more: Mapping[str, str]) -> Path:
         properties = self._dir / "server.properties"
-        listeners = f"{self._listener.protocol}://{self.bootstrap}"
+        listeners = advertised = f"{self._listener.protocol}://{self.bootstrap}"
+        # A client is told the address that belongs to the listener that it has asked: each relay needs its own.
+        names = [f"RELAYED{number}" for number in range(len(self.behind))]
+        for name, (address, behind) in zip(names, self.behind.items(), strict=True):
+            listeners += f",{name}://{behind}"
+            advertised += f",{name}://{address}"
         secured: dict[str, str] = {}
         if self._keystore is not None:
             listeners += f",SECURE://{self.secure}"
+            advertised += f",SECURE://{self.secure}"
             secured = {
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SSL",
                 "listener.name.secure.ssl.keystore.type": "PEM",
@@ -154,10 +167,10 @@ class KafkaServer(OwnedServer):
         own = {
             "node.id": str(self._node),
             "listeners": f"{listeners},CONTROLLER://{self._controller}",
-            "advertised.listeners": listeners,
+            "advertised.listeners": advertised,
             "controller.quorum.voters": ",".join(voters),
             "log.dirs": str(self.log),
-            **self._listener.properties,
+            **self._listener.named(names),
             **secured,
             **more,
         }
@@ -187,7 +200,7 @@ def java_command() -> str:
     """Return the path of `java`; Refusal when there is none."""
     java = shutil.which("java")
     if java is None:
-        raise Refusal("no Java found: run `make setup`, or install a JRE of version 17 or newer")
+        raise Refusal(f"no Java found: {how_to_get('default-jre-headless')}, version 17 or newer")
     return java
 
 
@@ -204,7 +217,7 @@ def _version() -> str | None:
 KIND = ServerKind(
     "kafka",
     "jars of Kafka",
-    "make setup (one Maven run)",
+    f"{set_up()} (one Maven run)",
     _found,
     _version,
     KafkaServer,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ivsim.testbed.kafka_versions import check_version
 from schemas.errors import Refusal
 from schemas.kafka_login import client_settings
 from schemas.topics import KafkaTopics
@@ -28,7 +30,9 @@ def answers(bootstrap: str, timeout_s: float, login: str = "") -> bool:
 
 
 def probe(bootstrap: str, timeout_s: float = ANSWER_S, login: str = "") -> None:
-    """Return when a Kafka broker of those named by the user answers; else Refusal, at once where nobody listens.
+    """Return when a Kafka broker of those named by the user answers, and is of a version that ivsim can use.
+
+    Else Refusal, at once where nobody listens.
 
     Args:
         bootstrap: HOST:PORT, of several by commas.
@@ -48,6 +52,7 @@ def probe(bootstrap: str, timeout_s: float = ANSWER_S, login: str = "") -> None:
     if not answers(bootstrap, timeout_s, login):
         how = f" to --kafka-login {login}" if login else ""
         raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered{how} within {timeout_s:g} s")
+    check_version(address, timeout_s, login)
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
@@ -72,6 +77,38 @@ def create_topics(
         new_topic(name, partitions, compact=name == topics.state, copies=copies) for name in topics.all()
     ]
     _create(bootstrap, login, wanted)
+
+
+def missing_topics(bootstrap: str, names: Sequence[str], login: str = "") -> list[str]:
+    """Return those of the topics that Kafka does not have; Refusal when it does not answer."""
+    try:
+        known = _admin(bootstrap, login).list_topics(timeout=ANSWER_S).topics
+    except KafkaException as error:
+        raise Refusal(f"--kafka {bootstrap}: {error.args[0].str()}") from None
+    return [name for name in names if name not in known]
+
+
+def make_missing(
+    bootstrap: str, names: Sequence[str], *, partitions: int, copies: Copies, login: str = ""
+) -> None:
+    """Create these topics, stamped by the broker; Refusal with Kafka's words when it would not."""
+    _create(bootstrap, login, [new_topic(name, partitions, copies=copies) for name in names])
+
+
+def check_topics(
+    bootstrap: str, topics: KafkaTopics, *, partitions: int, copies: Copies, login: str = ""
+) -> None:
+    """Return when Kafka says that it would make such topics, and makes none; else Refusal with its words."""
+    admin = _admin(bootstrap, login)
+    wanted = [
+        new_topic(name, partitions, compact=name == topics.state, copies=copies) for name in topics.all()
+    ]
+    asked = admin.create_topics(wanted, request_timeout=TOPIC_TIMEOUT_S, validate_only=True)
+    for name, future in asked.items():
+        try:
+            future.result(2 * TOPIC_TIMEOUT_S)
+        except KafkaException as error:
+            raise Refusal(f"Kafka topic {name} on {bootstrap}: {error.args[0].str()}") from error
 
 
 def topics_of(bootstrap: str, prefix: str, timeout_s: float = ANSWER_S, login: str = "") -> list[str]:

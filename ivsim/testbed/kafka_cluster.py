@@ -28,6 +28,7 @@ def kafka_cluster(
     host: str = "127.0.0.1",
     namespace: str | None = None,
     machine: Machine | None = None,
+    relayed: Sequence[str] = (),
 ) -> Iterator[list[KafkaServer]]:
     """Start so many brokers, and end them with the context; all answer when it begins.
 
@@ -43,19 +44,22 @@ def kafka_cluster(
         host: address of their listeners.
         namespace: in which they stand; None: this host's own.
         machine: a computer of its own for one broker alone; None: this host.
+        relayed: further addresses, HOST:PORT, at which clients find a broker that is alone by a relay each.
 
     Raises:
-        ValueError: a machine for several.
+        ValueError: a machine, or relays, for several.
     """
     if machine is not None and brokers > 1:
         raise ValueError(f"{brokers} brokers on one machine: it has a disk for one")
+    if relayed and brokers > 1:
+        raise ValueError(f"{brokers} brokers behind relays: they lead to one")
     more = {
         "offsets.topic.replication.factor": str(brokers),
         "transaction.state.log.replication.factor": str(brokers),
         "share.coordinator.state.topic.replication.factor": str(brokers),
     }
     with ExitStack() as stack:
-        listener = IN_THE_CLEAR if security == PLAINTEXT else _secured(record, name, stack)
+        listener = IN_THE_CLEAR if security == PLAINTEXT else _secured(record, name, relayed, stack)
         servers = [
             KafkaServer(
                 record,
@@ -66,6 +70,7 @@ def kafka_cluster(
                 host=host,
                 namespace=namespace,
                 listener=listener,
+                relayed=relayed,
             ).stand_on(machine)
             for node in range(1, brokers + 1)
         ]
@@ -83,8 +88,9 @@ def kafka_cluster(
         yield servers
 
 
-def _secured(record: RunRecord, name: str, stack: ExitStack) -> Listener:
-    keys = SaslSsl(record.directory / f"{name}-keys")
+def _secured(record: RunRecord, name: str, relayed: Sequence[str], stack: ExitStack) -> Listener:
+    hosts = [address.rpartition(":")[0] for address in relayed]
+    keys = SaslSsl(record.directory / f"{name}-keys", hosts)
     record.scratch(keys.directory)
     stack.callback(keys.remove)
     return keys.make()

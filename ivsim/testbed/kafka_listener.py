@@ -1,10 +1,10 @@
-"""The listener at which a run's Kafka meets its clients: in the clear, or SASL_SSL with keys of its own."""
+"""The listeners at which a run's Kafka meets its clients: in the clear, or SASL_SSL with keys of its own."""
 
 from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,10 +21,10 @@ _USER: Final = "ivsim"
 
 @dataclass(frozen=True)
 class Listener:
-    """What of a broker's configuration its clients' listener decides.
+    """What of a broker's configuration its clients' listeners decide.
 
     Attributes:
-        protocol: Kafka's name of it, which is the listener's too.
+        protocol: Kafka's name of it, which is the first listener's too.
         login: path of the file by which clients log in; "" without.
         properties: the broker's, beside the listener's address.
     """
@@ -32,6 +32,28 @@ class Listener:
     protocol: str
     login: str
     properties: Mapping[str, str]
+
+    def named(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the properties of a broker that has further listeners, alike but for their names."""
+        if not names:
+            return dict(self.properties)
+        kinds = [self.protocol, *names]
+        found = {
+            **self.properties,
+            "listener.security.protocol.map": ",".join(
+                [*(f"{name}:{self.protocol}" for name in kinds), "CONTROLLER:PLAINTEXT"]
+            ),
+        }
+        for name in names:
+            own = f"listener.name.{name.lower()}."
+            found[f"{own}num.network.threads"] = "1"
+            of_first = f"listener.name.{self.protocol.lower()}."
+            found |= {
+                own + key.removeprefix(of_first): value
+                for key, value in self.properties.items()
+                if key.startswith(of_first)
+            }
+        return found
 
 
 IN_THE_CLEAR: Final = Listener("PLAINTEXT", "", {})
@@ -43,12 +65,14 @@ class SaslSsl:
     There is one account: all of a run's processes are one user's.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, addresses: Sequence[str] = ()) -> None:
+        """Take the directory, and at which addresses clients find it beside loopback."""
         self.directory = directory
+        self._addresses = (_ADDRESS, *addresses)
 
     def make(self) -> Listener:
         """Make authority, certificate and account; for a broker that has storage already it would be too late."""
-        store, authority = make_keystore(self.directory, _ADDRESS)
+        store, authority = make_keystore(self.directory, *self._addresses)
         login = self.directory / "login.properties"
         password = secrets.token_urlsafe(24)
         write_secret(login, f"username={_USER}\npassword={password}\nauthority={authority}\n")

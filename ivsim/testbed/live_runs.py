@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ivsim.testbed.paths import state_dir
 from ivsim.testbed.registry import ProcessMark
@@ -30,11 +30,21 @@ class LiveRun(NamedTuple):
 
     def vehicles(self) -> int | None:
         """Return how many vehicles it has; None of a testbed, and before the first message is due."""
+        options = self._options()
+        return None if options is None else int(options["vehicles"])
+
+    def topology(self) -> str | None:
+        """Return the word of its topology; None where `vehicles` has none."""
+        options = self._options()
+        return None if options is None else options.get("topology")
+
+    def _options(self) -> dict[str, Any] | None:
         try:
             manifest = json.loads((self.directory.parent / "manifest.json").read_text())
         except (OSError, ValueError):
             return None
-        return int(manifest["options"]["vehicles"])
+        found: dict[str, Any] = manifest["options"]
+        return found
 
 
 def live_runs() -> list[LiveRun]:

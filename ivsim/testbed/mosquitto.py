@@ -41,8 +41,7 @@ class MosquittoServer(OwnedServer):
         security: Security = OPEN,
         name: str = "mosquitto",
     ) -> None:
-        super().__init__(record, name)
-        self._namespace = namespace
+        super().__init__(record, name, namespace)
         self._security = security
         self.host = host
         self.port = port or self._own_port()
@@ -56,7 +55,7 @@ class MosquittoServer(OwnedServer):
 
     def relaunch(self) -> None:
         """Begin to start again after a kill, with the same address and what the last save had kept."""
-        self._launch([_found(), "-c", str(self._dir / "mosquitto.conf")], namespace=self._namespace)
+        self._launch([_found(), "-c", str(self._dir / "mosquitto.conf")])
 
     def ready(self) -> bool:
         return has_listener(self.process.pid, self.host, self.port)

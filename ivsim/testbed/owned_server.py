@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 from ivsim.testbed.machine import Machine
 from ivsim.testbed.process import OwnedProcess, hold_port
 from ivsim.testbed.registry import RunRecord
+from schemas.namespace import inside
 
 
 class OwnedServer(ABC):
@@ -21,13 +22,15 @@ class OwnedServer(ABC):
     Args:
         record: of the run; the server's directory and log lie in its own.
         name: of process, directory and log.
+        namespace: in which it stands and has its ports; None: this host's own.
     """
 
     START_TIMEOUT_S: ClassVar[float]
 
-    def __init__(self, record: RunRecord, name: str) -> None:
+    def __init__(self, record: RunRecord, name: str, namespace: str | None = None) -> None:
         self._record = record
         self._name = name
+        self._namespace = namespace
         self._dir = record.directory / name
         self._process: OwnedProcess | None = None
         self._machine: Machine | None = None
@@ -101,15 +104,15 @@ class OwnedServer(ABC):
         self._dir.mkdir(parents=True)
 
     def _held_port(self, host: str = "127.0.0.1") -> int:
-        """Return a free port that nobody else is given until the server is closed."""
-        self._holders.append(hold_port(host))
+        """Return a port that is free where it stands, which nobody else is given there until the server is closed."""
+        with inside(self._namespace):
+            self._holders.append(hold_port(host))
         return int(self._holders[-1].getsockname()[1])
 
     def _launch(
         self,
         argv: Sequence[str],
         *,
-        namespace: str | None = None,
         environment: Mapping[str, str] | None = None,
         stop_timeout_s: float = 10.0,
     ) -> None:
@@ -120,7 +123,7 @@ class OwnedServer(ABC):
             self._name,
             argv,
             self._record,
-            namespace=namespace,
+            namespace=self._namespace,
             environment=environment,
             stop_timeout_s=stop_timeout_s,
         )

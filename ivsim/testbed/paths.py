@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
+from typing import Final
 
 from schemas.errors import Refusal
 
 PACKAGE_DIR = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE_DIR.parent
+# The jars of every run: a broker's and Spark's are kept apart, since they need different clients of Kafka.
+JARS: Final = ("kafka", "spark")
 
 
 def compose_dir() -> Path:
@@ -19,9 +23,43 @@ def compose_dir() -> Path:
     raise Refusal(f"the broker configurations are missing: neither {ROOT}/compose nor the package holds them")
 
 
+def in_clone() -> bool:
+    """Return whether this is a clone, which `make setup` sets up; else it is an installed wheel."""
+    return (ROOT / "compose" / "jars" / "pom.xml").is_file()
+
+
+def set_up() -> str:
+    """Return the command that fetches what a run needs and pip does not bring."""
+    return "make setup" if in_clone() else "ivsim setup"
+
+
+def how_to_get(package: str) -> str:
+    """Return how to get a system package; `make setup` of a clone brings those that there are."""
+    return (
+        f"run `make setup`, or `apt-get install {package}`" if in_clone() else f"`apt-get install {package}`"
+    )
+
+
+def jars_digest() -> str:
+    """Return which jars this version takes: eight hexadecimal digits over the files that name them."""
+    folder = compose_dir() / "jars"
+    poms = [folder / "pom.xml", *(folder / kind / "pom.xml" for kind in JARS)]
+    return hashlib.sha256(b"".join(pom.read_bytes() for pom in poms)).hexdigest()[:8]
+
+
+def jars_root() -> Path:
+    """Return the directory of all jars: `IVSIM_JARS`, else a clone's `.jars`, else this version's own in the user's cache."""
+    if chosen := os.environ.get("IVSIM_JARS"):
+        return Path(chosen)
+    if in_clone():
+        return ROOT / ".jars"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "ivsim" / f"jars-{jars_digest()}"
+
+
 def jars_dir(kind: str) -> Path:
-    """Return where the jars of `kind` ("kafka", "spark") should be: in `IVSIM_JARS`, else in `.jars`."""
-    return Path(os.environ.get("IVSIM_JARS") or ROOT / ".jars") / kind
+    """Return where the jars of `kind`, such as one of `JARS`, should be."""
+    return jars_root() / kind
 
 
 def installed_jars(kind: str) -> Path:
@@ -29,7 +67,7 @@ def installed_jars(kind: str) -> Path:
     directory = jars_dir(kind)
     if not any(directory.glob("*.jar")):
         raise Refusal(
-            f"no {kind} jars in {directory}: run `make setup` (or set IVSIM_JARS to where they are)"
+            f"no {kind} jars in {directory}: run `{set_up()}` (or set IVSIM_JARS to where they are)"
         )
     return directory
 

@@ -181,7 +181,11 @@ def hold_port(host: str = "127.0.0.1") -> socket.socket:
     """
     holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    holder.bind((host, 0))
+    try:
+        holder.bind((host, 0))
+    except OSError:
+        holder.close()
+        raise
     return holder
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+from ivsim.testbed.paths import how_to_get
 from schemas.errors import Refusal
 
 # Debian keeps daemons in sbin, which is not in everybody's PATH.
@@ -20,7 +21,7 @@ def program(name: str, package: str) -> str:
     """Return the path of a program; Refusal when it is not installed, with the Debian package that has it."""
     path = where(name)
     if path is None:
-        raise Refusal(f"no {name} found: run `make setup`, or `apt-get install {package}`")
+        raise Refusal(f"no {name} found: {how_to_get(package)}")
     return path
 
 

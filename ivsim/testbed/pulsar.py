@@ -69,8 +69,8 @@ class PulsarServer(OwnedServer):
         namespace: str | None = None,
         name: str = NAME,
     ) -> None:
-        super().__init__(record, name)
-        self._host, self._namespace = host, namespace
+        super().__init__(record, name, namespace)
+        self._host = host
         self._heap_mb = heap_mb
         self._argv: list[str] = []
         self.synced = synced
@@ -107,7 +107,7 @@ class PulsarServer(OwnedServer):
 
     def relaunch(self) -> None:
         """Begin to start again after a kill, with the same address and data; `ready` says when it answers."""
-        self._launch(self._argv, namespace=self._namespace, stop_timeout_s=STOP_TIMEOUT_S)
+        self._launch(self._argv, stop_timeout_s=STOP_TIMEOUT_S)
 
     def ready(self) -> bool:
         """Return whether it answers, and has the namespace of topics."""

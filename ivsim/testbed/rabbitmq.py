@@ -14,7 +14,7 @@ import pika
 
 from gateways.protocols.amqp.address import amqp_routing_key
 from ivsim.testbed.owned_server import OwnedServer
-from ivsim.testbed.paths import compose_dir
+from ivsim.testbed.paths import compose_dir, how_to_get
 from ivsim.testbed.process import OwnedProcess, has_listener
 from ivsim.testbed.programs import program
 from ivsim.testbed.registry import RunRecord
@@ -27,6 +27,7 @@ STOP_TIMEOUT_S = 20.0
 DEFAULT_PORT = 5672
 DEFAULT_TLS_PORT = 5671
 LOCAL = "127.0.0.1"
+ANY = "0.0.0.0"  # noqa: S104 - held, never listened on
 # The wrapper in PATH changes to the user rabbitmq; this one runs as whoever starts it.
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 # An address in place of a host name: the node comes up where nothing resolves names.
@@ -53,12 +54,12 @@ class RabbitmqServer(OwnedServer):
         exchange: str = EXCHANGE,
         name: str = "rabbitmq",
     ) -> None:
-        super().__init__(record, name)
-        self._namespace = namespace
+        super().__init__(record, name, namespace)
         self._security = security
         self._exchange = exchange
-        # Erlang takes seconds until it listens: others must not be given the ports meanwhile.
-        self._epmd_port, self._nodes_port = self._held_port(), self._held_port()
+        # Erlang takes seconds until it listens: others must not be given the ports meanwhile. A node refuses to start
+        # while anybody has the one for nodes, at whatever address: a client that chose its source address is enough.
+        self._epmd_port, self._nodes_port = self._held_port(), self._held_port(ANY)
         self._epmd: OwnedProcess | None = None
         self.host = host
         self.port = port or self._own_port()
@@ -100,15 +101,15 @@ class RabbitmqServer(OwnedServer):
         """Begin to start again after a kill, with the same address and data."""
         self._launch(
             [server_program()],
-            namespace=self._namespace,
-            environment=self._environment(),
+            environment=self.environment(),
             stop_timeout_s=STOP_TIMEOUT_S,
         )
 
     def ready(self) -> bool:
         return has_listener(self.process.pid, self.host, self.port)
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Return the variables that a node takes its name, ports and files from."""
         return {
             # The server then replaces its shell, as under systemd: our process is the node itself.
             "RUNNING_UNDER_SYSTEMD": "true",
@@ -201,7 +202,7 @@ def _topic_permission(account: Account, exchange: str) -> dict[str, str]:
 def server_program() -> str:
     """Return the path of RabbitMQ's server; Refusal when it is not installed."""
     if not SERVER.is_file():
-        raise Refusal("no RabbitMQ found: run `make setup`, or `apt-get install rabbitmq-server`")
+        raise Refusal(f"no RabbitMQ found: {how_to_get('rabbitmq-server')}")
     return str(SERVER)
 
 

@@ -39,8 +39,7 @@ class RedisServer(OwnedServer):
         memory_mib: int = 1_024,
         name: str = NAME,
     ) -> None:
-        super().__init__(record, name)
-        self._namespace = namespace
+        super().__init__(record, name, namespace)
         self._memory_mib = memory_mib
         self.host = host
         self.port = port or self._own_port()
@@ -48,7 +47,7 @@ class RedisServer(OwnedServer):
     def relaunch(self) -> None:
         """Begin to start again after a kill, with the same address and file; `ready` says when it answers."""
         argv = [_found(), str(self._dir / "redis.conf")]
-        self._launch(argv, namespace=self._namespace, stop_timeout_s=STOP_TIMEOUT_S)
+        self._launch(argv, stop_timeout_s=STOP_TIMEOUT_S)
 
     def ready(self) -> bool:
         """Return whether it answers; it listens before it has read its file."""

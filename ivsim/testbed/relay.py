@@ -93,7 +93,8 @@ def _abort(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-async def _main(listening: socket.socket, host: str, port: int) -> None:
+async def until_stopped(listening: socket.socket, host: str, port: int) -> None:
+    """Relay every connection that `listening` takes to the target, until SIGTERM."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -107,7 +108,7 @@ def main(arguments: list[str]) -> None:
     with inside(namespace):
         listening = socket.create_server((host, int(port)), backlog=BACKLOG)
     Path(ready).touch()
-    asyncio.run(_main(listening, target_host, int(target_port)))
+    asyncio.run(until_stopped(listening, target_host, int(target_port)))
 
 
 if __name__ == "__main__":

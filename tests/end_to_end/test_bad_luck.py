@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
@@ -23,10 +24,40 @@ def test_ctrl_c_keeps_the_partial_result(runs: Runs) -> None:
     assert done.metrics["partial"] is True
     assert "SIGINT" in done.metrics["partial_reason"]
     assert done.metrics["run_due"] == 600
-    assert any(row["fate"] == "unsent" for row in done.rows("ledger.parquet"))
+    ledger = done.rows("ledger.parquet")
+    assert any(row["fate"] == "unsent" for row in ledger)
+    # What the twins have stands in the figures, though no loss timeout was over.
+    arrived = sum(row["fate"] in {"delivered", "late"} for row in ledger)
+    assert done.metrics["run_received"] == arrived > 0
+    said = " ".join(done.stderr.split())
+    assert re.search(
+        r"stopped by SIGINT after \d+ s: \d+ messages emitted, .* in the twin; accounting for", said
+    )
     assert "This run is invalid: the ledger is partial" in (done.directory / "report.html").read_text()
     assert processes_of(done.manifest["run"]) == []
     assert namespaces_of(done.manifest["run"]) == []
+
+
+def test_ctrl_c_in_accounting_keeps_all_that_a_ledger_is_made_of(runs: Runs) -> None:
+    run = runs.start(
+        "accounting", "--topology", "echo", "--vehicles", "2", "--duration", "2", "--loss-timeout", "1"
+    )
+    run.wait_for(lambda: "accounting for every message" in run.stderr())
+    run.popen.send_signal(signal.SIGINT)
+    done = run.finish()
+    assert done.code == 128 + signal.SIGINT
+    assert f"`ivsim report {done.directory} --ledger` makes the ledger" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (done.directory / "ledger.parquet").exists()
+    assert (done.metrics["run_due"], done.metrics["due"]) == (4, None)
+    assert processes_of(done.manifest["run"]) == []
+    made = runs.call("report", str(done.directory), "--ledger")
+    assert "Traceback" not in made.stderr
+    assert len(done.rows("ledger.parquet")) == 4
+    assert done.metrics["run_received"] == sum(
+        row["fate"] == "delivered" for row in done.rows("ledger.parquet")
+    )
+    assert done.metrics["partial"] is False
 
 
 @pytest.mark.parametrize("name", ["gateway-0", "mosquitto", "twin"])

@@ -147,7 +147,8 @@ class Amqp(Surface):
         key = amqp_routing_key(vehicle_id(rng.randrange(1, VEHICLES + 1)))
         if rng.random() < 0.3:
             key = damaged(rng, key).encode()[:250].decode("utf-8", "ignore")
-        data = self._deliver(transport, key, next(self._bad)[:100_000])
+        said = rng.choice((None, None, None, "application/json", "text/html", "\x00" * 200))
+        data = self._deliver(transport, key, next(self._bad)[:100_000], said)
         if rng.random() < 0.1:
             data = _damaged_frames(rng, bytearray(data))
         self.last = data
@@ -184,13 +185,13 @@ class Amqp(Surface):
         raise AssertionError("the gateway has not come back")
 
     @staticmethod
-    def _deliver(transport: _Transport, key: str, payload: bytes) -> bytes:
+    def _deliver(transport: _Transport, key: str, payload: bytes, content_type: str | None = None) -> bytes:
         session = transport.session
         session.tag += 1
         method = spec.Basic.Deliver(session.consuming or "", session.tag, False, "amq.topic", key)
         frames = (
             frame.Method(1, method).marshal()
-            + frame.Header(1, len(payload), spec.BasicProperties()).marshal()
+            + frame.Header(1, len(payload), spec.BasicProperties(content_type=content_type)).marshal()
         )
         return frames + (frame.Body(1, payload).marshal() if payload else b"")
 

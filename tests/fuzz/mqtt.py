@@ -47,14 +47,17 @@ class _Gateway:
         self.session.acknowledgements()
         return "taken"
 
-    def publish_arrived(self, topic: bytes, payload: bytes, duplicate: bool, receipt: Any) -> None:
+    def publish_arrived(
+        self, topic: bytes, payload: bytes, duplicate: bool, receipt: Any, content_type: bytes = b""
+    ) -> None:
         text = topic.decode("utf-8", "replace")
         try:
             vehicle = vehicle_of_mqtt_topic(text)
         except ValueError as error:
             self.bridge.misaddressed(text, payload, 1, receipt, str(error))
         else:
-            self.bridge.take(vehicle, payload, 1, duplicate, receipt)
+            said = content_type.decode("utf-8", "replace")
+            self.bridge.take(vehicle, payload, 1, duplicate, receipt, said)
 
     def oversized_arrived(self, topic: bytes, beginning: bytes, size_bytes: int, receipt: Any) -> None:
         self.bridge.oversized(
@@ -117,7 +120,7 @@ class Mqtt(Surface):
             topic = damaged(rng, topic)
         data = publish(
             topic[:20_000], next(self._damaged[at]), qos=rng.randrange(3), mid=next(self._numbers),
-            dup=rng.random() < 0.2, five=True,
+            dup=rng.random() < 0.2, five=True, properties=_properties(rng) if rng.random() < 0.3 else b"",
         )  # fmt: skip
         if rng.random() < 0.5:
             data = _damaged_packet(rng, bytearray(data))
@@ -142,6 +145,16 @@ class Mqtt(Surface):
             )
             assert gateway.delivery.records == before + 1
             assert gateway.delivery.last == (vehicle_id(k + 1).encode(), payload)
+
+
+def _properties(rng: Any) -> bytes:
+    """Return a content type of ours, of others or of no sense, or bytes that are no properties."""
+    if rng.random() < 0.2:
+        return bytes(rng.randbytes(rng.randrange(100)))
+    said = rng.choice(
+        [*(FORMATS[name].content_type.encode() for name in _FORMATS), b"text/html", rng.randbytes(40)]
+    )
+    return b"\x03" + len(said).to_bytes(2, "big") + said
 
 
 def _damaged_packet(rng: Any, data: bytearray) -> bytes:

@@ -15,6 +15,7 @@ from gateways.counters import Counters
 from gateways.delivery import Header
 from gateways.protocols.ends import Receipt
 from schemas.formats import FORMATS
+from schemas.formats.media_types import formats_by_media_type
 from twin.service.exposition import resident_bytes
 
 VEHICLES = 6
@@ -104,6 +105,7 @@ def paper_bridge(format_name: str, protocol: str, mode: str) -> tuple[Bridge, Pa
         delivery=delivery,
         counters=Counters(),
         payload_format=FORMATS[format_name],
+        by_media_type=formats_by_media_type(format_name),
         protocol=protocol,
         mode=mode,
         held_max=1_000,

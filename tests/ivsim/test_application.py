@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,11 @@ def test_what_needs_no_part_imports_none(arguments: tuple[str, ...]) -> None:
     assert found & HEAVY == set()
 
 
+def test_the_list_of_studies_draws_and_measures_nothing() -> None:
+    """It took 1.8 s, most of it for charts and statistics that no list shows."""
+    assert imported("study", "list") & (HEAVY - {"pydantic"}) == set()
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_of_the_table_has_help(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -66,12 +72,38 @@ def test_every_command_of_the_table_has_help(
     text = capsys.readouterr().out
     assert f" {name} [OPTIONS]" in text
     assert max(map(len, text.splitlines())) <= 80
+    # What a command does is broken where the terminal ends, not where its source does.
+    said = [line.strip() for line in text.partition("╭")[0].splitlines()]
+    for line, after in pairwise(said):
+        assert not line or not after or len(f"{line} {after.split()[0]}") > 78, line
 
 
 def test_the_list_of_commands_has_each_with_its_help() -> None:
     text = python("-m", "ivsim.cli", "--help", COLUMNS="200").stdout
     for row in COMMANDS.values():
         assert re.search(rf"│ {row.name} +{re.escape(row.help)} ", text), row.name
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("ivsim ru", ["run"]),
+        ("ivsim trace imp", ["import"]),
+        ("ivsim run --vehi", ["--vehicles", "--vehicle-log", "--vehicle-mapping"]),
+        ("ivsim run --protocol ", ["mqtt", "amqp", "coap"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_values(typed: str, offered: list[str]) -> None:
+    """As bash asks, with the line typed so far and the number of the word (`ivsim --show-completion`)."""
+    asked = {"_IVSIM_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ivsim")],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **asked},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == offered, done.stderr
 
 
 def test_version_says_the_commit() -> None:
@@ -88,7 +120,7 @@ def test_version_says_the_commit() -> None:
     [
         ("ivsim tr", {"trace"}),
         ("ivsim trace li", {"list"}),
-        ("ivsim run --vehi", {"--vehicles"}),
+        ("ivsim run --vehi", {"--vehicles", "--vehicle-log", "--vehicle-mapping"}),
         ("ivsim run --protocol ", {"mqtt", "amqp", "coap"}),
         ("ivsim run --mqtt-version ", {"5", "3.1.1"}),
     ],

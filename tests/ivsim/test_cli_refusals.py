@@ -77,7 +77,16 @@ def test_a_refusal_is_one_line_that_names_what_is_allowed(
 
 def test_one_of_several_spark_masters_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as master:
-        preflight._spark_master(f"spark://127.0.0.1:1,127.0.0.1:{master.getsockname()[1]}")
+        preflight.check_spark_master(f"spark://127.0.0.1:1,127.0.0.1:{master.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("found", ["4.2.0", "4.30.0", "5.0.0"])
+def test_a_pyspark_of_another_release_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: str
+) -> None:
+    monkeypatch.setattr(preflight, "version", lambda package: found if package == "pyspark" else "0")
+    line = refused(monkeypatch, capsys, ["run", "--link", "direct"])
+    assert f"PySpark {found} is installed: ivsim works with Spark 4.3.x" in line
 
 
 def test_a_broken_trace_is_named_with_its_line(

@@ -11,11 +11,17 @@ from ivsim import cli
 from ivsim.commands import link
 from ivsim.commands.files import check_writable
 
+TUNNEL = Path(__file__).resolve().parents[2] / "traces" / "tunnel.csv"
 # /proc takes no files, whoever asks.
 CASES = {
     "plot": ("trace plot tunnel --out /proc/x.png", "--out /proc/x.png: No such file"),
     "export": ("trace export tunnel --out /proc/x.up", "--out /proc/x.up: No such file"),
     "generate": ("trace generate --profile us-2024-car-ul-udp --out /proc/x.csv", "--out /proc/x.csv: No such file"),
+    "import": (f"trace import {TUNNEL} --out /proc/x.csv", "--out /proc/x.csv: No such file"),
+    "results of a study": ("study run tunnel --output /proc/x", "--output /proc/x: No such file"),
+    "results of a platform": ("pipe --output /proc/x", "--output /proc/x: No such file"),
+    "results of a run": ("run --output /proc/x", "--output /proc/x: 0 MB free on its disk"),
+    "a registry": ("pipe --registry nowhere", "--registry 'nowhere': "),
     "directory": ("trace show /", "/: cannot be read: Is a directory"),
     "no case": ("chaos --protocol coap --fault broker-kill", "--fault broker-kill: coap has no broker"),
     "chaos's place": ("chaos --protocol coap --mode con --fault link-cut --output /proc/x", "--output /proc/x: No such file"),
@@ -27,6 +33,8 @@ CASES = {
     "verdicts' file": ("study run tunnel --junit /", "--junit /: Is a directory"),
     "report's verdicts": ("study report nowhere --junit /", "--junit /: Is a directory"),
     "resume's verdicts": ("study resume nowhere --junit /", "--junit /: Is a directory"),
+    "no gateway": ("chaos --protocol coap --gateways 0", "--gateways 0: allowed are 1 to 64"),
+    "a campaign's gateways": ("chaos --campaign 5 --gateways 2", "--gateways: has no effect with --campaign"),
     "nothing to do": ("chaos", "ivsim: chaos: choose --all, a --protocol, --mode or --fault, or a --campaign"),
     "no campaign": ("chaos --campaign 0", "--campaign 0: must be at least 1"),
     "a campaign's mode": ("chaos --campaign 5 --protocol coap", "--protocol: has no effect with --campaign"),

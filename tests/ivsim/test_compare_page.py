@@ -146,7 +146,7 @@ def test_the_command_writes_it_and_says_where(
     [
         ("/proc/x.html", "--html /proc/x.html: No such file"),
         (".", "--html .: Is a directory"),
-        ("slow/report.html", "--html slow/report.html: lies in slow, whose files are the run's own"),
+        ("slow/report.html", "--html slow/report.html: lies in slow, whose files are its own"),
         ("fast/logs/../new.html", "lies in fast"),
     ],
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from ivsim import cli
+from ivsim.commands.link import _print_checks
 from ivsim.listing import LEAST, listing, paragraph, table
+from simulator.links.proof.checks import Check
 
 WORDS = st.lists(st.text("abcxyz019-_/", min_size=1, max_size=20), min_size=0, max_size=30).map(" ".join)
 NAMES = st.text("abc_", min_size=1, max_size=30)
@@ -80,6 +84,19 @@ def test_what_is_listed_fits_80_columns(
     narrow = said(words, monkeypatch, capsys)
     assert max(map(len, narrow.splitlines())) <= 80
     assert sorted(narrow.split()) == sorted(shown.split())
+
+
+def test_a_proof_of_the_link_fits_80_columns_and_keeps_its_words() -> None:
+    """As wide as its checks get."""
+    out = io.StringIO()
+    check = Check(
+        "reordering", "downlink", "1,990,646 bit/s", "1,990,646 bit/s", "1,900,000 to 2,000,000", "unproven"
+    )
+    _print_checks(Console(file=out, width=80), "tunnel, replayed under a saturating flow", [check] * 3)
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    for word in f"{check.parameter} {check.asked} {check.tolerance} {check.verdict}".split():
+        assert text.count(word) >= 3, word
 
 
 def said(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from ivsim import cli
 from ivsim.option import asks_nothing, ineffective
 from ivsim.option_reference import reference
 from ivsim.option_rules import possible_options, run_options
-from ivsim.options import OPTIONS, PANELS, option_name
+from ivsim.options import OPTIONS, PANELS, RunOptions, option_name
+from ivsim.study.engines.pipe.client_loops.options import ClientOptions
+from ivsim.study.engines.pipe.options import PipeOptions
 from schemas.errors import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 
 # An option that was given, what else was given, and what the refusal says.
 MIX = "mqtt qos1=70,coap con=30"
+LOG = {
+    "vehicle_log": str(ROOT / "examples/drives/two-trucks.csv"),
+    "vehicle_mapping": str(ROOT / "examples/drives/two-trucks.toml"),
+}
+QUERY = {"query": "nearest-station", "stations": str(ROOT / "examples/stations.csv")}
 IDLE: list[tuple[str, dict[str, Any], str]] = [
+    ("vehicle_log", {**LOG, "format": "small"}, f"--vehicle-log {LOG['vehicle_log']}: has no effect with --format small"),
+    ("vehicle_mapping", {"vehicle_mapping": "m.toml"}, "--vehicle-mapping m.toml: needs --vehicle-log"),
     (
         "protocol",
         {"protocol": "mqtt", "mix": MIX},
@@ -27,12 +38,37 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("mode", {"mode": "qos1", "mix": MIX}, f"--mode qos1: has no effect with --mix '{MIX}'"),
     ("kafka_brokers", {"kafka_brokers": 3, "topology": "echo"}, "--kafka-brokers 3: needs --topology gateway"),
+    ("brokers", {"brokers": 2, "topology": "edge"}, "--brokers 2: needs --topology gateway"),
+    (
+        "brokers",
+        {"brokers": 2, "target": "mqtt://127.0.0.1"},
+        "--brokers 2: needs the run's own brokers, not --target mqtt://127.0.0.1",
+    ),
+    (
+        "brokers",
+        {"brokers": 2, "protocol": "coap", "mode": "con"},
+        "--brokers 2: has no effect with --protocol coap, which has no broker, only with mqtt, amqp",
+    ),
     (
         "kafka_brokers",
         {"kafka_brokers": 3, "kafka": "127.0.0.1:9092"},
         "--kafka-brokers 3: needs the run's own Kafka, not --kafka 127.0.0.1:9092",
     ),
     ("kafka_login", {"kafka_login": "login.properties"}, "--kafka-login login.properties: needs --kafka"),
+    ("kafka_topic_prefix", {"kafka_topic_prefix": "mine."}, "--kafka-topic-prefix mine.: needs --kafka"),
+    ("kafka_producer", {"kafka_producer": ["linger.ms=5"], "topology": "echo"}, "--kafka-producer: needs --topology gateway"),
+    (
+        "kafka_producer",
+        {"kafka_producer": ["linger.ms=5"], "kafka_client": "python"},
+        "--kafka-producer: needs --kafka-client confluent, which alone takes settings of librdkafka; it is python",
+    ),
+    ("kafka_client", {"kafka_client": "jpype", "topology": "echo"}, "--kafka-client jpype: needs --topology gateway"),
+    (
+        "kafka_client",
+        {"kafka_client": "aiokafka", "topology": "edge"},
+        "--kafka-client aiokafka: not with --topology edge, where the ledger needs a library that",
+    ),
+    ("spark_conf", {"spark_conf": ["spark.driver.memory=4g"], "topology": "echo"}, "--spark-conf: needs --topology gateway"),
     ("kafka_partitions", {"kafka_partitions": 4, "topology": "echo"}, "--kafka-partitions 4: needs --topology gateway"),
     *(
         # Copies need brokers, which are told first that they have no effect.
@@ -40,6 +76,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         for field in ("kafka_replication", "kafka_min_insync")
     ),
     ("mix", {"mix": MIX, "topology": "echo"}, f"--mix {MIX}: needs --topology gateway"),
+    ("mix", {"mix": MIX, "topology": "edge"}, f"--mix {MIX}: needs --topology gateway"),
     (
         "security",
         {"security": "tls", "mix": MIX},
@@ -129,6 +166,11 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("early_ack", {"early_ack": True, "protocol": "amqp", "mode": "auto"}, "--early-ack: has no effect with amqp auto"),
     ("batching", {"batching": "fixed", "topology": "echo"}, "--batching fixed: needs --topology gateway"),
     (
+        "batching",
+        {"batching": "fixed", "kafka_client": "aiokafka"},
+        "--batching fixed: needs --kafka-client confluent, which alone sends a batch as one request; it is aiokafka",
+    ),
+    (
         "batch_messages",
         {"batch_messages": 5, "batching": "fixed", "topology": "echo"},
         "--batching fixed: needs --topology gateway",
@@ -157,8 +199,22 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("batch_period_s", {"batch_period_s": 5.0}, "--batch-period 5: needs --batching timely, reactive"),
     ("trigger", {"trigger": "microbatch", "topology": "echo"}, "--trigger microbatch: needs --topology gateway"),
+    ("query", {**QUERY, "topology": "echo"}, "--query nearest-station: needs --topology gateway or edge"),
+    (
+        "query",
+        {**QUERY, "format": "small"},
+        "--query nearest-station: has no effect with --format small, whose payloads have no position",
+    ),
+    ("stations", {"stations": "s.csv"}, "--stations s.csv: needs --query nearest-station"),
+    ("answer_limit_ms", {"answer_limit_ms": 50.0}, "--answer-limit 50: needs --query nearest-station"),
     ("future_tolerance_s", {"future_tolerance_s": 9.0, "topology": "echo"}, "--future-tolerance 9: needs --topology gateway"),
     ("kafka", {"kafka": "localhost:9092", "topology": "echo"}, "--kafka localhost:9092: needs --topology gateway"),
+    ("kafka", {"kafka": "localhost:9092", "topology": "edge"}, "--kafka localhost:9092: needs --topology gateway"),
+    (
+        "target",
+        {"target": "mqtt://localhost", "topology": "edge"},
+        "--target mqtt://localhost: needs --topology gateway or echo or peer",
+    ),
     (
         "kafka_security",
         {"kafka_security": "sasl-ssl", "topology": "echo"},
@@ -177,6 +233,30 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("spark_master", {"spark_master": "yarn", "topology": "echo"}, "--spark-master yarn: needs --topology gateway"),
     ("page", {"page": True, "topology": "echo"}, "--page: needs --topology gateway"),
     ("page_port", {"page_port": 8080}, "--page-port 8080: needs --page"),
+    (
+        "agents",
+        {"agents": ["h:7070"], "link": "direct"},
+        "--agent: needs --target, or --entrance to the run's own broker",
+    ),
+    (
+        "agents",
+        {"agents": ["h:7070"], "link": "direct", "topology": "edge", "entrance": "192.0.2.1"},
+        "--agent: needs --topology gateway or echo or peer",
+    ),
+    ("entrance", {"entrance": "192.0.2.1"}, "--entrance 192.0.2.1: needs --agent"),
+    (
+        "entrance",
+        {"entrance": "192.0.2.1", "agents": ["h:7070"], "link": "direct", "target": "mqtt://b"},
+        "--entrance 192.0.2.1: needs the run's own brokers, not --target mqtt://b",
+    ),
+    ("agents", {"agents": ["h:7070"], "target": "mqtt://b"}, "--agent: needs --link direct"),
+    ("agents_only", {"agents_only": True}, "--agents-only: needs --agent"),
+    ("agent_token_file", {"agent_token_file": "t"}, "--agent-token-file t: needs --agent"),
+    (
+        "pcap",
+        {"agents": ["h:7070"], "link": "direct", "target": "mqtt://b", "pcap": True},
+        "--pcap: has no effect with --agent: frames of other machines are not captured",
+    ),
 ]  # fmt: skip
 
 
@@ -210,6 +290,31 @@ def test_every_condition_of_every_option_has_its_case(lossy: str) -> None:
                 failed.add((field, number))
     wanted = {(name, number) for name, one in OPTIONS.items() for number in range(len(one.option.effective))}
     assert failed == wanted
+
+
+def test_a_recorded_drive_lasts_as_long_as_the_run() -> None:
+    run_options(**LOG, duration_s=180.0)
+    with pytest.raises(Refusal, match="the drive of 'north' lasts 180 s, and --duration is 181"):
+        run_options(**LOG, duration_s=181.0)
+    with pytest.raises(Refusal, match="a csv log needs a mapping"):
+        run_options(vehicle_log=LOG["vehicle_log"])
+    with pytest.raises(
+        Refusal, match=r"no log that can be read: its name must end in one of \.csv, \.parquet, \.gpx, "
+    ):
+        run_options(vehicle_log="drive.kml")
+
+
+def test_a_query_has_its_stations_and_decodes_on_this_machine(tmp_path: Path) -> None:
+    assert len(run_options(**QUERY).station_table.every) == 40
+    assert run_options().station_table is None
+    with pytest.raises(Refusal, match=r"^--query nearest-station: needs --stations$"):
+        run_options(query="nearest-station")
+    with pytest.raises(Refusal, match=r"^--query nearest-station: needs --spark-master local\[N\], not yarn"):
+        run_options(**QUERY, spark_master="yarn")
+    bad = tmp_path / "bad.csv"
+    bad.write_text("station,latitude_deg,longitude_deg\na,91,0\n")
+    with pytest.raises(Refusal, match=rf"^{bad}: line 2: latitude_deg '91'"):
+        run_options(query="nearest-station", stations=str(bad))
 
 
 def test_a_default_is_told_apart_from_what_was_not_given() -> None:
@@ -254,6 +359,12 @@ def test_every_default_asks_for_something_or_is_off() -> None:
         (["--spark-master", "nowhere"], "--spark-master 'nowhere': write local[N], spark://HOST:PORT"),
         (["--trace", "x" * 50_000], "--trace 'xxx"),
         (["--batching", "best"], "--batching 'best': "),
+        (["--query", "nearest"], "--query 'nearest': "),
+        (["--query", "nearest-station", "--stations", "none.csv"], "none.csv: No such file or directory"),
+        (
+            ["--topology", "edge", "--batching", "timely", "--batch-limit", "60", "--rtt", "80"],
+            "--batch-limit 60: no batch setting keeps it, the link's round trip takes 80 ms at least; it must be above 80",
+        ),
         (
             ["--batching", "timely", "--batch-period", "0.4"],
             "--batch-period 0.4: must be longer than a batch may wait, 0.5 s by --batch-limit and --batch-ms",
@@ -273,6 +384,14 @@ def test_the_command_line_names_what_was_typed(
     said = capsys.readouterr().err
     assert said.startswith(f"ivsim: {says}")
     assert len(said) < 400
+
+
+@pytest.mark.parametrize("model", [RunOptions, PipeOptions, ClientOptions])
+def test_no_option_is_checked_by_a_pattern(model: type[BaseModel]) -> None:
+    """What pydantic says of a pattern that does not fit is the pattern; people are told what to write."""
+    schema = model.model_json_schema()
+    assert '"pattern"' not in json.dumps(schema)
+    assert set(schema["properties"]) == set(model.model_fields)
 
 
 def test_help_is_grouped_and_fits_a_terminal_of_80_columns(

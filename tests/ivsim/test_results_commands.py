@@ -28,6 +28,7 @@ from simulator.emission_table import CONNECTION_SCHEMA
 from tests.ivsim.audit.made_up_result import made_up_result
 from twin.ledger import COLUMNS, EMISSIONS, REACHED_CLOUD
 from twin.metrics import METRICS
+from twin.queries.answers import SCHEMA as ANSWERS
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_a_results_figures_are_shown_again(
         ("results show studies/tunnel", "no report yet"),
         ("results rm one notes --yes", "notes: no result of a run or a study"),
         ("compare one notes", "notes: no result of a run or a study"),
-        ("compare one studies/tunnel", "studies/tunnel: results of a study"),
+        ("compare one studies/tunnel", "studies/tunnel: results of a study, and the other are of a run"),
         ("export notes", "notes: no result of a run or a study"),
         ("export one --to xlsx", "--to 'xlsx': allowed are csv, parquet, json"),
         ("export one --table sums", "--table 'sums': one has metrics, "),
@@ -205,6 +206,7 @@ def test_every_file_and_column_of_a_result_is_documented(folder: Path) -> None:
         "connections": CONNECTION_SCHEMA.names,
         "link": [*LINK.names, *WIRE],
         "kafka_records": KAFKA_RECORDS.names,
+        "answers": ANSWERS.names,
     }
     for name, columns in written.items():
         assert sorted(result_files.TABLES[name].columns) == sorted(columns), name

@@ -36,10 +36,10 @@ def shell(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
     return call
 
 
-def opened(path: Path, name: str, vehicles: int) -> RunRecord:
+def opened(path: Path, name: str, vehicles: int, **options: Any) -> RunRecord:
     work = path / name / "work"
     work.mkdir(parents=True)
-    (path / name / "manifest.json").write_text(json.dumps({"options": {"vehicles": vehicles}}))
+    (path / name / "manifest.json").write_text(json.dumps({"options": {"vehicles": vehicles, **options}}))
     record = RunRecord(name, work)
     record.namespace(f"ivsim-{name}-v")
     record.namespace(f"ivsim-{name}-c")
@@ -63,6 +63,12 @@ def test_a_run_has_to_be_open_and_one_has_to_be_meant(shell: Shell, tmp_path: Pa
             assert shell("1")[::2] == (2, "ivsim: several runs are open: --run with one of one, two\n")
             assert shell("1", "--run", "six")[::2] == (2, "ivsim: --run 'six': open are one, two\n")
     assert live_runs() == []
+
+
+def test_a_vehicle_behind_a_gateway_at_the_edge_has_no_link(shell: Shell, tmp_path: Path) -> None:
+    with opened(tmp_path, "one", 5, topology="edge"):
+        said = "ivsim: vehicle 2: one has no link of a vehicle's: its links are its gateways'\n"
+        assert shell("2")[::2] == (2, said)
 
 
 def test_notes_of_a_dead_run_are_no_open_run(state: Path) -> None:

@@ -19,6 +19,7 @@ from ivsim.audit.result import Terms
 from ivsim.report import write_page
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.directory import SCHEMA, RunDirectory
+from ivsim.runs.link_log import SCHEMA as LINK_SCHEMA
 from ivsim.runs.link_log import link_table
 from simulator.capture.counting import COUNTS, RECORD
 from simulator.capture.second_log import MAGIC
@@ -120,7 +121,7 @@ def _link(directory: RunDirectory) -> list[dict[str, Any]]:
          "probe_bytes": 48, "probe_delay_ms": 10.25}
         for s in range(4) for v in (1, 2) for way in ("uplink", "downlink")
     ]  # fmt: skip
-    pq.write_table(link_table(asked, wire), directory.link)
+    pq.write_table(link_table([pa.Table.from_pylist(asked, schema=LINK_SCHEMA)], wire), directory.link)
     purposes = [
         {"phase": phase, "vehicle_id": f"YV2RT40A8KB00000{v}", "direction": way, "purpose": "message",
          "layer": "payload", "bytes": 100 if phase == "before_start" else 400}

@@ -224,7 +224,7 @@ def test_what_the_capture_counted(
             assert by_text(wire_table(path).to_pylist()) == by_text(
                 tables.wire_rows(logs.read_wire(path) or {})
             )
-        said = link_table(rows, path).to_pylist()
+        said = link_table([pa.Table.from_pylist(rows, schema=LINK_SCHEMA)], path).to_pylist()
         found = tables.link_wire(rows, logs.read_wire(path))
     kept = ("second", "vehicle_id", "direction", *tables.WIRE_COLUMNS)
     assert by_text([{name: row[name] for name in kept} for row in said]) == by_text(found)
@@ -420,7 +420,7 @@ def test_certificate_and_replay(seed: int, vehicles: int, seconds: int, counted:
     replay = certificate.replay(rows, START)
     assert replay["steps"] == seconds
     assert replay["applied_late_max_ms"] <= late / 1e6 + 0.001
-    said = fidelity("netem", rows, replay | {"failure": None})
+    said = fidelity("netem", [pa.Table.from_pylist(rows, schema=LINK_SCHEMA)], replay | {"failure": None})
     found = certificate.certified(rows, said, replay["applied_late_max_ms"])
     assert certificate.said_of(said, list(found)) == found
     assert {"verdict", "probe_bytes_uplink"} <= set(found)

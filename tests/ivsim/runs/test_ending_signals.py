@@ -10,11 +10,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ivsim.runs.interrupt import Interrupted, interruptible
-from ivsim.runs.runner import EXIT_FAILED, Outcome, add_failure
+from ivsim.runs.accounting import Result, so_far
+from ivsim.runs.interrupt import Interrupted, interruptible, unhurried
+from ivsim.runs.runner import EXIT_FAILED, Outcome, add_failure, kept_words
+from ivsim.runs.started import Ending
 
 PROGRAM = """
 import asyncio, signal, sys, time
@@ -103,6 +107,45 @@ def test_a_run_that_was_not_interrupted_leaves_the_first_signal_to_what_is_aroun
 
     with pytest.raises(Interrupted):
         around()
+
+
+def test_what_must_not_be_cut_short_hears_of_a_signal_when_it_is_over() -> None:
+    with interruptible():
+        with unhurried() as late:
+            os.kill(os.getpid(), signal.SIGTERM)
+            whole = True
+        assert (whole, late.number) == (True, signal.SIGTERM)
+        with unhurried() as again:
+            os.kill(os.getpid(), signal.SIGINT)  # one is enough
+        assert again.number is None
+    with interruptible():
+        with unhurried() as none:
+            pass
+        assert none.number is None
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_says_what_is_kept_of_a_run() -> None:
+    row = {"emitted": 1_234, "acknowledged": 1_200, "in twin": 1_150, "p50 ms": 80.0}
+    run: Any = SimpleNamespace(
+        publisher=SimpleNamespace(row=lambda: row),
+        start_at_ns=10**18,
+        directory=SimpleNamespace(path=Path("results/one")),
+    )
+    assert so_far(run, Ending(10**18 + 61_400_000_000, 0.0, "stopped by SIGINT")) == (
+        "stopped by SIGINT after 61 s: 1,234 messages emitted, 1,200 acknowledged, 1,150 in the twin;"
+        " accounting for what there is in results/one"
+    )
+    result = Result(
+        {}, Path("results/one/report.html"), "there is no ledger: stopped by SIGINT", signal.SIGINT
+    )
+    assert kept_words(result, Path("results/one")) == (
+        "stopped by SIGINT while accounting: every log, table and record is kept in results/one, and"
+        " `ivsim report results/one --ledger` makes the ledger and its figures"
+    )
+    whole = Result({}, result.report, None, signal.SIGTERM)
+    assert "nothing is missing in results/one" in kept_words(whole, Path("results/one"))
 
 
 def test_a_run_stopped_by_a_signal_says_so_whatever_fails_afterwards() -> None:

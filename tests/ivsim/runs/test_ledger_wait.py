@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.ledger_job import await_ledger, ledger_limit_s, why
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
@@ -34,6 +35,19 @@ def test_one_that_takes_too_long_is_ended(run_record, tmp_path, monkeypatch) -> 
     slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
     with pytest.raises(NotReady, match="ledger was not written within 0 s"):
         await_ledger(slow, 0.1)
+    assert not slow.running()
+
+
+def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> None:
+    slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
+
+    def interrupted(_seconds: float) -> None:
+        raise Interrupted(2)
+
+    monkeypatch.setattr("ivsim.runs.ledger_job.time.sleep", interrupted)
+    with pytest.raises(Interrupted):
+        await_ledger(slow, 60.0)
+    monkeypatch.undo()
     assert not slow.running()
 
 

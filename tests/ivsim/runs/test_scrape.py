@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateways import counters as gateway_counters
@@ -21,6 +23,8 @@ from ivsim.runs.counters import Sample
 from ivsim.runs.runner import make_plan
 from ivsim.runs.scrape import Scrape, merged
 from schemas.errors import Refusal
+from tests.twin.service.conftest import Stand
+from twin.service.exposition import ServiceCollector, exposition
 
 ROOT = Path(__file__).resolve().parents[3]
 GRAFANA = ROOT / "compose" / "grafana"
@@ -56,7 +60,7 @@ def test_the_page_has_the_run_and_every_part_and_nothing_that_is_not_known() -> 
     assert points == {
         "emitted": 9, "acknowledged": 8, "refused": 0, "unsent": 0, "unanswered": 0, "received": 7, "in_twin": 5,
     }  # fmt: skip
-    assert found["ivsim_run_end_to_end_latency_seconds"] == {("0.5",): 0.12}
+    assert found["ivsim_run_end_to_end_latency_seconds"] == {("p50",): 0.12}
     assert found["ivsim_link_change_late_seconds"] == {(): 0.04}
     assert found["ivsim_run_wire_bytes"] == {(): 4096.0}
     assert found["ivsim_part_up"] == {("gateway-0",): 0.0, ("kafka",): 1.0, ("runner",): 1.0}
@@ -110,17 +114,48 @@ def _builder() -> Any:
     return module
 
 
-def test_the_dashboard_is_what_grafanas_own_library_makes_and_asks_for_what_is_there() -> None:
-    text = (GRAFANA / "ivsim.json").read_text()
-    builder = _builder()
-    assert text == builder.dashboard() + "\n"
-    asked = {name for panel in json.loads(text)["panels"] for target in panel["targets"]
-             for name in re.findall(r"\bivsim_\w+", target["expr"])}  # fmt: skip
-    known = {metric.name for metric in filled().collect()}
+def _exposed() -> dict[str, list[dict[str, str]]]:
+    """Return the labels of each sample that Prometheus reads from the pages of a run, its gateways and its page."""
     counters = dict.fromkeys([*gateway_counters.Counters().numbers(), *GAUGES], 0)
-    known |= {metric.name for metric in merged([page(counters, GAUGES, {"gateway": "g"}).decode()])}
-    known |= {"ivsim_twin_age_of_information_seconds"}  # of the twin service, by its own test
-    assert {name.removesuffix("_total") for name in asked} <= known
+    stand = Stand(2)
+    stand.take_all()
+    with filled() as scrape:
+        scrape._sample = SAMPLE._replace(appended=6)
+        with urllib.request.urlopen(scrape.url, timeout=5) as answer:
+            texts = [answer.read().decode()]
+    texts.append(page(counters, GAUGES, {"gateway": "g", "protocol": "mqtt", "mode": "qos1"}).decode())
+    texts.append(exposition(ServiceCollector(stand.ask, stand.changed, None)).decode())
+    found: dict[str, list[dict[str, str]]] = {}
+    for family in (family for text in texts for family in text_string_to_metric_families(text)):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(sample.labels)
+    return found
+
+
+def test_the_dashboard_is_what_grafanas_own_library_makes_and_reads_back() -> None:
+    text = (GRAFANA / "ivsim.json").read_text()
+    assert text == _builder().dashboard() + "\n"
+    assert JSONEncoder(sort_keys=True, indent=2).encode(Dashboard.from_json(json.loads(text))) + "\n" == text
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
+    exposed = _exposed()
+    panels = json.loads((GRAFANA / "ivsim.json").read_text())["panels"]
+    targets = [target for panel in panels for target in panel["targets"]]
+    asked = set()
+    for target in targets:
+        expression, legend = target["expr"], target["legendFormat"]
+        selectors = re.findall(r"(ivsim_\w+)(?:\{(\w+)=\"(\w+)\"\})?", expression)
+        assert selectors, expression
+        for name, label, value in selectors:
+            assert name in exposed, expression
+            assert not label or {label: value} in exposed[name], expression
+        asked |= {name for name, _, _ in selectors}
+        # What a sum keeps is what it says; else a sample has all its labels.
+        kept = re.findall(r"\bby \((\w+)\)", expression)
+        assert set(kept) <= exposed[selectors[0][0]][0].keys(), expression
+        known = set(kept) if expression.startswith("sum") else exposed[selectors[0][0]][0].keys()
+        assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= known, legend
     assert len(asked) >= 12
 
 

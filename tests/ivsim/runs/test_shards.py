@@ -162,7 +162,11 @@ def test_more_shards_than_vehicles_are_refused() -> None:
         ),
         (
             {"vehicles": 5_000},
-            r"mosquitto needs 5512 open files, 4096 are allowed, enough for 3584 vehicles: raise `ulimit -Hn`$",
+            r"mosquitto needs 5512 open files, 4096 are allowed, enough for 3584 vehicles: raise `ulimit -Hn`, or --brokers$",
+        ),
+        (
+            {"vehicles": 5_000, "topology": "echo", "shards": "4"},
+            r"mosquitto needs 10512 open files, 4096 are allowed, enough for 1792 vehicles: raise `ulimit -Hn`$",
         ),
     ],
 )
@@ -214,6 +218,19 @@ def test_a_sender_that_dies_beside_others_is_noted_and_the_last_one_ends_the_run
     one.died = True
     with pytest.raises(ProcessDied, match="sender-0"):
         children.spare(names)
+
+
+def test_a_sender_on_an_agent_is_known_by_its_name_and_dies_as_others_do() -> None:
+    here, there = Sender("sender-0"), Sender("sender-1")
+    children = run_of(here, totals=[], contained=0).components.children
+    children.adopt(there)
+    assert (children.part("sender-0"), children.part("sender-1")) == (here, there)
+    # What is asked of this machine's processes, such as their memory, is not asked of another's.
+    assert (list(children), children.get("sender-1")) == ([here], None)
+    there.died = True
+    children.check()
+    children.spare(("sender-0", "sender-1"))
+    assert list(children.dead) == ["sender-1"]
 
 
 def test_the_only_sender_ends_the_run() -> None:

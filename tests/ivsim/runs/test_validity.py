@@ -84,6 +84,27 @@ def test_a_sender_that_died_beside_others_degrades_the_run_and_is_named():
     assert found.words.startswith("sender-1 was killed: ")
 
 
+def test_an_agent_that_was_lost_and_a_clock_that_is_not_known_well_degrade_the_run():
+    agents = [
+        {"address": "a:1", "clock_uncertainty_ms": 0.2},
+        {"address": "b:1", "clock_uncertainty_ms": 1.7},
+        {"address": "c:1", "clock_uncertainty_ms": None},
+    ]
+    found = judge(
+        {"agents": agents},
+        sender_lag_p99_ms=None,
+        capture_drops=None,
+        lost_senders=["sender-1 on agent b:1 is lost"],
+    )
+    assert found.verdict == "degraded"
+    names = [cause.name for cause in found.causes]
+    assert names == ["clocks_apart", "clocks_apart", "agent_lost"]
+    assert "times of agent b:1 are by this clock to within 1.700 ms alone" in found.words
+    assert "how far the clock of agent c:1 is ahead is unknown" in found.words
+    assert found.words.endswith("is unsent, with the reason agent_lost")
+    assert audited.validity({}, None, None, lost_senders=1, agents=agents) == ("degraded", names)
+
+
 @pytest.mark.parametrize(("drops", "verdict"), [(None, "valid"), (0, "valid"), (3, "degraded")])
 def test_a_socket_that_overflowed_is_said(drops: int | None, verdict: str) -> None:
     """They counted as lost at the link, and nothing said that the gateway had lost them."""

@@ -110,6 +110,7 @@ def test_a_secured_broker_takes_who_logs_in_alone(run_record: RunRecord) -> None
         secrets = [path for path in run_record.directory.rglob("*") if password in _text(path)]
         assert {path.stat().st_mode & 0o077 for path in secrets} == {0}
         assert password not in Path("/proc", str(server.process.pid), "cmdline").read_text()
+        probe(server.bootstrap, login=server.login)
         topics = KafkaTopics("secured.")
         create_topics(server.bootstrap, topics, login=server.login)
         assert topics_of(server.bootstrap, "secured.", login=server.login) == sorted(topics.all())

@@ -26,6 +26,13 @@ def test_a_held_port_is_for_a_server_that_may_share_it_and_for_nobody_else() -> 
         socket.create_connection(address).close()
 
 
+def test_an_address_of_another_machine_leaves_no_socket_open() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match="assign requested address") as kept:  # whose traceback has the socket
+        hold_port("203.0.113.1")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before, kept
+
+
 def test_a_leader_that_ended_leaves_nothing_of_its_group(run_record: RunRecord, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = f"sleep 600 & echo $! > {pid_file}; exit 3"

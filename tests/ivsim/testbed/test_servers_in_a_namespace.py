@@ -13,6 +13,7 @@ from ivsim.testbed.process import TCP_LISTEN, has_listener
 from ivsim.testbed.rabbitmq import DEFAULT_PORT as AMQP_PORT
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
+from schemas.namespace import inside
 
 pytestmark = [pytest.mark.broker, pytest.mark.netns]
 
@@ -42,6 +43,28 @@ def test_it_listens_on_the_clouds_address_and_nowhere_else(
         ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True
     ).stdout
     assert inside.strip() == ""
+
+
+@pytest.mark.parametrize("in_namespace", [True, False])
+def test_nobody_is_given_a_port_of_rabbitmqs_meanwhile(
+    run_record: RunRecord, namespace: str, in_namespace: bool
+) -> None:
+    """A node refuses to start while a client of any address has its port for nodes: one that chose its source, say."""
+    where = namespace if in_namespace else None
+    source = CLOUD if in_namespace else "127.0.0.2"
+    server = RabbitmqServer(run_record, host=CLOUD if in_namespace else "127.0.0.1", namespace=where)
+    try:
+        environment = server.environment()
+        with inside(where):
+            for port, address in (
+                (environment["RABBITMQ_DIST_PORT"], source),
+                (environment["RABBITMQ_DIST_PORT"], "127.0.0.1"),
+                (environment["ERL_EPMD_PORT"], "127.0.0.1"),
+            ):
+                with socket.socket() as client, pytest.raises(OSError, match="in use"):
+                    client.bind((address, int(port)))
+    finally:
+        server.close()
 
 
 def listening_addresses(namespace: str) -> set[str]:

@@ -17,7 +17,7 @@ from ivsim.testbed.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-PINS = [*PROJECT["dependencies"], *EXTRAS["dev"], *EXTRAS["docs"], *EXTRAS["models"]]
+PINS = [*PROJECT["dependencies"], *(pin for extra in EXTRAS.values() for pin in extra)]
 CONSTRAINTS = [
     line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[:1] not in {"#", ""}
 ]

@@ -15,7 +15,7 @@ FOLDERS = ("ivsim", "simulator", "gateways", "twin", "schemas", "tests", "bench"
 EVERYWHERE = {"apt-config", "apt-get", "grep", "sh", "sleep", "true", "git", "make"}
 # Used where there is one; nothing is tested by it that is not tested without.
 # ... and what a test makes up.
-OPTIONAL = {"docker", "toy-broker"}
+OPTIONAL = {"docker", "systemd-analyze", "toy-broker"}
 PACKAGES = {
     "busybox": "busybox",
     "coap-client-notls": "libcoap3-bin",

@@ -1,0 +1,92 @@
+"""What the page is told while a run goes, of logs that are made up and without Kafka."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.endpoints import KafkaAddress
+from ivsim.runs.live_publisher import LivePublisher
+from schemas.topics import vehicle_id
+from simulator.emission_log import Kind
+from simulator.emission_table import EVENT
+from simulator.links.base import Condition, Conditions
+
+START_NS = 1_800_000_000_000_000_000
+START_S = START_NS // 1_000_000_000
+
+
+class Sent:
+    """A producer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, str, dict[str, Any]]] = []
+
+    def produce(self, topic: str, key: str, value: str) -> None:
+        self.records.append((topic, key, json.loads(value)))
+
+    def poll(self, _timeout_s: float) -> None:
+        pass
+
+    def taken(self, topic: str) -> list[tuple[str, dict[str, Any]]]:
+        found = [(key, value) for name, key, value in self.records if name == topic]
+        self.records = [record for record in self.records if record[0] != topic]
+        return found
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path)
+
+
+def publisher(directory: RunDirectory, **more: Any) -> tuple[LivePublisher, Sent]:
+    made, sent = LivePublisher(directory, 1, KafkaAddress(), None, START_NS, **more), Sent()
+    made._producer = sent  # type: ignore[assignment]
+    return made, sent
+
+
+def test_a_link_is_told_when_it_changes_and_never_again(directory: RunDirectory) -> None:
+    slow, out = Condition(1e6, 20.0, 0.01), Condition(0.0, 20.0)
+    steady, changed = (slow, Condition(None, 15.0)), (out, out)
+    now: tuple[int, Conditions] = (0, {1: steady, 2: steady})
+    made, sent = publisher(directory, roads=lambda: now)
+    made._copy()
+    told = sent.taken("run.link")
+    assert [key for key, _ in told] == [vehicle_id(1), vehicle_id(2)]
+    assert {k: v for k, v in told[0][1].items() if k not in {"vehicle_id", "at_ns"}} == {
+        "second": START_S, "uplink_rate_bps": 1e6, "downlink_rate_bps": None, "rtt_ms": 35.0,
+        "uplink_loss_ratio": 0.01, "downlink_loss_ratio": 0.0,
+    }  # fmt: skip
+    now = (1, {1: steady, 2: changed})
+    made._copy()
+    ((key, value),) = sent.taken("run.link")
+    assert (key, value["second"], value["uplink_rate_bps"]) == (vehicle_id(2), START_S + 1, 0.0)
+    made._copy()
+    assert sent.taken("run.link") == []
+
+
+def test_nobody_is_told_of_a_link_that_nobody_looks_at(directory: RunDirectory) -> None:
+    made, sent = publisher(directory)
+    made._copy()
+    assert sent.records == []
+
+
+def test_what_was_sent_and_refused_is_told_by_second(directory: RunDirectory) -> None:
+    events = np.zeros(5, EVENT)
+    events["vehicle"] = 3
+    events["at_ns"] = START_NS + np.array([0, 1, 2, 3, 10**9])
+    events["kind"] = [Kind.EMITTED, Kind.EMITTED, Kind.REFUSED, Kind.ACKNOWLEDGED, Kind.UNSENT]
+    directory.emission_log(0, 1).write_bytes(events.tobytes())
+    made, sent = publisher(directory)
+    made._copy()
+    found = [
+        (v["second"] - START_S, v["emitted"], v["unsent"], v["refused"])
+        for _, v in sent.taken("run.emissions")
+    ]
+    assert found == [(0, 2, 0, 1), (1, 0, 1, 0)]
+    assert made.row()["acknowledged"] == 1

@@ -1,0 +1,46 @@
+"""A testbed that is up reads the files that a run names from where its client stands, not from where it was started."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+from ivsim.option_rules import run_options
+from ivsim.options import RunOptions
+from ivsim.runs.runner import Outcome
+from ivsim.runs.served import _serve_one
+
+DRIVES = Path(__file__).resolve().parents[3] / "examples/drives"
+
+
+class Asked:
+    """In a testbed's place: takes note of what it is to run."""
+
+    options: RunOptions
+
+    def run(self, options: RunOptions, output: Path | None, **_: Any) -> Outcome:
+        assert output is None
+        self.options = options
+        return Outcome(0, None)
+
+
+def test_a_recorded_drive_is_found_from_the_clients_directory(tmp_path: Path) -> None:
+    for end in ("csv", "toml"):
+        shutil.copy(DRIVES / f"two-trucks.{end}", tmp_path / f"here.{end}")
+    options = run_options(
+        vehicle_log=str(tmp_path / "here.csv"), vehicle_mapping=str(tmp_path / "here.toml"), vehicles=2
+    )
+    said = {**options.model_dump(mode="json"), "vehicle_log": "here.csv", "vehicle_mapping": "here.toml"}
+    asked = Asked()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        request = {"options": said, "output": None, "directory": str(tmp_path)}
+        ours.sendall(json.dumps(request).encode() + b"\n")
+        _serve_one(asked, theirs)
+        answer = json.loads(ours.makefile("r").readline())
+    assert answer["done"]["exit_code"] == 0, answer
+    assert asked.options.vehicle_log == "here.csv"
+    assert asked.options.drives is not None
