@@ -1,12 +1,13 @@
-"""The table of published works repeated here; a new one is a folder and one line."""
+"""The table of published works repeated here; a new one is a folder and one line, or a plug-in of `ivsim.papers`."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from schemas.errors import Refusal
+from schemas.plugins import Plugin, Table, made
 
 if TYPE_CHECKING:
     from ivsim.papers.base import Paper
@@ -20,7 +21,7 @@ class Row(NamedTuple):
 
 
 # what `ivsim reproduce` calls it, as its main study is called -> row
-PAPERS = {
+_OWN = {
     "ifip2020": Row(
         "ivsim.papers.ifip2020.report:Ifip2020",
         "Persson Proos and Carlsson, IFIP Networking 2020: MQTT, AMQP and CoAP on a lossy cellular link",
@@ -33,7 +34,26 @@ PAPERS = {
         "ivsim.papers.ingestion_platforms.report:IngestionPlatforms",
         "Tallberg, A Comparison of Data Ingestion Platforms in Real-Time Stream Processing Pipelines, 2020",
     ),
+    "reactive-batching": Row(
+        "ivsim.papers.reactive_batching.report:ReactiveBatching",
+        "Wu, Shang, Peng and Wolter, IEEE ISSRE 2020: a reactive batching strategy of Kafka",
+    ),
+    "kafka-clients": Row(
+        "ivsim.papers.kafka_clients.report:KafkaClients",
+        "KNet project, KNet: performance evaluation, 2024: the official Kafka client embedded, and librdkafka",
+    ),
 }
+
+
+def _row(plugin: Plugin, found: Any) -> Row:
+    from ivsim.papers.base import Paper  # noqa: PLC0415 - when there is one to check
+
+    if not isinstance(made(found), Paper):
+        raise ValueError("no Paper")  # noqa: TRY004 - as every other lack of a plug-in
+    return Row(plugin.where, (found.__doc__ or "no docstring says which").splitlines()[0])
+
+
+PAPERS: Final[Table[Row]] = Table("ivsim.papers", _OWN, _row)
 
 
 def paper_named(name: str) -> Paper:

@@ -33,10 +33,10 @@ STAGES = {
 
 def _plain_log(axis: Axis) -> None:
     """Label a log axis with plain numbers; where it spans less than two decades, between the decades too."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     low, high = axis.get_view_interval()
     few = low > 0 and high / low < 100
-    axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}") if few else NullFormatter())
+    axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}") if few else NullFormatter())
     if few:
         axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
 
@@ -148,8 +148,8 @@ def fates_by_hop(ledger: Columns) -> Drawing:
     return Drawing(draw)
 
 
-def asked_and_achieved(link: Columns, direction: str) -> Drawing:
-    """Draw the rate that was asked for and the wire rate that passed, median and range over the vehicles."""
+def asked_and_achieved(link: Columns, direction: str, whose: str = "vehicle") -> Drawing:
+    """Draw the rate that was asked for and the wire rate that passed, median and range over those who have a link."""
 
     def draw(axes: Axes) -> None:
         here = (link["direction"] == direction) & (link["second"] >= 0)
@@ -159,21 +159,31 @@ def asked_and_achieved(link: Columns, direction: str) -> Drawing:
         high = per_second(link, here, seconds, "asked_rate_bps", np.nanmax)
         passed = per_second(link, here, seconds, "wire_bytes", np.nanmean) * 8
         if np.isfinite(asked).any():
-            axes.fill_between(
-                seconds, low / 1e3, high / 1e3, step="post", alpha=0.15, color=BLUE, label="asked, range"
-            )
-            axes.step(seconds, asked / 1e3, where="post", color=BLUE, label="asked, median vehicle")
-        axes.step(seconds, passed / 1e3, where="post", color=ORANGE, label="passed, mean per vehicle")
+            at, least = _held(seconds, low / 1e3)
+            most = _held(seconds, high / 1e3)[1]
+            axes.fill_between(at, least, most, step="post", alpha=0.15, color=BLUE, label="asked, range")
+            axes.step(*_held(seconds, asked / 1e3), where="post", color=BLUE, label=f"asked, median {whose}")
+        label = f"passed, mean per {whose}"
+        axes.step(*_held(seconds, passed / 1e3), where="post", color=ORANGE, label=label)
         axes.set(xlabel="s after the start", ylabel=f"{direction}, kbit/s")
         axes.set_yscale("symlog", linthresh=1.0)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         axes.set_ylim(0, max(10.0, axes.get_ylim()[1]))
         legend_above(axes)
 
     return Drawing(draw)
 
 
-def delay_asked_and_probed(link: Columns) -> Drawing:
+def _held(
+    seconds: npt.NDArray[Any], values: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
+    """Return steps of which the last one, too, is a second wide."""
+    if not seconds.size:
+        return seconds, values
+    return np.append(seconds, seconds[-1] + 1), np.append(values, values[-1])
+
+
+def delay_asked_and_probed(link: Columns, whose: str = "vehicle") -> Drawing:
     """Draw the round-trip time asked for, per second, and what the probes saw."""
 
     def draw(axes: Axes) -> None:
@@ -182,9 +192,8 @@ def delay_asked_and_probed(link: Columns) -> Drawing:
         for direction, colour in (("uplink", BLUE), ("downlink", ORANGE)):
             mask = here & (link["direction"] == direction)
             asked = per_second(link, mask, seconds, "asked_delay_ms", np.nanmedian)
-            axes.step(
-                seconds, asked, where="post", color=colour, label=f"{direction}, asked (median vehicle)"
-            )
+            label = f"{direction}, asked (median {whose})"
+            axes.step(*_held(seconds, asked), where="post", color=colour, label=label)
         if "probe_delay_ms" in link:
             seen = here & np.isfinite(link["probe_delay_ms"].astype(np.float64))
             style = {"color": VERMILION, "markersize": 3, "label": f"probe, n = {seen.sum():,}"}

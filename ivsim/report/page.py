@@ -17,7 +17,9 @@ from ivsim.report.decisions import HEADS, chosen_over_time, decision_rows, read_
 from ivsim.report.drawing import Charts
 from ivsim.report.html import rendered
 from ivsim.report.style import PART_COLUMNS, number, spoken_in, window_words
+from ivsim.topologies import TOPOLOGIES
 from twin.metrics import METRICS
+from twin.queries.answers import QUERY_METRICS
 
 KEY_FIGURES = (
     "due",
@@ -36,6 +38,8 @@ CHECK = {
     "verdict": "verdict",
     "what it would have found": "power",
 }
+# What is known of an agent's clock, in the order of the columns.
+AGENT_CLOCK = ("clock_ahead_before_ms", "clock_ahead_after_ms", "clock_uncertainty_ms")
 # What security cost, by the words of its row.
 SECURITY = {
     "handshakes_full": "full handshakes",
@@ -72,7 +76,9 @@ def write_page(directory: Path) -> Path:
         refusals=_refusals(ledger),
         wire=_wire(_columns(directory / "wire_categories.parquet")),
         parts=_parts(metrics),
+        agents=_agents(metrics),
         batches=_batches(manifest, directory),
+        query=_query(metrics),
         security=_security(metrics),
         live=_live(metrics),
         metrics=[
@@ -99,10 +105,18 @@ def _array(column: Any) -> Any:
     return np.asarray(column.to_pandas())
 
 
+def _at_edge(options: dict[str, Any]) -> bool:
+    """Say whether the links of a run are its gateways'."""
+    topology = TOPOLOGIES.get(options.get("topology", ""))
+    return topology is not None and topology.edge
+
+
 def _head(manifest: dict[str, Any]) -> str:
     options = manifest["options"]
+    count = options["gateways"] if _at_edge(options) else 0
+    through = f" through {count} gateway{'s' if count > 1 else ''} at the edge" if count else ""
     return (
-        f"{spoken_in(options)}, {options['vehicles']} vehicles, one message each"
+        f"{spoken_in(options)}, {options['vehicles']} vehicles{through}, one message each"
         f" {options['interval_s']:g} s for {options['duration_s']:g} s, {options['format']},"
         f" link {manifest['link'].get('name', options['link'])}; trace {options['trace']},"
         f" loss ratio {options['loss_ratio']:g}, seed {options['seed']}{'; ' + said if (said := words_of(options)) else ''}"
@@ -145,6 +159,7 @@ def run_charts(directory: Path) -> Charts:
 
 def _charts(manifest: dict[str, Any], ledger: charts.Columns, link: charts.Columns) -> Charts:
     found: Charts = {}
+    whose = "gateway" if _at_edge(manifest["options"]) else "vehicle"
     if ledger and len(ledger["fate"]):
         found |= {
             "fates.svg": (
@@ -163,14 +178,17 @@ def _charts(manifest: dict[str, Any], ledger: charts.Columns, link: charts.Colum
     if link and len(link["second"]):
         found |= {
             "uplink.svg": (
-                charts.asked_and_achieved(link, "uplink"),
-                "Uplink rate asked by the trace, and wire bytes that passed at the vehicles' end",
+                charts.asked_and_achieved(link, "uplink", whose),
+                f"Uplink rate asked by the trace, and wire bytes that passed at the {whose}s' end",
             ),
             "downlink.svg": (
-                charts.asked_and_achieved(link, "downlink"),
+                charts.asked_and_achieved(link, "downlink", whose),
                 "Downlink rate asked, and wire bytes that passed",
             ),
-            "delay.svg": (charts.delay_asked_and_probed(link), "Delay asked for, and what the probes saw"),
+            "delay.svg": (
+                charts.delay_asked_and_probed(link, whose),
+                "Delay asked for, and what the probes saw",
+            ),
         }
     return found
 
@@ -221,6 +239,26 @@ def _parts(metrics: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
+def _agents(metrics: dict[str, Any]) -> list[list[str]]:
+    """Return what each agent had, how far its clock was ahead, and why it was lost, if it was."""
+    return [
+        [
+            f"{agent['address']} ({agent['name']})",
+            ", ".join(agent["senders"]),
+            number(agent["vehicles"]),
+            number(agent["senders_cpu_s"]),
+            *(_milliseconds(agent[name]) for name in AGENT_CLOCK),
+            f"lost: {agent['lost']}" if agent["lost"] else "to the end",
+        ]
+        for agent in metrics.get("agents") or []
+    ]
+
+
+def _milliseconds(value: float | None) -> str:
+    """Return a time to the microsecond, of which a clock's uncertainty has some."""
+    return "unknown" if value is None else f"{value:,.3f}"
+
+
 def _batches(manifest: dict[str, Any], directory: Path) -> dict[str, Any] | None:
     """Return how gateways chose their batches; None where none did."""
     decisions = read_decisions(directory)
@@ -237,6 +275,15 @@ def _batches(manifest: dict[str, Any], directory: Path) -> dict[str, Any] | None
             for gateway, several in decisions.items()
         ],
     }
+
+
+def _query(metrics: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the query came to, row by row; None where there was none."""
+    found = metrics.get("query")
+    if not found:
+        return None
+    rows = [[metric.meaning, number(found[name], metric.unit)] for name, metric in QUERY_METRICS.items()]
+    return {"name": found["name"], "limit": f"{found['limit_ms']:g}", "rows": rows}
 
 
 def _security(metrics: dict[str, Any]) -> dict[str, Any] | None:

@@ -16,6 +16,15 @@ PURPLE: Final = "#CC79A7"
 BLACK: Final = "#000000"
 GREY: Final = "#666666"
 
+# How series look that have no look of their own, one after another; neighbours differ without colour, too.
+SERIES_LOOKS: Final = tuple(
+    {"color": colour, "marker": marker, "linestyle": line}
+    for colour, marker, line in (
+        (BLUE, "o", "-"), (ORANGE, "s", "--"), (GREEN, "^", ":"), (VERMILION, "D", "-"), (PURPLE, "v", "--"),
+        (BLACK, "x", ":"), (GREY, ".", "-"),
+    )
+)  # fmt: skip
+
 FATE_COLOURS: Final = {
     "delivered": GREEN,
     "late": ORANGE,
@@ -73,10 +82,14 @@ def window_words(metrics: Mapping[str, Any]) -> str | None:
     due, run_due = metrics.get("due"), metrics.get("run_due")
     if from_s is None or to_s is None or due is None or run_due is None:
         return None
+    received = metrics.get("run_received")
+    rest = "" if received is None or due == run_due else f"; of all of them {received:,} were received"
     if to_s <= from_s:
-        return f"none of the {run_due:,} messages due: the run ended before its first loss timeout was over"
+        return f"none of the {run_due:,} messages due: the run ended before its first loss timeout was over{rest}"
     which = "all" if due == run_due else f"{due:,} of"
-    return f"{which} {run_due:,} messages, those due from {from_s:.1f} s to {to_s:.1f} s after the start"
+    return (
+        f"{which} {run_due:,} messages, those due from {from_s:.1f} s to {to_s:.1f} s after the start{rest}"
+    )
 
 
 def mode_style(mode: str) -> dict[str, Any]:

@@ -20,7 +20,11 @@ def print_summary(console: Console, metrics: dict[str, Any], title: str, report:
         console.print(_parts(metrics["parts"]))
     console.print(_latencies(metrics))
     console.print(_bytes_and_link(metrics))
+    if metrics.get("query"):
+        console.print(_query(metrics["query"]))
     console.print(certificate_line(metrics))
+    for agent in metrics.get("agents") or []:
+        console.print(_agent(agent), soft_wrap=True)
     console.print(_validity(metrics))
     if report is not None:
         console.print(f"report: {report}", soft_wrap=True)
@@ -33,6 +37,24 @@ def certificate_line(metrics: dict[str, Any]) -> Text:
     style = {"pass": "green", "off": "bold red"}.get(verdict, "yellow")
     return Text.assemble(
         "link: ", (verdict, style), f" {certificate.get('statement', '').partition(' Probes cost')[0]}"
+    )
+
+
+def _agent(agent: dict[str, Any]) -> Text:
+    """Return what an agent had, and how well its times are known."""
+    within_ms = agent["clock_uncertainty_ms"]
+    known = (
+        "its times by an unknown clock" if within_ms is None else f"its times to within {within_ms:.3f} ms"
+    )
+    lost = ("", "") if agent["lost"] is None else (f"; lost: {agent['lost']}", "bold yellow")
+    return Text.assemble(f"agent {agent['address']}: {agent['vehicles']} vehicles, {known}", lost)
+
+
+def _query(found: dict[str, Any]) -> str:
+    """Return which share of the messages due a query answered in time."""
+    return (
+        f"query {found['name']}: {number(found['answers'])} answers, {number(found['answers_in_time_ratio'], 'ratio')} of the"
+        f" messages due within {found['limit_ms']:g} ms"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from ivsim.study.clusters import MIN_REPETITIONS, difference_of_intervals, difference_of_means
+from ivsim.study.model import Study
 from ivsim.study.results import CellResult
 from ivsim.study.statistics import Comparison, Interval, holm
 from ivsim.study.store import Store
@@ -66,18 +67,20 @@ def compare(first: Measured, second: Measured, relevant: float = RELEVANT) -> Co
     common = [(one, there[one.cell.name]) for one in first[1] if one.cell.name in there]
     if not common:
         raise Refusal(f"{first[0].path} and {second[0].path}: no cell is in both")
-    rows = [
-        _row(metric, a, b, same_seed=_seeds(a) == _seeds(b))
-        for a, b in common
-        for metric in first[0].study.metrics
-    ]
+    rows = [row_of(metric, a, b) for a, b in common for metric in first[0].study.metrics]
+    return Compared(list(_notes(first, second, common)), judged(rows, first[0].study, relevant))
+
+
+def judged(rows: Sequence[Row], study: Study, relevant: float = RELEVANT) -> list[Row]:
+    """Return the rows of a table with their verdicts: all tests together keep 5 % (Holm)."""
+    rows = list(rows)
     testable = [k for k, row in enumerate(rows) if row.verdict == "no" and row.comparison is not None]
     p_values = [c.p_value for k in testable if (c := rows[k].comparison) is not None]
     for k, significant in zip(testable, holm(p_values), strict=True):
         if significant:
-            large = first[0].study.metric(rows[k].metric).unit == "ratio" or _relevant(rows[k], relevant)
+            large = study.metric(rows[k].metric).unit == "ratio" or _relevant(rows[k], relevant)
             rows[k] = rows[k]._replace(verdict="yes" if large else "too small")
-    return Compared(list(_notes(first, second, common)), rows)
+    return rows
 
 
 def _relevant(row: Row, share: float) -> bool:
@@ -89,7 +92,12 @@ def _seeds(result: CellResult) -> list[int | None]:
     return [one.seed for one in result.done]
 
 
-def _row(metric: str, a: CellResult, b: CellResult, *, same_seed: bool) -> Row:
+def row_of(metric: str, a: CellResult, b: CellResult) -> Row:
+    """Return one metric of two cells with their difference, not judged beside others yet.
+
+    Under the same seeds vehicle j is the same in both, and is compared with itself.
+    """
+    same_seed = _seeds(a) == _seeds(b)
     left, right = a.interval(metric), b.interval(metric)
 
     def row(verdict: Verdict, found: Comparison | None = None) -> Row:
@@ -101,7 +109,8 @@ def _row(metric: str, a: CellResult, b: CellResult, *, same_seed: bool) -> Row:
         return row("not measured")
     means = [side.observations.clusters(metric) for side in (a, b)]
     if means[0] is not None and means[1] is not None:
-        found = difference_of_means(means[0], means[1], same_units=same_seed)
+        alike = (means[0].repetitions, means[0].units) == (means[1].repetitions, means[1].units)
+        found = difference_of_means(means[0], means[1], same_units=same_seed and alike)
     else:
         found = difference_of_intervals(left, right)
     if not a.enough or not b.enough:

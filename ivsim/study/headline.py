@@ -9,12 +9,14 @@ from __future__ import annotations
 import string
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from statistics import fmean, median
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ivsim.study.engines.base import Engine
+from ivsim.study.pairs import Pair, along, by_axis, cell_label, label, others
 from ivsim.study.results import CellResult, done_of
 from ivsim.study.statistics import Interval
 from ivsim.study.summary import scaled, short, written
@@ -57,6 +59,11 @@ class Headline(BaseModel):
     def named_metrics(self) -> list[str]:
         return []
 
+    def pairs(self, engine: Engine, done: Sequence[CellResult]) -> list[Pair]:
+        """Return the cells that the headline sets against each other."""
+        del engine, done
+        return []
+
     @abstractmethod
     def sentence(self, engine: Engine, done: Sequence[CellResult]) -> str:
         """Return the headline of cells that were measured, at least one."""
@@ -70,11 +77,22 @@ class Extremes(Headline):
     def named_metrics(self) -> list[str]:
         return [self.metric]
 
-    def sentence(self, engine: Engine, done: Sequence[CellResult]) -> str:
+    def pairs(self, engine: Engine, done: Sequence[CellResult]) -> list[Pair]:
+        del engine
+        ends = self._ends(done)
+        if len(ends) < 2 or ends[0] is ends[1]:
+            return []
+        return [Pair(f"{cell_label(ends[0])} to {cell_label(ends[1])}", "", *ends)]
+
+    def _ends(self, done: Sequence[CellResult]) -> list[CellResult]:
+        """Return the lowest and the highest cell; none where the metric is defined in none."""
         known = [(value, r) for r in done if (value := r.interval(self.metric).estimate) is not None]
-        if not known:
+        return [choose(known, key=lambda pair: pair[0])[1] for choose in (min, max)] if known else []
+
+    def sentence(self, engine: Engine, done: Sequence[CellResult]) -> str:
+        ends = self._ends(done)
+        if not ends:
             return f"{self.metric} is defined in no cell."
-        ends = [choose(known, key=lambda pair: pair[0])[1] for choose in (min, max)]
         low, high = (self._end(engine, result) for result in ends)
         return f"{self.metric} is lowest for {low} and highest for {high}."
 
@@ -108,6 +126,9 @@ class Steps(Headline):
     def named_metrics(self) -> list[str]:
         return [*self.metrics, *placeholders(self.closing)]
 
+    def pairs(self, engine: Engine, done: Sequence[CellResult]) -> list[Pair]:
+        return along(engine, done, self.axis, [(str(low), str(high)) for low, high in self.steps])
+
     def sentence(self, engine: Engine, done: Sequence[CellResult]) -> str:
         groups = {"": done}
         if self.each is not None:
@@ -129,9 +150,9 @@ class Steps(Headline):
         return f"{label(engine, self.axis, low)} to {label(engine, self.axis, high)} "
 
     def _step(self, done: Sequence[CellResult], low: Any, high: Any, *, end: bool = False) -> str:
-        at = {(_others(r, self.axis), str(r.cell.values.get(self.axis))): r for r in done}
+        at = {(others(r, self.axis), str(r.cell.values.get(self.axis))): r for r in done}
         pairs = [
-            (below, at.get((others, str(high)))) for (others, value), below in at.items() if value == str(low)
+            (below, at.get((beside, str(high)))) for (beside, value), below in at.items() if value == str(low)
         ]
         if all(above is None for _, above in pairs):
             return ""
@@ -175,6 +196,9 @@ class EachValue(Headline):
 
     def named_metrics(self) -> list[str]:
         return [name for name in placeholders(self.text) if name != "value"]
+
+    def pairs(self, engine: Engine, done: Sequence[CellResult]) -> list[Pair]:
+        return along(engine, done, self.axis, list(combinations(by_axis(done, self.axis), 2)))
 
     def check(self, engine: Engine) -> None:
         super().check(engine)
@@ -230,33 +254,15 @@ def headline_of(chosen: Mapping[str, Any], metrics: Sequence[str]) -> Headline:
 
 def headline(chosen: Headline, engine: Engine, results: Sequence[CellResult]) -> str:
     """Return the sentence; says so when nothing was measured."""
-    done = [r for r in done_of(results) if chosen.sweep is None or r.cell.sweep == chosen.sweep]
+    done = about(chosen, results)
     return chosen.sentence(engine, done) if done else "Nothing was measured."
+
+
+def about(chosen: Headline, results: Sequence[CellResult]) -> list[CellResult]:
+    """Return the measured cells that a headline is about."""
+    return [r for r in done_of(results) if chosen.sweep is None or r.cell.sweep == chosen.sweep]
 
 
 def placeholders(text: str) -> list[str]:
     """Return the names in braces, each once."""
     return list(dict.fromkeys(name for _, name, _, _ in string.Formatter().parse(text) if name))
-
-
-def label(engine: Engine, axis: str, value: Any) -> str:
-    """Return a value of an axis as sentences and legends show it."""
-    return str(engine.series_style(str(value))["label"] if axis == engine.series_axis else value)
-
-
-def cell_label(result: CellResult) -> str:
-    """Return a cell by its values."""
-    return ", ".join(str(value) for value in result.cell.values.values())
-
-
-def by_axis(done: Sequence[CellResult], axis: str) -> dict[str, list[CellResult]]:
-    """Return the cells of each value of an axis, in the order of the results."""
-    found: dict[str, list[CellResult]] = {}
-    for result in done:
-        found.setdefault(str(result.cell.values.get(axis)), []).append(result)
-    return found
-
-
-def _others(result: CellResult, axis: str) -> tuple[Any, ...]:
-    others = tuple((name, str(value)) for name, value in result.cell.values.items() if name != axis)
-    return (result.cell.sweep, others)

@@ -34,13 +34,17 @@ class Sweep(Strict):
     """One set of axes with what differs from the study's scenario; every combination of values is a cell.
 
     Attributes:
+        quick: replaces some fields of its scenario for a quick look.
         metrics: what its table shows; the study's where there are none.
+        repetitions: of its cells, the study's first ones; all of them where it says none.
     """
 
     axes: dict[str, list[Any]]
     scenario: dict[str, Any] = {}
+    quick: dict[str, Any] = {}
     leave_out: list[dict[str, Any]] = []
     metrics: list[str] = []
+    repetitions: int | None = Field(default=None, ge=1)
 
 
 class Study(Strict):
@@ -88,7 +92,12 @@ class Study(Strict):
             where = f"sweeps.{sweep}." if sweep else ""
             _check_axes(engine, found.axes, where)
             _check_fields(engine, found.scenario, f"{where}scenario")
+            _check_fields(engine, found.quick, f"{where}quick")
             _check_metrics(engine, found.metrics, f"{where}metrics")
+            if found.repetitions is not None and found.repetitions > self.repetitions:
+                raise ValueError(
+                    f"{where}repetitions {found.repetitions}: at most the study's {self.repetitions}"
+                )
         _check_fields(engine, self.scenario, "scenario")
         _check_fields(engine, self.quick, "quick")
         for name in self.apart:
@@ -116,6 +125,12 @@ class Study(Strict):
 
     def metric(self, name: str) -> Metric:
         return self.measured_by.metrics[name]
+
+    def repetitions_of(self, cell: Cell, *, quick: bool = False) -> int:
+        """Return how often a cell is measured: as often as its sweep says, else as the study; once in a quick look."""
+        if quick:
+            return 1
+        return self.all_sweeps()[cell.sweep].repetitions or self.repetitions
 
     def all_sweeps(self) -> dict[str, Sweep]:
         """Return the sweeps by name; a study with axes of its own has one that is called ""."""
@@ -202,7 +217,8 @@ def cells_of(study: Study, where: str, *, quick: bool = False) -> list[Cell]:
     idle: dict[str, str] = {}
     effective: set[str] = set()
     for sweep, found in study.all_sweeps().items():
-        fixed = {"seed": study.seed, **study.scenario, **(study.quick if quick else {}), **found.scenario}
+        looks = (study.quick, found.quick) if quick else ({}, {})
+        fixed = {"seed": study.seed, **study.scenario, **looks[0], **found.scenario, **looks[1]}
         # In the engine's order, not the file's: a cell's name must not depend on how the axes were written down.
         axes = {name: found.axes[name] for name in engine.axes() if name in found.axes}
         left_out = set[int]()

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from ivsim.report.drawing import Charts
+from ivsim.study import differences
 from ivsim.study.clusters import MIN_BEYOND, MIN_REPETITIONS
 from ivsim.study.headline import headline
 from ivsim.study.markdown import page, table
@@ -60,13 +61,16 @@ def write(directory: Path, parts: Sequence[str], charts: Charts) -> Path:
 def sections(store: Store, found: Sequence[CellResult]) -> list[str]:
     """Return the parts of the report: the first two stand before the charts."""
     study = store.study
-    sentence = headline(study.headline_kind, study.measured_by, found)
+    apart = differences.differences(study, found)
+    said = headline(study.headline_kind, study.measured_by, found), differences.told(study, apart)
+    sentence = " ".join(filter(None, said))
     head = f"# {study.title}\n\n{study.question}\n\n**{sentence}**"
     if store.quick:
         head += "\n\nA quick run: small samples, to see that it works."
     return [
         head,
         _tables(study, found),
+        differences.section(study, apart),
         _levels(study, found),
         _certainty(study, found),
         *study.measured_by.sections(store.path, found),

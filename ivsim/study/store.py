@@ -135,8 +135,11 @@ class Store:
 
     def all_kept(self, cells: list[Cell]) -> list[Kept]:
         """Return every repetition of every cell."""
-        count = 1 if self.quick else self.study.repetitions
-        return [self.kept(Task.of(cell, n)) for cell in cells for n in range(1, count + 1)]
+        return [
+            self.kept(Task.of(cell, n))
+            for cell in cells
+            for n in range(1, self.study.repetitions_of(cell, quick=self.quick) + 1)
+        ]
 
     def begin(self, task: Task) -> Path:
         """Return the task's directory, empty."""

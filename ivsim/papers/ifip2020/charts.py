@@ -88,7 +88,7 @@ def _panels(series: Any, label: str, *, log_y: bool) -> Drawing:
             ax.set_title(size, fontsize=9)
             # Evenly spaced: 0, 1 and 5 % would lie on one another.
             ax.set_xticks(range(len(LOSSES)), labels=[f"{loss * 100:g}" for loss in LOSSES])
-        charts.legend(axes[-1])
+        charts.legend_beside(axes[-1])
 
     return charts.drawn(draw, (9.0, 3.6), 2)
 
@@ -103,7 +103,7 @@ def _overhead(axes: Any, observations: Observations) -> None:
         for size in SIZES
         for loss in (0.0, 0.25)
     }
-    charts.bars(axes, groups, "overhead, B")
+    charts.bars(axes, groups, "overhead a message, B", x="size, packet loss")
     charts.legend(axes)
 
 
@@ -138,7 +138,7 @@ def _ecdfs(observations: Observations) -> Drawing:
             cells = {m: c for m in MODES if (c := observations.get("loss_large", m, loss=loss)) is not None}
             charts.ecdf(ax, {m: (c.received_ms, c.due) for m, c in cells.items()}, "latency, ms")
             ax.set_title(f"{loss:.0%} loss", fontsize=9)
-        charts.legend(axes[-1])
+        charts.legend_beside(axes[-1])
 
     return charts.drawn(draw, (9.0, 3.4), 2)
 
@@ -149,7 +149,7 @@ def _best(axes: Any, observations: Observations, ping_ms: Sequence[float]) -> No
         for mode in MODES
         if (cell := observations.get("best_case", mode, link="direct")) is not None
     }
-    charts.bars(axes, {"sent to received": found}, "ms")
+    charts.bars(axes, {"": found}, "sent to received, ms")
     if len(ping_ms):
         axes.axhline(
             sum(ping_ms) / len(ping_ms), color="#666666", linestyle="--", linewidth=1.0, label="ping"

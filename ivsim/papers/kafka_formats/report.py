@@ -7,21 +7,16 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from ivsim.papers.base import Paper
-from ivsim.papers.kafka_formats.cells import AVRO, LABELS, PROTOBUF, Cells
+from ivsim.papers.kafka_formats import tables
+from ivsim.papers.kafka_formats.cells import AVRO, PROTOBUF, Cells
 from ivsim.papers.kafka_formats.claims import CLAIMS, OF_SCHEMAS, OF_TYPES
-from ivsim.report.style import number
+from ivsim.papers.kafka_formats.mended import mended_section
 from ivsim.study.claims import Decided, answer, claims_section, decide
-from ivsim.study.engines.pipe.idioms import IDIOMS
-from ivsim.study.engines.pipe.metrics import STAGES
-from ivsim.study.markdown import table
 from ivsim.study.report import results, sections
 from ivsim.study.results import CellResult
 from ivsim.study.store import Store
 
 STUDY: Final = "kafka-formats"
-YEAR_S: Final = 365 * 86_400
-# One record of a vehicle each so many seconds, for what a year of it costs.
-INTERVAL_S: Final = 10
 
 
 class KafkaFormats(Paper):
@@ -38,8 +33,8 @@ class KafkaFormats(Paper):
         return [
             f"{head}\n\n**{answer(decided)}**",
             claims_section(decided, "ratios are of two formats of one repetition"),
-            _stages(found),
-            _vehicle_year(found),
+            mended_section(decided, found),
+            *beyond(found, store.head["machine"]["cores"]),
             *others,
         ]
 
@@ -56,51 +51,16 @@ def decided_claims(found: Sequence[CellResult]) -> list[Decided]:
     return sorted(decided, key=lambda one: one.number)
 
 
-def _stages(found: Sequence[CellResult]) -> str:
-    """Return what every idiom costs, stage by stage."""
-    rows = []
-    for one in found:
-        if one.cell.sweep != "stages" or not one.done:
-            continue
-        name = str(one.cell.values["format"])
-        times = [
-            one.interval(f"{stage}_us").estimate for stage in STAGES if stage not in {"produce", "fetch"}
-        ]
-        sizes = number(one.interval("payload_bytes").estimate)
-        rows.append(
-            [str(one.cell.values["record"]).upper(), name, IDIOMS[name].summary, sizes, *map(number, times)]
-        )
-    rows.sort(key=lambda row: row[0])
-    head = ["record", "idiom", "", "B", "build", "encode", "decode", "read"]
-    return (
-        "## What an idiom costs\n\nCPU µs a record, over the null platform; a dash where a stage has nothing to do.\n\n"
-        + table(head, rows)
-    )
-
-
-def _vehicle_year(found: Sequence[CellResult]) -> str:
-    """Return what a vehicle's records of a year come to."""
-    records = YEAR_S // INTERVAL_S
-    rows = []
-    for one in found:
-        if one.cell.sweep != "codecs" or not one.done:
-            continue
-        stored, client, platform = (
-            one.interval(name).estimate for name in ("stored_bytes", "client_cpu_us", "platform_cpu_us")
-        )
-        rows.append(
-            [
-                LABELS[str(one.cell.values["format"])],
-                str(one.cell.values["codec"]),
-                number(None if stored is None else stored * records / 1e6),
-                number(None if client is None else client * records / 1e6),
-                number(None if platform is None else platform * records / 1e6),
-            ]
-        )
-    order = list(LABELS.values())
-    rows.sort(key=lambda row: order.index(row[0]))
-    head = ["format", "codec", "on disk, MB", "CPU s of clients", "CPU s of the broker"]
-    return (
-        f"## A vehicle's year\n\nOne record of S1 each {INTERVAL_S} s, {records:,} a year, at the neutral profile's batches.\n\n"
-        + table(head, rows)
-    )
+def beyond(found: Sequence[CellResult], cores: int) -> list[str]:
+    """Return what the study measured beyond the thesis, a section each."""
+    cells = Cells(found)
+    return [
+        tables.costs(found),
+        tables.causes(cells),
+        tables.idioms(found),
+        tables.fastest(cells),
+        tables.codecs(cells),
+        tables.settings(cells),
+        tables.million_and_year(found),
+        tables.load(found, cores),
+    ]

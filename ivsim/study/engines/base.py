@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import import_module
@@ -122,6 +122,11 @@ class Engine(ABC):
         """
         del apart
         return [[cell] for cell in cells]
+
+    def stands_on(self, session: Session) -> Hashable:
+        """Return what a session needs that takes long to start, so that those with the same one follow one another."""
+        del session
+        return None
 
     @abstractmethod
     def seconds(self, session: Session) -> float:

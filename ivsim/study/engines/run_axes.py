@@ -96,23 +96,24 @@ def trace_chart(results: Sequence[CellResult]) -> Charts:
         (options := options_of(result.cell)).trace: options for result in reversed(done_of(results))
     }
     names = dict.fromkeys(options_of(result.cell).trace for result in done_of(results))
-    series = {}
+    series: dict[tuple[str, str], tuple[Any, list[float | None]]] = {}
     for name in names:
         trace = first[name].traces[0]
         seconds = np.arange(min(TRACE_SECONDS, int(trace.duration_s)))
         steps = [trace.step_at(int(s)) for s in seconds]
         if "uplink_kbps" in trace.columns():
-            series[f"{name}: uplink, kbit/s"] = (seconds, [step.uplink_kbps for step in steps])
+            series[name, "uplink, kbit/s"] = (seconds, [step.uplink_kbps for step in steps])
         if "rtt_ms" in trace.columns() and len(names) == 1:
-            series[f"{name}: RTT, ms"] = (seconds, [step.rtt_ms for step in steps])
+            series[name, "RTT, ms"] = (seconds, [step.rtt_ms for step in steps])
     if not series:
         return {}
 
     def draw(axes: Any) -> None:
-        for ax, (name, (seconds, values)) in zip(np.atleast_1d(axes), series.items(), strict=True):
-            charts.steps(ax, name, seconds, values)
+        for ax, ((name, label), (seconds, values)) in zip(np.atleast_1d(axes), series.items(), strict=True):
+            charts.steps(ax, label, seconds, values)
+            ax.set_title(name, fontsize=9)
 
-    drawing = charts.drawn(draw, (3.4 * len(series) + 0.6, 2.4), len(series), share=False)
+    drawing = charts.drawn(draw, (2.5 * len(series), 2.2), len(series), share=False)
     return {"trace.svg": (drawing, "What the trace asks of the link, its first ten minutes")}
 
 

@@ -83,3 +83,14 @@ def test_a_foreign_chaos_json_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_nothing_chosen_is_refused() -> None:
     with pytest.raises(Refusal, match="--all"):
         chaos.command()
+
+
+def test_a_client_library_that_there_is_not_is_refused_and_so_is_one_beside_a_campaign() -> None:
+    with pytest.raises(
+        Refusal, match="--kafka-client 'rust': allowed are confluent, aiokafka, python, jpype"
+    ):
+        chaos.command(protocol="coap", kafka_client="rust")
+    with pytest.raises(Refusal, match="--kafka-client: has no effect with --campaign"):
+        chaos.command(campaign=5, kafka_client="jpype")
+    cases = chaos.cases_of("coap", "con", "kafka-kill", 1, "aiokafka")
+    assert [case.name for case in cases] == ["coap-con-kafka-kill-by-aiokafka"]

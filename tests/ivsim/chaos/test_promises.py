@@ -235,6 +235,11 @@ def test_the_tables_fit_80_columns_and_say_why() -> None:
 
 def test_a_case_names_its_directory() -> None:
     assert Case("coap", "con", "link-cut").name == "coap-con-link-cut"
+    assert Case("coap", "con", "link-cut", 2).name == "coap-con-link-cut-of-2-gateways"
+    assert options_of(Case("coap", "con", "link-cut", 2), seed=1).gateways == 2
+    by_java = Case("coap", "con", "link-cut", 2, "jpype")
+    assert by_java.name == "coap-con-link-cut-of-2-gateways-by-jpype"
+    assert options_of(by_java, seed=1).kafka_client == "jpype"
 
 
 def test_what_is_unknown_is_neither_kept_nor_lost():

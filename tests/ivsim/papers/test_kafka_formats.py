@@ -9,7 +9,8 @@ import pytest
 from ivsim.papers import paper_of
 from ivsim.papers.kafka_formats.cells import BATCH, SINGLE
 from ivsim.papers.kafka_formats.claims import CLAIMS, HALF_LOAD
-from ivsim.papers.kafka_formats.report import KafkaFormats, decided_claims
+from ivsim.papers.kafka_formats.mended import mended, mended_section
+from ivsim.papers.kafka_formats.report import KafkaFormats, beyond, decided_claims
 from ivsim.papers.parts import DIFFERENCE, Part, found_of
 from ivsim.study.catalogue import study_named
 from ivsim.study.cells import DONE, Kept, Task
@@ -51,7 +52,7 @@ def _figures(cell, wobble):
     """Return what the thesis would have measured in a cell, off by a little."""
     values = {"profile": BATCH, "record": "s1", **cell.values}
     name = str(values["format"]).removesuffix("-plain")
-    if name not in ORDER or cell.sweep in {"stages", "latency", "codecs"}:
+    if name not in ORDER or cell.sweep in {"stages", "latency", "codecs", "fast", "tls", "acks"}:
         return {"payload_bytes": 245.0 * 9} if cell.sweep == "types" else {}
     at, size = ORDER.index(name), ("s1", "s2", "s3").index(values["record"])
     profile = values["profile"]
@@ -168,3 +169,63 @@ def test_many_parts_need_more_than_one():
 def test_it_is_found_by_its_study_and_numbers_its_claims():
     assert isinstance(paper_of("kafka-formats"), KafkaFormats)
     assert [claim.number for claim in CLAIMS] == list(range(1, 21))
+
+
+def _mended_figures(cell, wobble):
+    """Return figures by which a mended method comes to other verdicts than the thesis."""
+    found = _figures(cell, wobble)
+    name = str(cell.values["format"]).partition("-")[0]
+    if name in ORDER:
+        # Reading its fields costs Protobuf what the others have done in decode.
+        found |= {"build_us": 1.0, "encode_us": 2.0 * wobble, "decode_us": 8.0}
+        found |= {"read_us": 60.0 if name == "protobuf" else None}
+        found |= {"client_cpu_us": 10.0 * (1 + ORDER.index(name)) * wobble, "platform_cpu_us": 5.0}
+        # At equal rates all are alike, but JSON is a little later.
+        found |= {f"latency_{which}_ms": 9.0 * wobble + (name == "json") for which in ("p50", "mean")}
+        found |= {"stored_bytes": 100.0, "other_busy_cores": 0.25}
+    return found
+
+
+def test_a_mended_method_decides_by_the_same_rules_what_the_claim_is_about():
+    before = decided_claims(results_of(_mended_figures))
+    found = {one.number: one for _mend, one in mended(results_of(_mended_figures))}
+    # Protobuf's fields read, it is no longer the cheapest; JSON makes most records of a CPU second.
+    assert (found[2].verdict, found[3].verdict, found[5].verdict) == ("disagree",) * 3
+    # The same delay at the same rate: Protobuf's half of JSON's was its own speed's.
+    assert (found[14].verdict, found[15].verdict, found[16].verdict) == ("disagree",) * 3
+    assert {one.number: one.verdict for one in before}[16] == "agree"
+    changed = mended_section(before, results_of(_mended_figures)).splitlines()[2]
+    assert "16" in changed
+    assert "whose verdict changes" in changed
+
+
+def test_no_verdict_is_mended_without_figures():
+    assert {one.verdict for _mend, one in mended([])} == {"cannot tell"}
+    assert "No verdict changes." in mended_section(decided_claims([]), [])
+
+
+def test_what_lies_beyond_the_thesis_is_computed_from_the_cells():
+    found = beyond(results_of(_mended_figures), 2)
+    costs, causes, idioms, fastest, codecs, settings, year, load = found
+    row = next(line for line in costs.splitlines() if "| S1 | B | json |" in line)
+    assert row.endswith("| 15 |")  # 10 us of clients and 5 of the broker
+    assert "| S2 B |" in causes
+    assert "| MessagePack |" in causes
+    assert idioms.startswith("## What an idiom costs")
+    assert "| S3 | Protobuf | protobuf-keywords |" in fastest
+    assert "| zstd | 100.0 | 100.0 | 100.0 | 100.0 | 1 [1, 1] |" in codecs
+    assert "| TLS / plain text | JSON |" in settings
+    assert "| acks 0 / acks all | Protobuf |" in settings
+    assert "3,153,600 a year" in year
+    # 100 B, 10 us of clients and 5 of the broker, 3.15 million records.
+    (row,) = [line for line in year.splitlines() if line.startswith("| JSON | zstd |")]
+    assert row.endswith("| 100.0 | 10 | 5 | 315.4 | 31.5 | 15.8 |")
+    assert "of 2: median 0.25" in load
+
+
+def test_tables_without_measurements_have_dashes_and_no_numbers():
+    _costs, causes, _idioms, fastest, codecs, settings, _year, load = beyond([], 2)
+    assert load == ""
+    for text in (causes, fastest, codecs, settings):
+        rows = [line for line in text.splitlines() if line.startswith("| S") and "|" in line]
+        assert all("\N{EN DASH}" in row for row in rows)

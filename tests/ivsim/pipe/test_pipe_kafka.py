@@ -11,6 +11,7 @@ from ivsim.study.catalogue import study_named
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import figures_of
 from ivsim.study.engines.pipe.options import pipe_options
+from ivsim.study.engines.pipe.platforms import kafka
 from ivsim.study.engines.pipe.session import Platforms
 from ivsim.study.execution import run_study
 from ivsim.study.model import Study, cells_of
@@ -132,6 +133,23 @@ def test_two_of_three_brokers_lose_nothing_when_one_is_killed(platforms):
     assert figures["outage_s"] > 0.5
 
 
+def test_what_the_broker_refuses_is_counted_and_not_lost(platforms, monkeypatch):
+    # A broker that takes less than the library lets through: it answers each batch with an error.
+    asked = {"record": "s1", "format": "json", "rate": 300.0, "duration_s": 2.0, "warmup_s": 0.5}
+    options = pipe_options({**asked, "different": 50})
+    platforms.open(options)
+    monkeypatch.setitem(kafka.TOPIC, "max.message.bytes", "300")
+    found = platforms.measure(options)
+    figures = figures_of(found)
+    assert figures["refused"] == figures["produced"] == 600
+    assert [figures[name] for name in ("acknowledged", "consumed", "lost", "unknown")] == [0] * 4
+    assert [figures[name] for name in ("latency_p50_ms", "stored_bytes", "wire_bytes")] == [None] * 3
+    (one,) = found.producers
+    ((problem, count),) = one["refusals"].items()
+    assert "Message size too large" in problem
+    assert count == 600
+
+
 def test_over_tls_every_record_comes(platforms):
     asked = {"rate": 300.0, "duration_s": 2.0, "warmup_s": 0.5, "different": 50, "security": "tls"}
     figures = figures_of(platforms.measure(pipe_options(asked)))
@@ -142,6 +160,10 @@ def test_the_report_has_the_claims_and_decides_none_from_one_repetition(store: S
     decided = KafkaFormats().decided(store)
     assert {one.verdict for one in decided} == {"cannot tell"}
     text = KafkaFormats().write_report(store, tmp_path, decided).read_text()
-    assert text.count("**cannot tell**") == 20
-    for heading in ("## Claims", "## What an idiom costs", "## A vehicle's year"):
+    claims, mended = text.split("## The claims by a mended method")
+    assert claims.count("**cannot tell**") == 20
+    assert mended.count("**cannot tell**") == 14
+    assert "No verdict changes." in mended
+    assert "## How loaded the machine was" in mended
+    for heading in ("## Claims", "## What an idiom costs", "## A million records, and a vehicle's year"):
         assert heading in text

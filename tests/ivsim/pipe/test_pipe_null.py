@@ -65,7 +65,8 @@ def test_at_a_rate_every_record_is_due_in_its_turn_and_accounted_for(run_record,
         assert figures[f"{stage}_us"] > 0, stage
     assert figures["payload_bytes"] == 185
     assert figures["wire_bytes"] == figures["stored_bytes"] == 185 + 12
-    assert figures["producer_cpu_us"] > figures["encode_us"]
+    stages = sum(figures[f"{stage}_us"] for stage in ("build", "encode", "produce", "deliver"))
+    assert figures["producer_cpu_us"] == pytest.approx(stages)
     assert 5 < figures["producer_peak_mib"] < 500
     assert figures["platform_cpu_us"] is None
     assert set(figures) == {*PIPE_METRICS, "validity"}
@@ -234,3 +235,17 @@ def test_the_command_leaves_manifest_metrics_samples_and_page(tmp_path, monkeypa
     assert sorted(path.name for path in out.iterdir()) == [
         *("logs", "manifest.json", "metrics.json", "report.html", "samples.parquet"),
     ]
+
+
+def test_how_loaded_the_machine_was_by_others_is_told(run_record, tmp_path):
+    found, figures = measured(run_record, tmp_path, duration_s=1.0, warmup_s=0.25, record="s1")
+    assert found.machine is not None
+    assert found.machine.span_s >= 0.75
+    own = sum(one["marks"]["end_cpu_ns"] - one["marks"]["warm_cpu_ns"] for one in found.producers)
+    own += sum(one["marks"]["end_cpu_ns"] - one["marks"]["warm_cpu_ns"] for one in found.consumers)
+    assert own > 0
+    assert figures["other_busy_cores"] == pytest.approx(
+        figures["machine_busy_cores"] - own / 1e9 / found.machine.span_s
+    )
+    # Two processes that go as fast as they can are seen by the machine's own count.
+    assert figures["machine_busy_cores"] > own / 1e9 / found.machine.span_s * 0.5

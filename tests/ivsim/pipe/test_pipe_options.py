@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
 
 from ivsim import cli
+from ivsim.study.cells import Cell
+from ivsim.study.engines.pipe import engine
 from ivsim.study.engines.pipe.idioms import IDIOMS, RAW
 from ivsim.study.engines.pipe.options import OPTIONS, PANELS, PROFILES, PipeOptions, pipe_options
-from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
+from ivsim.study.engines.pipe.platforms import PLATFORMS, kafka, platform_named
+from ivsim.study.engines.pipe.platforms.kafka import Kafka
 from ivsim.study.engines.pipe.preflight import check_records
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
+
+VARIED = {"link": "auto", "loss_ratio": 0.1, "trace": "paper-rtt", "rtt": "30", "link_varies": True}
+CHOSEN = {
+    "batching": "reactive",
+    "rate": 100.0,
+    "limit_ms": 100.0,
+    "in_flight": 5,
+    "partitioner": "own",
+    "linger_ms": 50.0,
+}
 
 REFUSED = [
     ({"idempotence": True, "acks": "1"}, "--idempotence: needs --acks all, not 1"),
@@ -27,8 +41,8 @@ REFUSED = [
     ({"platform": "pulsar", "linger_ms": 0.5}, "--linger 0.5: with --platform pulsar it is a whole number of ms"),
     ({"platform": "null", "durability": "synced"}, "--durability synced: has no effect with --platform null, only with"),
     ({"durability": "paper"}, "--durability 'paper': input should be 'cache' or 'synced'"),
-    ({"platform": "carrier-pigeon"}, "--platform 'carrier-pigeon': allowed are kafka, pulsar, redis, null"),
-    ({"record": "s9"}, "--record 's9': allowed are current_status, s1, s2, s3, b1k, b65k, b600k"),
+    ({"platform": "carrier-pigeon"}, "--platform 'carrier-pigeon': allowed are kafka, kafka-aiokafka, "),
+    ({"record": "s9"}, "--record 's9': allowed are current_status, s1, s2, s3, b500, b1k, b65k, b600k"),
     ({"format": "orjson"}, "--format 'orjson': --record current_status has json, protobuf"),
     ({"record": "b1k"}, "--format 'protobuf': --record b1k has raw"),
     ({"format": "raw"}, "--format 'raw': --record current_status has json"),
@@ -39,6 +53,7 @@ REFUSED = [
     ({"rate": 0.1, "duration_s": 3}, "--rate 0.1: no record would be due after the warm-up"),
     ({"rate": 1e6, "duration_s": 3600}, "--rate 1e+06: 3,600,000,000 records in all"),
     ({"emission_limit_ms": 3}, "--emission-limit 3: needs --rate"),
+    ({"registry": "nowhere"}, "--registry 'nowhere': write http://HOST:PORT or https://HOST:PORT"),
     ({"brokers": 4}, "--brokers 4: input should be less than or equal to 3"),
     ({"brokers": 3, "platform": "null"}, "--brokers 3: has no effect with --platform null, only with kafka"),
     ({"replication": 3}, "--replication 3: more than --brokers 1: each of them keeps a record once"),
@@ -55,6 +70,24 @@ REFUSED = [
     ({"kill": "producer@10s", "rate": 9.0}, "--kill producer@10s: must lie within --duration 10"),
     ({"kill": "producer@0s", "rate": 9.0}, "--kill producer@0s: must lie within --duration 10"),
     ({"kill": "broker@3s", "rate": 9.0, "platform": "null"}, "--kill broker@3s: --platform null has no broker"),
+    ({"arrivals": "poisson"}, "--arrivals poisson: needs --rate"),
+    ({"limit_ms": 50}, "--limit 50: needs --rate"),
+    ({"in_flight": 5, "platform": "redis"}, "--in-flight 5: has no effect with --platform redis, only with kafka"),
+    ({"expiry_ms": 500, "platform": "null"}, "--expiry 500: has no effect with --platform null, only with kafka"),
+    ({"partitioner": "own", "producers": 4}, "--partitioner own: --producers 4 are more than --partitions 3"),
+    ({"loss_burst": 3.0, "link": "auto"}, "--loss-burst 3: needs --loss"),
+    ({"loss_direction": "uplink", "link": "auto"}, "--loss-direction uplink: needs --loss"),
+    ({**VARIED, "rtt": None}, "--link-varies: needs --rtt"),
+    ({**VARIED, "rtt": "paper-rtt"}, "--link-varies: needs --rtt as a number of ms, not paper-rtt"),
+    ({**VARIED, "trace": "car-2024"}, "--link-varies: --trace car-2024 has rates; it must have delays alone"),
+    ({**CHOSEN, "batching": "best"}, "--batching 'best': allowed are fixed, timely, reactive, pareto, deadline"),
+    ({**CHOSEN, "rate": None}, "--batching reactive: needs --rate"),
+    ({**CHOSEN, "limit_ms": None}, "--batching reactive: needs --limit"),
+    ({**CHOSEN, "in_flight": None}, "--batching reactive: needs --in-flight 5, by which it predicts"),
+    ({**CHOSEN, "partitioner": "spread"}, "--batching reactive: needs --partitioner own, not spread"),
+    ({**CHOSEN, "batch_period_s": 0.05}, "--batch-period 0.05: shorter than a batch, which may wait 100 ms"),
+    ({**CHOSEN, "link": "auto", "rtt": "100"}, "--limit 100: no batch setting keeps it, the link's round trip takes 100 ms"),
+    ({"batch_period_s": 5.0}, "--batch-period 5: has no effect with --batching fixed: nothing is chosen anew"),
     ({"colour": "red"}, "--colour: no such option; options are --platform"),
 ]  # fmt: skip
 
@@ -65,6 +98,12 @@ def test_what_cannot_be_is_refused_in_a_line(given, words):
         pipe_options(given)
     assert str(refusal.value).startswith(words)
     assert "\n" not in str(refusal.value)
+
+
+def test_what_is_needed_for_each_of_them_is_enough():
+    assert pipe_options(VARIED).link_varies
+    assert pipe_options(CHOSEN).batching == "reactive"
+    assert pipe_options({**CHOSEN, "in_flight": None, "idempotence": True}).in_flight is None
 
 
 def test_one_by_one_is_linger_0_and_batches_of_1():
@@ -118,6 +157,21 @@ def test_a_record_over_the_limit_of_its_platform_is_refused(monkeypatch):
         check_records(options)
 
 
+def test_a_codec_that_librdkafka_was_built_without_is_refused(monkeypatch):
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        assert pipe_options({"codec": codec}).codec == codec
+        assert kafka.codec_lack(codec) is None
+    # What no build has stands for what this one has not.
+    lack = kafka.codec_lack("brotli")
+    assert re.match(r'librdkafka 2[.\d]+: Invalid value "brotli"', lack)
+    monkeypatch.setattr(kafka, "codec_lack", {"zstd": lack}.get)
+    with pytest.raises(
+        Refusal, match=r"--codec zstd: with --platform kafka cannot be had here: librdkafka 2"
+    ):
+        pipe_options({"codec": "zstd"})
+    assert pipe_options({"codec": "gzip"}).codec == "gzip"
+
+
 def test_records_that_would_not_fit_into_memory_are_refused():
     options = pipe_options({"platform": "redis", "rate": 10_000.0, "duration_s": 3_600, "record": "s1"})
     with pytest.raises(
@@ -150,3 +204,17 @@ def test_what_the_environment_says_of_runs_is_not_of_pipes(
     with pytest.raises(SystemExit):
         cli.main()
     assert capsys.readouterr().err.startswith("ivsim: --rate 0")
+
+
+def test_cells_behind_a_link_say_what_is_missing_for_it(monkeypatch):
+    """AUTO is no back end of its own: what is missing is what all of them lack."""
+
+    def none_here(name):
+        raise Refusal(f"no link {name}")
+
+    cells = [Cell("a", "", {}, pipe_options({"link": "auto"}))]
+    monkeypatch.setattr(engine, "choose", lambda name: name)
+    monkeypatch.setattr(Kafka, "missing", lambda self: None)
+    assert engine.Pipe().missing_for(cells) is None
+    monkeypatch.setattr(engine, "choose", none_here)
+    assert engine.Pipe().missing_for(cells) == "no link auto"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -106,3 +107,26 @@ def test_a_kill_of_the_platform_within_a_measurement_is_accounted_for(run_record
     assert figures["acknowledged_lost"] == figures["lost"] == figures["unknown"] == 0
     assert 0 < figures["recovery_s"] < 60
     assert 0 < figures["outage_s"] < 60
+
+
+def test_a_platform_that_was_just_started_works_once_before_it_is_measured(monkeypatch, tmp_path):
+    ran = []
+
+    class Noted:
+        def __init__(self, options, *_arguments, **_named):
+            self._options = options
+
+        def run(self):
+            ran.append((self._options.brokers, self._options.duration_s, self._options.kill))
+
+    row = SimpleNamespace(has_brokers=True, open=lambda *_: nullcontext(), platform="kafka")
+    monkeypatch.setattr(session, "Measurement", Noted)
+    monkeypatch.setattr(session, "platform_named", lambda _name: row)
+    one = pipe_options({"rate": 100.0, "kill": "consumer@3s", "duration_s": 4.0})
+    three = one.model_copy(update={"brokers": 3})
+    with Platforms(None, tmp_path) as platforms:
+        for options in (one, one, three, one):
+            platforms.break_in(options)
+            platforms.measure(options)
+    own, dropped = (4.0, "consumer@3s"), (session.BREAK_IN_S, None)
+    assert ran == [(1, *dropped), (1, *own), (1, *own), (3, *dropped), (3, *own), (1, *dropped), (1, *own)]

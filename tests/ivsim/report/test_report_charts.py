@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from ivsim.report.charts import (
     FATES,
     STAGES,
+    asked_and_achieved,
+    delay_asked_and_probed,
     fates_by_hop,
     latency_distribution,
     latency_over_time,
@@ -91,6 +93,19 @@ def test_figures_of_a_second_are_of_its_own_rows(rows: list[tuple[int, float, bo
             pytest.approx(statistics.median(own)) if own else pytest.approx(math.nan, nan_ok=True)
         )
     assert np.isnan(per_second(link, mask, seconds, "absent", np.nanmedian)).all()
+
+
+def test_each_second_of_the_link_is_a_second_wide_the_last_one_too() -> None:
+    link = {
+        "second": np.array([0, 1, 2]), "direction": np.array(["uplink"] * 3), "wire_bytes": np.array([125.0, 250.0, 0.0]),
+        "asked_rate_bps": np.array([8e3, 9e3, 9e3]), "asked_delay_ms": np.array([20.0, 30.0, 30.0]),
+    }  # fmt: skip
+    (rates,) = asked_and_achieved(link, "uplink").axes
+    passed = rates.lines[-1]
+    assert passed.get_xdata().tolist() == [0, 1, 2, 3]
+    assert passed.get_ydata().tolist() == [1.0, 2.0, 0.0, 0.0]
+    (delays,) = delay_asked_and_probed(link).axes
+    assert delays.lines[0].get_xdata().tolist() == [0, 1, 2, 3]
 
 
 def test_a_run_of_which_nothing_arrived_has_figures_without_a_legend() -> None:

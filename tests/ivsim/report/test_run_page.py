@@ -98,6 +98,20 @@ def test_where_the_bytes_went_is_sorted_by_their_sum(tmp_path: Path) -> None:
     assert re.search(r"message\s*5,000\s*0\s*probe\s*10\s*5", written(tmp_path).text)
 
 
+def test_an_agent_is_shown_with_its_clock_and_its_end(tmp_path: Path) -> None:
+    agent = {
+        "address": "192.0.2.7:7070", "name": EVIL, "senders": ["sender-1", "sender-3"], "vehicles": 1_200, "lost": None,
+        "senders_cpu_s": 12.5,
+        "clock_ahead_before_ms": -3_600_000.25, "clock_ahead_after_ms": None, "clock_uncertainty_ms": 0.0817,
+    }  # fmt: skip
+    found = written(tmp_path, metrics={"agents": [agent, agent | {"lost": "it has closed the connection"}]})
+    text = "".join(found.text.split())
+    seen = f"192.0.2.7:7070({EVIL})sender-1,sender-31,20012.5"
+    assert seen.replace(" ", "") + "-3,600,000.250unknown0.082totheend" in text
+    assert "0.082lost:ithasclosedtheconnection" in text
+    assert "script" not in found.tags
+
+
 def test_a_name_that_a_template_misses_is_an_error() -> None:
     with pytest.raises(UndefinedError):
         rendered("page.html", title="without a body")

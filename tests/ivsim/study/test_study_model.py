@@ -10,6 +10,7 @@ import pytest
 
 from ivsim.study.catalogue import studies, study_named
 from ivsim.study.model import cells_of, holds, read_study
+from ivsim.study.plan import sessions
 from schemas.errors import Refusal
 
 GOOD = """
@@ -215,3 +216,43 @@ def test_a_list_of_titles_loads_no_engine():
     *titles, loaded = ran.stdout.splitlines()
     assert [line.split()[0] for line in titles] == list(studies())
     assert loaded == "[]"
+
+
+SWEEPS = """
+title = "t"
+question = "q"
+engine = "echo"
+repetitions = 4
+metrics = ["latency_mean_ms"]
+[scenario]
+vehicles = 7
+[quick]
+vehicles = 3
+[sweeps.few]
+repetitions = 2
+quick = {vehicles = 4}
+[sweeps.few.scenario]
+vehicles = 9
+[sweeps.few.axes]
+mode = ["mqtt qos0"]
+[sweeps.all.axes]
+mode = ["coap non"]
+"""
+
+
+def test_a_sweep_has_repetitions_and_a_quick_look_of_its_own(tmp_path: Path):
+    study = read_study(written(tmp_path, SWEEPS))
+    cells = cells_of(study, "here")
+    assert [(cell.options.vehicles, study.repetitions_of(cell)) for cell in cells] == [(9, 2), (7, 4)]
+    assert [cell.options.vehicles for cell in cells_of(study, "here", quick=True)] == [4, 3]
+    assert [study.repetitions_of(cell, quick=True) for cell in cells] == [1, 1]
+    planned = [task.name for session in sessions(study, cells, 4) for task in session.tasks]
+    few = [name for name in planned if name.startswith("few")]
+    assert sorted(few) == ["few_mode=mqtt-qos0/1", "few_mode=mqtt-qos0/2"]
+    assert len(planned) == 6
+
+
+def test_a_sweep_has_no_more_repetitions_than_the_study(tmp_path: Path):
+    path = written(tmp_path, SWEEPS.replace("repetitions = 2", "repetitions = 5"))
+    with pytest.raises(Refusal, match=r"sweeps.few.repetitions 5: at most the study's 4"):
+        read_study(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,22 @@ def test_a_study_plans_the_same_again_and_every_repetition_something_else():
             assert offsets != there[1]
             assert payloads != there[2]
         assert seed != other[key][0]
+
+
+def test_what_stands_on_one_platform_is_measured_together():
+    planned = Study.model_validate(
+        {
+            "title": "t",
+            "question": "q",
+            "engine": "pipe",
+            "metrics": ["records_per_s"],
+            "scenario": {"replication": 1},
+            "axes": {"brokers": [1, 3], "codec": ["none", "gzip", "lz4", "zstd"], "partitions": [1, 3]},
+        }
+    )
+    found = sessions(planned, cells_of(planned, "here"), 2)
+    brokers = [session.cells[0].options.brokers for session in found]
+    changes = sum(a != b for a, b in itertools.pairwise(brokers))
+    assert len(found) == 32
+    assert changes <= 3  # once within each repetition, and perhaps between them
+    assert [session.cells[0].options.codec for session in found[:8]] != ["none", "none", "gzip", "gzip"] * 2

@@ -46,12 +46,15 @@ def size_histograms(
             if marks is not None and name in marks:
                 label, value = marks[name]
                 axis.axvline(value, color="#c0392b", linewidth=1, linestyle="--", label=label)
-            axis.set(title=name, xlabel="payload, bytes")
-            axis.locator_params(axis="x", nbins=4)
+            axis.set_title(f"{name}\nn = {len(lengths):,}", fontsize=9)
+            axis.set_xlabel("payload, B")
+            axis.locator_params(axis="x", nbins=3)
+            axis.yaxis.set_major_formatter("{x:,.10g}")
+            axis.xaxis.set_major_formatter("{x:,.10g}")
             axis.legend(fontsize=7)
         np.atleast_1d(axes)[0].set_ylabel("messages")
 
-    return charts.drawn(draw, (2.4 * len(found), 2.6), len(found), share=False)
+    return charts.drawn(draw, (1.9 * len(found), 2.4), len(found), share=False)
 
 
 def sections(results: Sequence[CellResult]) -> list[str]:

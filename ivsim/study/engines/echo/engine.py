@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
-import pyarrow.parquet as pq
-
 from ivsim.report.drawing import Charts
 from ivsim.runs.runner import BROKEN
 from ivsim.study import charts
@@ -121,7 +119,7 @@ class OpenEcho:
                 yield Outcome(task, {}, first_line(error))
             return
         number, directory = results.begin_session()
-        pq.write_table(running.link_log(), directory / "link.parquet", compression="zstd")
+        running.write_link_log(directory / "link.parquet")
         write_json(directory / "session.json", running.about())
         for placement in running.placements:
             try:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from gateways.protocols import PROTOCOLS
 from ivsim.options import fixed_rtt_ms
 from ivsim.runs.clock import ClockWatch
-from ivsim.runs.link_log import link_table
+from ivsim.runs.link_log import write_link_log
 from ivsim.runs.processes import capture_config
 from ivsim.study.cells import Session
 from ivsim.study.engines.echo.metrics import echo_figures, measured, wire_of
@@ -42,7 +42,7 @@ from simulator import emission_table
 from simulator.capture.process import MESSAGES_NAME
 from simulator.garbage import spared
 from simulator.links import Condition, LinkError, tcp_stack
-from simulator.links.replay import LinkReplay
+from simulator.links.replay import LINK_STEPS, LinkReplay
 from simulator.sender_config import SenderConfig
 
 CONNECT_DELAY_MS: Final = 35.0
@@ -91,7 +91,12 @@ class EchoSession:
             spare_new = stack.enter_context(spared())
             self.start_at_ns = time.time_ns() + START_AFTER_NS
             self.replay = stack.enter_context(
-                LinkReplay(self._testbed.link, lambda s: conditions(self.placements, s), self.start_at_ns)
+                LinkReplay(
+                    self._testbed.link,
+                    lambda s: conditions(self.placements, s),
+                    self.start_at_ns,
+                    self._work / LINK_STEPS,
+                )
             )
             capture.send("start", at_ns=self.start_at_ns)
             self._begin()
@@ -223,10 +228,10 @@ class EchoSession:
             filters=[("vehicle_id", "in", [vehicle_id(number) for number in numbers])],
         )
 
-    def link_log(self) -> pa.Table:
-        """Return the session's link log: what every vehicle's link was asked, and what the kernel counted."""
+    def write_link_log(self, path: Path) -> None:
+        """Write the session's link log: what every vehicle's link was asked, and what the kernel counted."""
         rows = self.replay.rows() if self.replay is not None else []
-        return link_table(rows, self._work / "wire.events")
+        write_link_log(path, rows, self._work / "wire.events", compression="zstd")
 
     def about(self) -> dict[str, Any]:
         """Return what the session's manifest says beside the cells."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -16,11 +16,21 @@ from ivsim.study.engines.pipe.metrics import PIPE_METRICS, figures_of
 from ivsim.study.engines.pipe.options import OPTIONS, PipeOptions, pipe_options
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.preflight import check_records
-from ivsim.study.engines.pipe.session import LINK, SAMPLES, Platforms, write_link, write_samples
+from ivsim.study.engines.pipe.session import (
+    DECISIONS,
+    LINK,
+    SAMPLES,
+    Platforms,
+    key_of,
+    write_decisions,
+    write_link,
+    write_samples,
+)
 from ivsim.study.results import CellResult
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
-from simulator.links import why_not
+from schemas.errors import Refusal
+from simulator.links import AUTO, choose, why_not
 from simulator.links.privileges import ensure_privileges
 from twin.metrics import Metric
 
@@ -49,7 +59,7 @@ class Pipe(Engine):
         rows = [platform_named(name) for name in sorted({_options(cell).platform for cell in cells})]
         lacks = [row.missing() for row in rows]
         links = sorted({link for cell in cells if (link := _options(cell).link) is not None})
-        lacks += [why_not(link) for link in links]
+        lacks += [_no_link(link) for link in links]
         return next((why for why in lacks if why is not None), None)
 
     def axes(self) -> Mapping[str, Axis]:
@@ -74,6 +84,10 @@ class Pipe(Engine):
         axis_of = {field_of[axis]: axis for axis in values}
         given = {**fixed, **{field_of[axis]: value for axis, value in values.items()}}
         return Checked(pipe_options(given, lambda field: axis_of.get(field, field)))
+
+    def stands_on(self, session: Session) -> Hashable:
+        """Return the platform: another one is started anew."""
+        return key_of(_options(session.cells[0]))
 
     def seconds(self, session: Session) -> float:
         return sum(AROUND_S + _options(cell).duration_s for cell in session.cells)
@@ -108,6 +122,17 @@ class Pipe(Engine):
         ]
 
 
+def _no_link(name: str) -> str | None:
+    """Return why there can be no such link here; AUTO takes whichever works."""
+    if name != AUTO:
+        return why_not(name)
+    try:
+        choose(name)
+    except Refusal as refusal:
+        return str(refusal)
+    return None
+
+
 def _options(cell: Cell) -> PipeOptions:
     assert isinstance(cell.options, PipeOptions)
     return cell.options
@@ -131,6 +156,7 @@ class OpenPipe:
                 tick(max(0.0, most - over_s))
 
             try:
+                self._platforms.break_in(options)
                 found = self._platforms.measure(options, tell)
             except (ProcessDied, NotReady) as error:
                 yield Outcome(task, {}, str(error))
@@ -138,4 +164,5 @@ class OpenPipe:
             directory = results.begin(task)
             write_samples(found, directory / SAMPLES)
             write_link(found, directory / LINK)
+            write_decisions(found, directory / DECISIONS)
             yield Outcome(task, figures_of(found))

@@ -19,12 +19,12 @@ from ivsim.study.engines.pipe import producer as producing
 from ivsim.study.engines.pipe.idioms import needs_registry
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER, Kill, Killed, kill_of
 from ivsim.study.engines.pipe.ledger import Arrived, Integers, Ledger, Produced, close
-from ivsim.study.engines.pipe.options import PipeOptions
-from ivsim.study.engines.pipe.platform_usage import PlatformUsage
+from ivsim.study.engines.pipe.options import FIXED, PipeOptions, link_options
+from ivsim.study.engines.pipe.platform_usage import Busy, PlatformUsage
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place
 from ivsim.study.engines.pipe.registry_stub import registry_if
-from ivsim.study.engines.pipe.site import Crossed, Crossing, Site
+from ivsim.study.engines.pipe.site import Asked, Crossed, Crossing, Site
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
@@ -47,6 +47,7 @@ class Measured:
     Attributes:
         platform_cpu_s: CPU time of each process of the platform, from the warm-up's end to the last record read.
         platform_peak_mib: its largest resident set that was seen.
+        machine: how busy the whole machine was, in the same time; None where the warm-up never ended.
         stored_bytes: on disk; None where that cannot be said.
         acknowledges: whether a delivery report means that the platform has the record.
         killed: what became of the kill that was asked for.
@@ -64,6 +65,7 @@ class Measured:
     acknowledges: bool
     platform_cpu_s: dict[str, float] = field(default_factory=dict)
     platform_peak_mib: dict[str, float] = field(default_factory=dict)
+    machine: Busy | None = None
     stored_bytes: int | None = None
     clock_drift_ms: float = 0.0
     killed: Killed | None = None
@@ -124,7 +126,9 @@ class Measurement:
             needed = needs_registry(self._options.record, self._options.format)
             self._registry = stack.enter_context(registry_if(needed, self._options.registry))
             if self._site is not None:  # before the clients: the capture has to see their connections begin
-                self._crossing = stack.enter_context(self._site.crossing(self._name, self._work))
+                self._crossing = stack.enter_context(
+                    self._site.crossing(self._name, self._work, self._asked())
+                )
             self._tell("starting producers and consumers", 0.0, 0, 0)
             consumers = [self._child(stack, CONSUMER, index) for index in range(self._options.consumers)]
             producers = [self._child(stack, PRODUCER, index) for index in range(self._options.producers)]
@@ -134,6 +138,12 @@ class Measurement:
         found.clock_drift_ms = clock.drift_ms()
         found.killed = self._killed
         return found
+
+    def _asked(self) -> Asked:
+        """Return what the link is asked."""
+        asked = link_options(self._options)
+        assert asked is not None
+        return Asked(asked, self._options.seed if self._options.link_varies else None)
 
     def _shares(self) -> list[list[int]]:
         """Return the partitions of each consumer."""
@@ -146,7 +156,7 @@ class Measurement:
         config = {
             "settings": self._settings,
             "index": index,
-            "clients": self._row.clients,
+            "clients": self._clients(role),
             "place": self._place,
             "registry": self._registry,
             "out": str(self._out(role, index)),
@@ -160,6 +170,13 @@ class Measurement:
         child = Child(name, arguments, self._record, namespace=self._namespace(role))
         stack.callback(child.stop)
         return child
+
+    def _clients(self, role: str) -> str:
+        """Return the module of a role's clients."""
+        if role == PRODUCER and self._options.batching != FIXED:
+            assert self._row.choosing is not None
+            return self._row.choosing
+        return self._row.clients
 
     def _namespace(self, role: str) -> str | None:
         """Return where clients of a role stand: producers at the far end of the link, consumers beside the platform."""
@@ -192,7 +209,7 @@ class Measurement:
         for child in consumers:
             child.send("until", offsets={str(partition): end for partition, end in ends.items()})
         self._until_read(consumers, watched)
-        spent_s = watched.spent_s()
+        spent_s, machine = watched.spent_s(), watched.machine()
         crossed = None if self._crossing is None else self._crossing.end()
         for child in consumers:
             if "done" not in child.latest:
@@ -214,6 +231,7 @@ class Measurement:
             acknowledges,
             spent_s,
             watched.peak_mib,
+            machine,
             self._opened.stored_bytes(self._place),
             crossed=crossed,
         )

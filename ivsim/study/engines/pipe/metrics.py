@@ -73,6 +73,24 @@ def _all() -> list[Metric]:
             "all",
             "not consumed, and its partition not read to the end, or its answer not awaited",
         ),
+        Metric(
+            "undelivered_ratio",
+            "ratio",
+            f"{_MEASURED}, open loop alone",
+            "no consumer was given it, whatever its producer was told",
+        ),
+        Metric(
+            "in_time_ratio",
+            "ratio",
+            f"{_MEASURED}, with a limit alone",
+            "consumed with a latency up to the limit",
+        ),
+        Metric(
+            "timely_per_s",
+            "1/s",
+            f"{_MEASURED}, with a limit alone",
+            "records consumed with a latency up to the limit, over the time in which they were due",
+        ),
         Metric("acknowledged_lost", "1", "all", "acknowledged, then lost"),
         Metric("duplicates", "1", "arrivals", "arrivals of a record after its first"),
         Metric(
@@ -118,6 +136,13 @@ def _all() -> list[Metric]:
         for stage, meaning in _STAGE_MEANING.items()
     ]
     found += [
+        Metric(
+            "deliver_us",
+            "us",
+            "as its parts",
+            "CPU time of the producers' processes beside build, encode and produce: what the library does in threads of"
+            " its own, delivery reports, the loop",
+        ),
         Metric("encode_decode_us", "us", "as its parts", "CPU time of encode and decode"),
         Metric(
             "encode_decode_share",
@@ -167,6 +192,18 @@ def _all() -> list[Metric]:
         Metric("stored_bytes", "B", "consumed", "on the platform's disk, by record"),
         Metric("batch_records", "records", "batches", "records of a batch, mean"),
         Metric("full_waits", "1", "all", "waits for room in a producer's queue"),
+        Metric(
+            "machine_busy_cores",
+            "1",
+            "machine",
+            "processors that were busy, mean from the warm-up's end to the last record read",
+        ),
+        Metric(
+            "other_busy_cores",
+            "1",
+            "machine",
+            "of these, what producers, consumers and platform did not use: how loaded the machine was by others",
+        ),
         Metric("clock_drift_ms", "ms", "run", "wall clock against monotonic clock"),
     ]
     return found
@@ -179,8 +216,9 @@ def figures_of(found: Measured) -> dict[str, Any]:
     """Return every figure of a measurement, and its validity."""
     figures: dict[str, Any] = dict.fromkeys(PIPE_METRICS)
     figures |= _counts(found) | _times(found) | _stages(found) | _processes(found) | _bytes(found)
-    if found.options.rate is None:
-        figures |= _speed(found, figures)
+    figures |= _speed(found, figures) if found.options.rate is None else _timely(found)
+    figures |= _machine(found)
+    figures["deliver_us"] = deliver_us(figures)
     figures["clock_drift_ms"] = found.clock_drift_ms
     if found.crossed is not None:
         figures |= {"certificate": found.crossed.certificate, "replay": found.crossed.replay}
@@ -259,6 +297,24 @@ def _times(found: Measured) -> dict[str, Any]:
     return figures
 
 
+def _timely(found: Measured) -> dict[str, Any]:
+    """Return the shares of what was due after the warm-up that came, and that came in time."""
+    ledger, options = found.ledger, found.options
+    warm = ledger.produced.due_at_ns >= found.warm_at_ns
+    due = int(warm.sum())
+    consumed = warm & (ledger.fate == FATES.index(CONSUMED))
+    lacking = warm & (ledger.fate == FATES.index(UNKNOWN))
+    figures: dict[str, Any] = {}
+    if due and not lacking.any():
+        figures["undelivered_ratio"] = 1 - int(consumed.sum()) / due
+    if due and options.limit_ms is not None:
+        late_ns = ledger.received_at_ns - ledger.produced.due_at_ns > options.limit_ms * 1e6
+        timely = int((consumed & ~late_ns).sum())
+        figures["in_time_ratio"] = timely / due
+        figures["timely_per_s"] = timely / (options.duration_s - options.warmup_s)
+    return figures
+
+
 def _stages(found: Measured) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for clients in (found.producers, found.consumers):
@@ -267,6 +323,15 @@ def _stages(found: Measured) -> dict[str, Any]:
     encode, decode = figures["encode_us"], figures["decode_us"]
     figures["encode_decode_us"] = None if encode is None or decode is None else encode + decode
     return figures
+
+
+def deliver_us(figures: Mapping[str, Any]) -> float | None:
+    """Return what a producer's process takes beside the stages of its loop; None where the stages were not taken."""
+    whole, produce = figures["producer_cpu_us"], figures["produce_us"]
+    if whole is None or produce is None:
+        return None
+    # Payloads made before have nothing to build or encode.
+    return float(whole - produce - sum(figures[f"{one}_us"] or 0.0 for one in ("build", "encode")))
 
 
 def _weighted(parts: Sequence[tuple[float | None, int]]) -> float | None:
@@ -289,6 +354,26 @@ def _processes(found: Measured) -> dict[str, Any]:
         "consumer_peak_mib": _peak_mib(found.consumers),
         "platform_peak_mib": sum(found.platform_peak_mib.values()) if found.platform_peak_mib else None,
     }
+
+
+def _machine(found: Measured) -> dict[str, Any]:
+    if found.machine is None or found.machine.span_s <= 0:
+        return {}
+    busy_s, span_s = found.machine
+    # What a process that was killed had used, nobody knows. Of none else, others may come out a little below 0: ticks.
+    clients_s = None if found.killed is not None else _spent_s((*found.producers, *found.consumers))
+    platform_s = sum(found.platform_cpu_s.values())
+    return {
+        "machine_busy_cores": busy_s / span_s,
+        "other_busy_cores": None if clients_s is None else (busy_s - clients_s - platform_s) / span_s,
+    }
+
+
+def _spent_s(clients: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the CPU time of processes after the warm-up; None where one of them did not come to its end."""
+    if not all("warm_cpu_ns" in one["marks"] for one in clients):
+        return None
+    return sum(float(one["marks"]["end_cpu_ns"] - one["marks"]["warm_cpu_ns"]) for one in clients) / 1e9
 
 
 def _cpu_us(clients: Sequence[Mapping[str, Any]]) -> float | None:

@@ -5,12 +5,15 @@ An option is one field of `PipeOptions`. `ivsim pipe` and the axes of studies ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from gateways.batching.policies import POLICIES
+from ivsim.batching_rules import least_round_trip_ms, no_setting_keeps
 from ivsim.option import (
     Declared,
     Naming,
@@ -19,6 +22,7 @@ from ivsim.option import (
     declared,
     ineffective,
     needs,
+    needs_some,
     none_with,
     refusal_of,
     shown,
@@ -26,6 +30,7 @@ from ivsim.option import (
 )
 from ivsim.option_rules import checked_options
 from ivsim.options import RunOptions
+from ivsim.study.engines.pipe import link_series
 from ivsim.study.engines.pipe.idioms import IDIOMS, every_format, formats_of, needs_registry
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER, kill_of
 from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
@@ -46,6 +51,14 @@ PANELS: Final = (CONTENT, PLATFORM, CLIENTS, LINK, RUN)
 
 DIRECT: Final = DirectLink.name
 MOST_RECORDS: Final = 50_000_000
+FIXED: Final = "fixed"
+_HTTP: Final = re.compile(r"https?://[^\s/]+\S*")
+
+
+def _registry(address: str | None) -> str | None:
+    if address is not None and not _HTTP.fullmatch(address):
+        raise ValueError(f"{shown(address)}: write http://HOST:PORT or https://HOST:PORT")
+    return address
 
 
 def _of_platform(setting: str) -> Need:
@@ -71,6 +84,11 @@ NAMES_SCHEMA = Need(
 LINKED = Need(lambda options: options.link is not None, lambda _options, name: f"needs {name('link')}")
 EMULATED = none_with("link", DIRECT)
 OPEN_LOOP = Need(lambda options: options.rate is not None, lambda _options, name: f"needs {name('rate')}")
+CHOOSES = Need(
+    lambda options: options.batching in POLICIES and POLICIES[options.batching].rule is not None,
+    lambda options, name: f"has no effect with {name('batching')} {options.batching}: nothing is chosen anew",
+)
+LOSING = Need(lambda options: options.loss_ratio > 0, lambda _options, name: f"needs {name('loss_ratio')}")
 
 
 class PipeOptions(BaseModel):
@@ -92,7 +110,7 @@ class PipeOptions(BaseModel):
     record: Annotated[
         str,
         Option(
-            "What a record holds: CurrentStatus of driven vehicles, 32, 152 or 302 columns, or 1, 65 or 600 kB of random bytes.",
+            "What a record holds: CurrentStatus of driven vehicles, 32, 152 or 302 columns, or random bytes, 500 to 600,000.",
             CONTENT,
             choices=lambda: RECORDS,
             axis="record",
@@ -117,7 +135,7 @@ class PipeOptions(BaseModel):
     ] = "built"
     registry: Annotated[
         str | None,
-        Field(pattern=r"^https?://[^\s/]+\S*$"),
+        AfterValidator(_registry),
         Option(
             "Address of a schema registry that speaks Confluent's REST API, for formats that need one.",
             CONTENT,
@@ -197,6 +215,65 @@ class PipeOptions(BaseModel):
             effective=(_of_platform("batch_messages"), WAITS),
         ),
     ] = 10_000
+    batching: Annotated[
+        str,
+        Option(
+            "What chooses linger and count of the batches: nothing, or a gateway's policy, anew each period.",
+            PLATFORM,
+            choices=lambda: POLICIES,
+            off=FIXED,
+            axis="batching",
+            effective=(_of_platform("batching"), OPEN_LOOP, WAITS),
+        ),
+    ] = FIXED
+    batch_period_s: Annotated[
+        float,
+        Field(gt=0, le=600),
+        Option(
+            "Time between two choices of the policy.",
+            PLATFORM,
+            "s",
+            word="batch-period",
+            axis="batch_period",
+            effective=(CHOOSES,),
+        ),
+    ] = 10.0
+    in_flight: Annotated[
+        int | None,
+        Field(ge=1, le=1_000_000),
+        Option(
+            "Requests of a producer to a broker that may wait for an answer.",
+            PLATFORM,
+            absent="the library's own",
+            axis="in_flight",
+            effective=(_of_platform("in_flight"),),
+        ),
+    ] = None
+    queue_messages: Annotated[
+        int | None,
+        Field(ge=1, le=1_000_000),
+        Option(
+            "Records that a producer's library holds before it takes no more.",
+            PLATFORM,
+            "messages",
+            absent="100,000",
+            axis="queue_messages",
+            effective=(_of_platform("queue_messages"),),
+        ),
+    ] = None
+    expiry_ms: Annotated[
+        int | None,
+        Field(ge=1, le=900_000),
+        Option(
+            "Age at which a producer gives up a record that has no answer.",
+            PLATFORM,
+            "ms",
+            word="expiry",
+            absent="the library's own",
+            axis="expiry",
+            effective=(_of_platform("expiry_ms"),),
+        ),
+    ] = None
     partitions: Annotated[
         int, Field(ge=1, le=100), Option("Partitions of the topic.", PLATFORM, axis="partitions")
     ] = 3
@@ -244,9 +321,9 @@ class PipeOptions(BaseModel):
         ),
     ] = "plain"
     partitioner: Annotated[
-        Literal["spread", "sticky", "key"],
+        Literal["spread", "sticky", "key", "own"],
         Option(
-            "Which partition: in turn, the library's own choice without a key, or by a key.",
+            "Which partition: in turn, the library's own choice without a key, by a key, or one for each producer.",
             PLATFORM,
             axis="partitioner",
             effective=(_of_platform("partitioner"),),
@@ -332,6 +409,32 @@ class PipeOptions(BaseModel):
             effective=(LINKED, EMULATED),
         ),
     ] = 0.0
+    loss_direction: Annotated[
+        Literal["both", "uplink", "downlink"],
+        Option("Which direction loses.", LINK, axis="loss_direction", effective=(LINKED, EMULATED, LOSING)),
+    ] = "both"
+    loss_burst: Annotated[
+        float | None,
+        Field(ge=1, le=1_000),
+        Option(
+            "Mean length of a burst of losses (Gilbert-Elliott).",
+            LINK,
+            "packets",
+            absent="each packet is lost by itself",
+            axis="loss_burst",
+            effective=(LINKED, EMULATED, LOSING),
+        ),
+    ] = None
+    link_varies: Annotated[
+        bool,
+        Option(
+            "Path delay drawn anew each second (Pareto, with the mean asked for), and a loss between 0 and twice the"
+            " one asked for, held for seconds; from the seed.",
+            LINK,
+            axis="link_varies",
+            effective=(LINKED, EMULATED, LOSING, needs_some("rtt")),
+        ),
+    ] = False
     tcp: Annotated[
         str,
         Option(
@@ -350,6 +453,28 @@ class PipeOptions(BaseModel):
             RUN,
             absent="as fast as it goes",
             axis="rate",
+        ),
+    ] = None
+    arrivals: Annotated[
+        Literal["even", "poisson"],
+        Option(
+            "When records are due: at even intervals, or as a Poisson process of each producer.",
+            RUN,
+            axis="arrivals",
+            effective=(OPEN_LOOP,),
+        ),
+    ] = "even"
+    limit_ms: Annotated[
+        float | None,
+        Field(gt=0, le=600_000),
+        Option(
+            "Latency up to which a record is in time; batching policies keep to it.",
+            RUN,
+            "ms",
+            word="limit",
+            absent="none",
+            axis="limit",
+            effective=(OPEN_LOOP,),
         ),
     ] = None
     duration_s: Annotated[
@@ -458,6 +583,8 @@ def link_options(options: PipeOptions, naming: Naming = option_name) -> RunOptio
         asked.pop("trace_offsets")
     else:
         asked |= {"trace": options.trace, "rtt": options.rtt, "loss_ratio": options.loss_ratio}
+        if options.loss_ratio:
+            asked |= {"loss_direction": options.loss_direction, "loss_burst": options.loss_burst}
     return checked_options(asked, naming)
 
 
@@ -469,7 +596,7 @@ def _linked(options: PipeOptions, name: Naming) -> Iterator[str]:
 
 
 def _choices(options: PipeOptions, name: Naming) -> Iterator[str]:
-    for field in ("platform", "record", "tcp", *(("link",) if options.link is not None else ())):
+    for field in ("platform", "record", "tcp", "batching", *(("link",) if options.link is not None else ())):
         value = getattr(options, field)
         if value not in OPTIONS[field].choices:
             yield f"{name(field)} {shown(value)}: allowed are {', '.join(OPTIONS[field].choices)}"
@@ -540,4 +667,67 @@ def _kill(options: PipeOptions, name: Naming) -> Iterator[str]:
         yield f"{name('kill')} {options.kill}: must lie within {name('duration_s')} {options.duration_s:g}"
 
 
-_RULES: Final = (_choices, _linked, _together, _obeyed, _amount, _kill)
+def _batches(options: PipeOptions, name: Naming) -> Iterator[str]:
+    """What a policy cannot choose for; its period against its limit is the controller's own rule."""
+    if not CHOOSES.holds(options):
+        return
+    from gateways.batching.model import IN_FLIGHT  # noqa: PLC0415 - SciPy, which no other option needs
+
+    if options.limit_ms is None:
+        yield f"{name('batching')} {options.batching}: needs {name('limit_ms')}"
+        return
+    if options.in_flight != IN_FLIGHT and not options.idempotence:
+        yield (
+            f"{name('batching')} {options.batching}: needs {name('in_flight')} {IN_FLIGHT}, by which it predicts"
+            " what is carried"
+        )
+    if options.partitioner != "own":
+        yield f"{name('batching')} {options.batching}: needs {name('partitioner')} own, not {options.partitioner}"
+    longest_ms = max(options.limit_ms, options.linger_ms)
+    if options.batch_period_s * 1e3 <= longest_ms:
+        yield (
+            f"{name('batch_period_s')} {options.batch_period_s:g}: shorter than a batch, which may wait"
+            f" {longest_ms:g} ms; it must be longer"
+        )
+    asked = link_options(options, name)
+    if asked is None:
+        return
+    least_ms = least_round_trip_ms(asked)
+    if options.link_varies:
+        least_ms = link_series.least_round_trip_ms(least_ms)
+    if options.limit_ms <= least_ms:
+        yield no_setting_keeps(name("limit_ms"), options.limit_ms, least_ms)
+
+
+def _own_partitions(options: PipeOptions, name: Naming) -> Iterator[str]:
+    if options.partitioner == "own" and options.producers > options.partitions:
+        yield (
+            f"{name('partitioner')} own: {name('producers')} {options.producers} are more than"
+            f" {name('partitions')} {options.partitions}"
+        )
+
+
+def is_number(text: str | None) -> bool:
+    """Return whether a round trip was said as a number, and not as a trace."""
+    try:
+        float(text or "")
+    except ValueError:
+        return False
+    return True
+
+
+def _varied(options: PipeOptions, name: Naming) -> Iterator[str]:
+    """The series has delay and loss alone, in the place of the trace's."""
+    if not options.link_varies:
+        return
+    if not is_number(options.rtt):
+        yield f"{name('link_varies')}: needs {name('rtt')} as a number of ms, not {options.rtt}"
+        return
+    asked = link_options(options, name)
+    if asked is not None and any(
+        trace.uplink_kbps is not None or trace.downlink_kbps is not None for trace in asked.traces
+    ):
+        yield f"{name('link_varies')}: {name('trace')} {options.trace} has rates; it must have delays alone"
+
+
+_RULES: Final = (_choices, _linked, _together, _own_partitions, _batches, _obeyed, _amount, _kill, _varied)

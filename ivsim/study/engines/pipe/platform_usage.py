@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from typing import NamedTuple
+
 import psutil
 
 from ivsim.study.engines.pipe.platforms.base import OpenPlatform
+
+
+class Busy(NamedTuple):
+    """How long all processors of the machine together were busy, in s, of how long a time."""
+
+    busy_s: float
+    span_s: float
+
+
+def _machine() -> Busy:
+    found = psutil.cpu_times()
+    return Busy(sum(found) - found.idle - getattr(found, "iowait", 0.0), time.monotonic())
 
 
 class PlatformUsage:
@@ -14,6 +29,7 @@ class PlatformUsage:
         self._opened = opened
         self._processes = self._found()
         self._warm_s: dict[str, float] = {}
+        self._machine: Busy | None = None
         self._killed = False
         self.peak_mib: dict[str, float] = {}
 
@@ -31,6 +47,14 @@ class PlatformUsage:
 
     def warm(self) -> None:
         self._warm_s = self._cpu_s()
+        self._machine = _machine()
+
+    def machine(self) -> Busy | None:
+        """Return how busy the whole machine was since `warm`; None where the warm-up never ended."""
+        if self._machine is None:
+            return None
+        now, before = _machine(), self._machine
+        return Busy(now.busy_s - before.busy_s, now.span_s - before.span_s)
 
     def look(self) -> None:
         for name, process in self._processes.items():

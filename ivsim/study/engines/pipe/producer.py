@@ -7,7 +7,6 @@ full queue alone; such a record is due when it is sent, and nothing is called a 
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from array import array
@@ -19,8 +18,9 @@ from time import process_time_ns, thread_time_ns, time_ns
 from typing import Any, Final
 
 from ivsim.study.engines.pipe import columns as kept
+from ivsim.study.engines.pipe.arrivals import due_of, most_due
 from ivsim.study.engines.pipe.idioms import codec_of, contents
-from ivsim.study.engines.pipe.platforms.base import Full, Refused, Report, Sender
+from ivsim.study.engines.pipe.platforms.base import Choosing, Full, Refused, Report, Sender
 from ivsim.study.engines.pipe.row_codecs import Codec
 from ivsim.study.engines.pipe.stages import EVERY, Stages, peak_kib
 from ivsim.study.engines.pipe.talk import Commands, configuration, say
@@ -49,7 +49,9 @@ class Producer:
         self._producers: int = self._settings["producers"]
         self._outlives: bool = config["outlives"]
         self._columns: dict[str, Any] = (
-            kept.MappedColumns(self._out, COLUMNS, self._due(), "payload_bytes").columns
+            kept.MappedColumns(
+                self._out, COLUMNS, most_due(self._settings, self._index), "payload_bytes"
+            ).columns
             if self._outlives
             else {name: array("q") for name in COLUMNS}
         )
@@ -62,11 +64,6 @@ class Producer:
         self._codec = codec_of(self._settings["record"], self._settings["format"], config["registry"])
         self._contents = self._prepared()
         self._stages = Stages("build", "encode", "produce")
-
-    def _due(self) -> int:
-        """Return how many records are due at most; a rate is needed for it."""
-        due: float = self._settings["rate"] * self._settings["duration_s"]
-        return math.ceil(due / self._producers) + 2
 
     def _prepared(self) -> list[Any]:
         """Return what the loop takes in turn: contents, what they are built to, or payloads."""
@@ -119,9 +116,7 @@ class Producer:
         warm_at_ns = start_at_ns + round(settings["warmup_s"] * 1e9)
         end_at_ns = start_at_ns + round(settings["duration_s"] * 1e9)
         rate = settings["rate"]
-        # All producers together keep the rate: each is due in its turn. The offset alone is a float, which is exact.
-        interval_ns = None if rate is None else 1e9 * self._producers / rate
-        first_ns = 0.0 if rate is None else 1e9 * self._index / rate
+        offset_ns = None if rate is None else due_of(settings, self._index)
         self._wait(start_at_ns, lambda: None)
         take = self._taker()
         stopped = commands.stopped
@@ -129,12 +124,10 @@ class Producer:
         # One that was started in the place of another goes on behind what that had made.
         place, told_at_ns, warm = len(self._columns["due_at_ns"]), start_at_ns, False
         while not stopped.is_set():
-            due_at_ns = (
-                time_ns() if interval_ns is None else start_at_ns + round(first_ns + place * interval_ns)
-            )
+            due_at_ns = time_ns() if offset_ns is None else start_at_ns + round(offset_ns(place))
             if due_at_ns >= end_at_ns:
                 break
-            if interval_ns is not None:
+            if offset_ns is not None:
                 self._wait(due_at_ns, stopped.is_set)
             elif place % POLL_EVERY == 0:
                 sender.poll(0)
@@ -255,6 +248,7 @@ class Producer:
             "marks": self._marks,
             "stages_us": self._stages.means_us(),
             "statistics": dict(self._sender.statistics()),
+            "decisions": self._sender.decisions if isinstance(self._sender, Choosing) else [],
             "peak_kib": peak_kib(),
         }
 

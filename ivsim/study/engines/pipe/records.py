@@ -21,8 +21,9 @@ from simulator.vehicles.vehicle import Vehicle
 CURRENT_STATUS: Final = "current_status"
 # record -> how often the block of columns is repeated
 BLOCKS: Final = {"s1": 1, "s2": 5, "s3": 10}
-# Bytes that nothing makes smaller: the sizes of the thesis on ingestion platforms (Tallberg 2020).
-BYTES: Final = {"b1k": 1_000, "b65k": 65_000, "b600k": 600_000}
+# Bytes that nothing makes smaller: those of the paper on reactive batching (Wu et al. 2020), and of the thesis on
+# ingestion platforms (Tallberg 2020).
+BYTES: Final = {"b500": 500, "b1k": 1_000, "b65k": 65_000, "b600k": 600_000}
 RECORDS: Final = (CURRENT_STATUS, *BLOCKS, *BYTES)
 
 TIME, NUMBER, DECIMAL, WORD, INTEGER, EMPTY = "time", "number", "decimal", "word", "integer", "empty"

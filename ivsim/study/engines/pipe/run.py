@@ -25,7 +25,15 @@ from ivsim.study.engines.pipe.options import PipeOptions, link_options
 from ivsim.study.engines.pipe.page import write_page
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.preflight import check_records
-from ivsim.study.engines.pipe.session import LINK, SAMPLES, Platforms, write_link, write_samples
+from ivsim.study.engines.pipe.session import (
+    DECISIONS,
+    LINK,
+    SAMPLES,
+    Platforms,
+    write_decisions,
+    write_link,
+    write_samples,
+)
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
@@ -158,6 +166,7 @@ def _kept(found: Measured, outcome: PipeOutcome, manifest: dict[str, Any]) -> No
     outcome.metrics = figures_of(found)
     write_json(outcome.directory / "metrics.json", outcome.metrics)
     write_samples(found, outcome.directory / SAMPLES)
+    write_decisions(found, outcome.directory / DECISIONS)
     if found.crossed is not None:
         write_link(found, outcome.directory / LINK)
         manifest["link"] = {"name": found.crossed.name, **found.crossed.properties}

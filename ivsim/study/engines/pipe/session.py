@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ivsim.options import RunOptions
 from ivsim.study.engines.pipe.ledger import FATES, Integers
 from ivsim.study.engines.pipe.measurement import Measured, Measurement, Tell
-from ivsim.study.engines.pipe.options import PipeOptions, link_options
+from ivsim.study.engines.pipe.options import PipeOptions
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import LOOPBACK, OpenPlatform
 from ivsim.study.engines.pipe.site import Site
@@ -24,6 +24,9 @@ from simulator.links import LinkError
 
 SAMPLES: Final = "samples.parquet"
 LINK: Final = "link.parquet"
+DECISIONS: Final = "decisions.jsonl"
+# How long a platform that was just started works before anything is measured: Java compiles meanwhile.
+BREAK_IN_S: Final = 6.0
 
 
 class _Key(NamedTuple):
@@ -31,11 +34,12 @@ class _Key(NamedTuple):
 
     platform: str
     brokers: int
-    link: RunOptions | None
+    link: str | None
 
-    @classmethod
-    def of(cls, options: PipeOptions) -> _Key:
-        return cls(options.platform, options.brokers, link_options(options))
+
+def key_of(options: PipeOptions) -> _Key:
+    """Return what another measurement must have alike to stand on the same platform."""
+    return _Key(options.platform, options.brokers, options.link)
 
 
 class _Open(NamedTuple):
@@ -58,6 +62,7 @@ class Platforms:
         self._record = record
         self._work = work
         self._opened: dict[_Key, _Open] = {}
+        self._new: set[_Key] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -68,6 +73,7 @@ class Platforms:
                 stack.callback(self._end, key)
 
     def _end(self, key: _Key) -> None:
+        self._new.discard(key)
         self._opened.pop(key).stack.close()
 
     def open(self, options: PipeOptions) -> _Open:
@@ -75,7 +81,7 @@ class Platforms:
 
         Others that have brokers are ended first.
         """
-        key = _Key.of(options)
+        key = key_of(options)
         if key not in self._opened:
             row = platform_named(key.platform)
             for other in [
@@ -83,12 +89,23 @@ class Platforms:
             ]:
                 self._end(other)
             with ExitStack() as stack:
-                asked = link_options(options)
-                site = None if asked is None else stack.enter_context(Site(asked, self._record))
+                site = None if key.link is None else stack.enter_context(Site(key.link, self._record))
                 host = LOOPBACK if site is None else site.host
                 opened = stack.enter_context(row.open(self._record, self._work, key.brokers, host))
                 self._opened[key] = _Open(opened, site, stack.pop_all())
+                self._new.add(key)
         return self._opened[key]
+
+    def break_in(self, options: PipeOptions) -> None:
+        """Let a platform that was just started do a measurement's work for a while, which is dropped.
+
+        A cell that happens to come first would have its first seconds otherwise; one measured already is left alone.
+        """
+        key = key_of(options)
+        self.open(options)
+        if key in self._new and platform_named(key.platform).has_brokers:
+            work = {"duration_s": BREAK_IN_S, "warmup_s": 0.0, "kill": None}
+            self.measure(options.model_copy(update=work))
 
     def measure(self, options: PipeOptions, tell: Tell = lambda *_: None) -> Measured:
         """Measure once, in a place of its own on the platform; ProcessDied or NotReady when a part ended or hung.
@@ -96,6 +113,7 @@ class Platforms:
         The next measurement has a platform that is started anew then.
         """
         found = self.open(options)
+        self._new.discard(key_of(options))
         name = f"pipe-{secrets.token_hex(4)}"
         measurement = Measurement(
             options,
@@ -109,7 +127,7 @@ class Platforms:
         try:
             return measurement.run()
         except (ProcessDied, NotReady, LinkError) as error:
-            self._end(_Key.of(options))
+            self._end(key_of(options))
             if isinstance(error, LinkError):
                 raise NotReady(f"link: {error}") from error
             raise
@@ -136,6 +154,17 @@ def write_link(found: Measured, path: Path) -> None:
     """Write what the link between producers and platform did, as a run's link.parquet has it; nothing without one."""
     if found.crossed is not None:
         pq.write_table(found.crossed.rows, path, compression="zstd")
+
+
+def write_decisions(found: Measured, path: Path) -> None:
+    """Write a line of JSON for each choice of a batch setting, with the producer that made it; nothing without one."""
+    rows = [
+        {"producer": index, **row}
+        for index, one in enumerate(found.producers)
+        for row in one.get("decisions", [])
+    ]
+    if rows:
+        path.write_text("".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows))
 
 
 def _stamps(values: Integers) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -22,19 +22,44 @@ from ivsim.runs.directory import tag_of
 from ivsim.runs.link_log import link_table
 from ivsim.runs.processes import capture_config
 from ivsim.runs.runner import link_schedule_of
+from ivsim.study.engines.pipe.link_series import changing
 from ivsim.study.engines.pipe.platforms.base import Host
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import CLOUD_ADDRESS, vehicle_address
+from simulator.link_schedule import LinkSchedule
 from simulator.links import Condition, choose, open_link, tcp_stack, wiring
 from simulator.links.proof.certificate import certificate
 from simulator.links.proof.prober import PROBE_PORT, Prober
-from simulator.links.replay import LinkReplay
+from simulator.links.replay import LINK_STEPS, LinkReplay
 
 WIRE_LOG: Final = "wire.events"
 WAYS: Final = ("uplink", "downlink")
 _VEHICLES: Final = 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a link is asked during one measurement.
+
+    Attributes:
+        options: of a run with one vehicle.
+        seed: of the series of delay and loss, where the link varies; None: the options' trace alone.
+    """
+
+    options: RunOptions
+    seed: int | None = None
+
+    def schedule(self) -> LinkSchedule:
+        """Return it second by second."""
+        found = link_schedule_of(self.options)
+        if self.seed is None:
+            return found
+        assert self.options.rtt is not None
+        return replace(
+            found, trace=changing(self.seed, float(self.options.rtt), self.options.loss_ratio), rtt=None
+        )
 
 
 @dataclass(frozen=True)
@@ -67,16 +92,16 @@ class Crossed:
 class Site:
     """A link and its two namespaces; a context manager that removes them.
 
+    It is asked anew for each measurement: servers stay where they are while its conditions and TCP's algorithm change.
+
     Args:
-        options: what the link is asked; of a run with one vehicle.
+        link: back end, or AUTO.
         record: of the run, which notes the namespaces.
     """
 
-    def __init__(self, options: RunOptions, record: RunRecord) -> None:
-        self.options = options
+    def __init__(self, link: str, record: RunRecord) -> None:
         self._record = record
-        self._schedule = link_schedule_of(options)
-        self.link = open_link(choose(options.link), tag_of(record.run_id), _VEHICLES)
+        self.link = open_link(choose(link), tag_of(record.run_id), _VEHICLES)
 
     def __enter__(self) -> Self:
         for namespace in self.link.namespaces:
@@ -85,7 +110,7 @@ class Site:
         try:
             # Kafka's clients cannot bind an address: they are vehicle 1.
             wiring.prefer_source(self.link.vehicles_namespace, vehicle_address(1))
-            tcp_stack.use(self.link, self.options.tcp)
+            tcp_stack.use(self.link, tcp_stack.DEFAULT)
         except BaseException:
             self.link.__exit__(None, None, None)
             raise
@@ -103,12 +128,9 @@ class Site:
     def producers_namespace(self) -> str:
         return self.link.vehicles_namespace
 
-    def crossing(self, name: str, work: Path) -> Crossing:
+    def crossing(self, name: str, work: Path, asked: Asked) -> Crossing:
         """Return what follows one measurement; its files lie in `work`."""
-        return Crossing(self, name, work, self._record)
-
-    def replay(self, start_at_ns: int) -> LinkReplay:
-        return LinkReplay(self.link, self._schedule.at, start_at_ns)
+        return Crossing(self, name, work, self._record, asked)
 
     def clear(self) -> None:
         """Take the conditions off, so that the next measurement's clients connect as the first one's did."""
@@ -118,7 +140,8 @@ class Site:
 class Crossing:
     """The replay, the probes and the capture of one measurement; a context manager that ends what is still going on."""
 
-    def __init__(self, site: Site, name: str, work: Path, record: RunRecord) -> None:
+    def __init__(self, site: Site, name: str, work: Path, record: RunRecord, asked: Asked) -> None:
+        self._asked = asked
         self._site, self._work = site, work / f"{name}-link"
         self._name, self._record = name, record
         self._stack = ExitStack()
@@ -129,6 +152,8 @@ class Crossing:
     def __enter__(self) -> Self:
         self._work.mkdir(parents=True)
         link = self._site.link
+        # Before any client connects: a connection keeps the algorithm that it began with.
+        tcp_stack.use(link, self._asked.options.tcp)
         config = capture_config(
             device=link.vehicles_device,
             directory=self._work,
@@ -157,7 +182,9 @@ class Crossing:
     def begin(self, start_at_ns: int) -> None:
         """Let the link change, and be probed, from then on."""
         assert self._capture is not None
-        self._replay = self._stack.enter_context(self._site.replay(start_at_ns))
+        self._replay = self._stack.enter_context(
+            LinkReplay(self._site.link, self._asked.schedule().at, start_at_ns, self._work / LINK_STEPS)
+        )
         self._prober = self._stack.enter_context(Prober(self._site.link, _VEHICLES, start_at_ns))
         self._capture.send("start", at_ns=start_at_ns)
 
@@ -183,7 +210,7 @@ class Crossing:
         properties = self._replay.properties()
         return Crossed(
             link.name,
-            link.properties(),
+            {**link.properties(), "tcp": tcp_stack.settings(link)},
             link_table(rows, self._work / WIRE_LOG),
             certificate(link.name, rows, properties, []),
             properties,

@@ -89,6 +89,7 @@ def _per_vehicle(directory: Path) -> list[tuple[Integers, Integers]]:
 def age_of_information(due: Integers, applied: Integers) -> tuple[float, float] | None:
     """Return time average and peak of one vehicle's age of information, in s, from its first update on.
 
+    Kaul, Yates and Gruteser, "Real-Time Status: How Often Should One Update?" (INFOCOM 2012), section II.
     The age at time t is t minus the due time of the freshest reading applied by then; it grows with slope 1
     and falls where a fresher reading is applied, so its integral is a sum of trapezoids.
     """

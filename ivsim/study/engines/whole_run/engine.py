@@ -12,6 +12,7 @@ not always known. The next cell opens a new one. A cell that a signal ends stays
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -36,18 +37,22 @@ from ivsim.study.engines.whole_run.security_metrics import (
     SECURITY_METRICS,
     security_metrics,
 )
+from ivsim.study.engines.whole_run.timely import TIMELY_METRICS, timely_figures
 from ivsim.study.markdown import table
 from ivsim.study.results import CellResult, done_of
+from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
 from twin.metrics import METRICS, Metric
+from twin.queries.answers import QUERY_METRICS
 
 # Beyond its duration a run on a kept testbed took 20 to 21 s, the two that begin it 39 and 28 s (6 vehicles for 8 s, two cores that
 # had other work too). What a study needs is corrected by how long its cells take.
 OVERHEAD_S: Final = 21.0
-# The echo topology has an engine of its own, and the first two are of it alone; cells are named by the study.
-_FIELDS: Final = tuple(
-    field for field in OPTIONS if field not in {"topology", "message_bytes", "name", "tags"}
-)
+# The echo topology has an engine of its own, and `message_bytes` is of it alone; cells are named by the study.
+_FIELDS: Final = tuple(field for field in OPTIONS if field not in {"message_bytes", "name", "tags"})
+# What ends in twins.
+_TOPOLOGIES: Final = tuple(topology.name for topology in TOPOLOGIES.values() if topology.bridged)
+_TOPOLOGY: Final = {"topology": Axis("topology", "text", ", ".join(_TOPOLOGIES))}
 
 
 class WholeRun(Engine):
@@ -56,15 +61,24 @@ class WholeRun(Engine):
     name: ClassVar[str] = "whole_run"
     summary: ClassVar[str] = "whole runs from vehicle to twin, one after another, on one Kafka and Spark"
     series_axis: ClassVar[str] = run_axes.MODE
-    metrics: Mapping[str, Metric] = {**METRICS, **AGE_METRICS, **SECURITY_METRICS}
+    metrics: Mapping[str, Metric] = {
+        **METRICS,
+        **AGE_METRICS,
+        **SECURITY_METRICS,
+        **QUERY_METRICS,
+        **TIMELY_METRICS,
+    }
 
     def axes(self) -> Mapping[str, Axis]:
-        return run_axes.axes_of(_FIELDS)
+        return {**run_axes.axes_of(_FIELDS), **_TOPOLOGY}
 
     def fields(self) -> Mapping[str, Axis]:
-        return run_axes.fields_of(_FIELDS)
+        return {**run_axes.fields_of(_FIELDS), **_TOPOLOGY}
 
     def checked(self, fixed: Mapping[str, Any], values: Mapping[str, Any]) -> Checked:
+        topology = {**fixed, **values}.get("topology", _TOPOLOGIES[0])
+        if topology not in _TOPOLOGIES:
+            raise Refusal(f"topology {topology!r}: the engine {self.name} has {', '.join(_TOPOLOGIES)}")
         return run_axes.checked(fixed, values)
 
     def unmeasurable(self, cell: Cell, metric: str) -> str | None:
@@ -73,6 +87,10 @@ class WholeRun(Engine):
             return "needs an outage"
         if metric in OF_HANDSHAKES and options.security not in HANDSHAKING:
             return f"needs security {' or '.join(HANDSHAKING)}"
+        if metric in QUERY_METRICS and options.query == "none":
+            return "needs a query"
+        if metric in TIMELY_METRICS and options.batching == "none":
+            return "needs batching, whose limit it is about"
         mode = PROTOCOLS[options.protocol].modes[options.mode]
         if metric.startswith("acknowledgement_time_") and not mode.acknowledged:
             return "needs a mode that is acknowledged"
@@ -154,8 +172,7 @@ class OpenWholeRun:
         if outcome.exit_code:
             yield Outcome(task, {}, _why(outcome))
         else:
-            figures = age_figures(directory, options.outage) | security_metrics(outcome.metrics)
-            yield Outcome(task, outcome.metrics | figures)
+            yield Outcome(task, outcome.metrics | _figures(directory, options, outcome.metrics))
 
     def _open(self) -> Testbed:
         if self._testbed is None:
@@ -178,6 +195,16 @@ def _seconds(options: RunOptions) -> float:
     return OVERHEAD_S + options.duration_s
 
 
+def _figures(directory: Path, options: RunOptions, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a study says of a run beside the run's own figures."""
+    found = age_figures(directory, options.outage) | security_metrics(metrics)
+    query = metrics.get("query") or {}
+    found |= {name: query[name] for name in QUERY_METRICS if name in query}
+    if options.batching != "none":
+        found |= timely_figures(directory, metrics, options.batch_limit_ms)
+    return found
+
+
 def _why(outcome: RunOutcome) -> str:
     """Return in one line why a run came to nothing."""
     causes = (outcome.metrics.get("validity") or {}).get("causes", [])
@@ -191,14 +218,28 @@ def _age_chart(done: Sequence[CellResult]) -> Charts:
     if not out:
         return {}
 
+    cells = Counter(run_axes.mode_of(result.cell) for result in out)
+
     def draw(axes: Any) -> None:
+        named: set[str] = set()
         for result in out:
             seconds, ages = mean_age(result.done[0].directory)
-            style = mode_style(run_axes.mode_of(result.cell))
-            axes.plot(seconds, ages, color=style["color"], linestyle=style["linestyle"], label=style["label"])
+            mode = run_axes.mode_of(result.cell)
+            style = mode_style(mode)
+            # A name once: the cells of a mode look alike.
+            label = style["label"] + (f" ({cells[mode]} cells)" if cells[mode] > 1 else "")
+            axes.plot(
+                seconds,
+                ages,
+                color=style["color"],
+                linestyle=style["linestyle"],
+                linewidth=1.1,
+                label="_" if mode in named else label,
+            )
+            named.add(mode)
         for start, length in run_axes.options_of(out[0].cell).outage:
             axes.axvspan(start, start + length, color="#999999", alpha=0.2, label="no link")
-        axes.set(xlabel="s after the start", ylabel="age of information, s", ylim=(0, None))
+        axes.set(xlabel="time since the start, s", ylabel="age of information, s", ylim=(0, None))
         charts.legend(axes)
 
     return {"age.svg": (charts.drawn(draw), "Age of information, mean over the vehicles")}

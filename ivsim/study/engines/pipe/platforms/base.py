@@ -14,14 +14,25 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, runtime_checkable
 
 from ivsim.testbed.machine import Machine
+from ivsim.testbed.paths import set_up
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
 
 # What clients need to find the records of one measurement; JSON.
 Place = dict[str, Any]
+# Settings of a client beside the options, as comparisons of clients need them: what each is.
+TUNING: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "in_flight": "requests to a broker that wait for an answer at a time",
+        "socket_buffer_bytes": "send and receive buffers of the operating system",
+        "fetch_min_bytes": "records that a broker collects before it answers a fetch",
+        "retries": "times that a request is repeated",
+        "message_max_bytes": "largest request, and so largest batch",
+    }
+)
 # Number, and why the platform would not have it (None: it has).
 Report = Callable[[int, str | None], None]
 
@@ -97,6 +108,15 @@ class Sender(Protocol):
         """Give everything back."""
 
 
+@runtime_checkable
+class Choosing(Protocol):
+    """A sender that chooses the setting of its batches anew."""
+
+    @property
+    def decisions(self) -> list[dict[str, Any]]:
+        """Return one row for each choice, as `gateways.batching.decision_log` has them."""
+
+
 class Receiver(Protocol):
     """A consumer's end, of some partitions."""
 
@@ -154,24 +174,31 @@ class Platform(ABC):
         settings: fields of the options that it obeys beside those that all obey.
         clients: module with `sender(place, settings, index, report)` and `receiver(place, settings, partitions)`;
             it is imported in the clients' processes, which should hold little else.
+        choosing: module with a `sender` that chooses its batches by a policy; None where `batching` is not obeyed.
         packages: whose versions a result depends on.
         seconds: what opening it takes.
         record_bytes: the largest record that it takes.
         has_brokers: it is processes of the measurement's own, as many as `brokers` says, that can be killed.
         durability: what `cache` and `synced` are there, in its own settings; empty where nothing can be chosen.
         memory_bytes: what its records may take where it keeps them all in memory; None where it does not.
+        tuning: keys of TUNING that its clients obey, under `tuning` of their settings.
+        defaults: what its client library has where nothing is said, options and TUNING alike; None where nobody has
+            looked it up.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     settings: ClassVar[frozenset[str]]
     clients: ClassVar[str]
+    choosing: ClassVar[str | None] = None
     packages: ClassVar[tuple[str, ...]] = ()
     seconds: ClassVar[float] = 0.0
     record_bytes: ClassVar[int]
     has_brokers: ClassVar[bool] = False
     durability: ClassVar[Mapping[str, str]] = MappingProxyType({})
     memory_bytes: ClassVar[int | None] = None
+    tuning: ClassVar[frozenset[str]] = frozenset()
+    defaults: ClassVar[Mapping[str, Any] | None] = None
 
     def missing(self) -> str | None:
         """Return what this machine lacks for it, and how to get it; None where nothing is known to."""
@@ -179,7 +206,7 @@ class Platform(ABC):
 
     def install(self) -> None:
         """Fetch what is missing; Refusal where set-up is what fetches it, or where it cannot be fetched."""
-        raise Refusal(f"{self.name} is fetched by `make setup`: {self.missing()}")
+        raise Refusal(f"{self.name} is fetched by `{set_up()}`: {self.missing()}")
 
     def refuses(self, settings: Mapping[str, Any]) -> tuple[str, str] | None:
         """Return the setting that it cannot obey, and what it allows; None where it can obey all."""

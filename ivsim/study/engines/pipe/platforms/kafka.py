@@ -6,14 +6,15 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition, libversion
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
+from ivsim.study.engines.pipe.platforms.base import LOOPBACK, TUNING, Host, OpenPlatform, Place, Platform
 from ivsim.study.engines.pipe.platforms.kafka_clients import receiver, sender
 from ivsim.testbed.credentials import make_keystore
 from ivsim.testbed.kafka import KafkaServer, java_command
@@ -65,15 +66,31 @@ class Kafka(Platform):
         {
             *("codec", "acks", "idempotence", "linger_ms", "batch_bytes", "batch_messages", "partitioner"),
             *("brokers", "replication", "min_insync", "security", "commit", "durability", "link"),
+            *("in_flight", "queue_messages", "expiry_ms", "batching"),
         }
     )
     clients: ClassVar[str] = "ivsim.study.engines.pipe.platforms.kafka_clients"
+    # Apart: it imports SciPy, which takes a process half a second.
+    choosing: ClassVar[str | None] = "ivsim.study.engines.pipe.platforms.kafka_batching"
     packages: ClassVar[tuple[str, ...]] = ("confluent-kafka",)
     seconds: ClassVar[float] = 12.0
     has_brokers: ClassVar[bool] = True
     record_bytes: ClassVar[int] = 1_000_000
     durability: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"cache": "flush.messages as installed: the page cache", "synced": "flush.messages=1"}
+    )
+    tuning: ClassVar[frozenset[str]] = frozenset(TUNING)
+    # librdkafka 2.16, CONFIGURATION.md.
+    defaults: ClassVar[Mapping[str, Any] | None] = MappingProxyType(
+        {
+            "acks": "all",
+            "idempotence": False,
+            "linger_ms": 5.0,
+            "batch_bytes": 1_000_000,
+            "batch_messages": 10_000,
+            "in_flight": 1_000_000,
+            "fetch_min_bytes": 1,
+        }
     )
 
     def missing(self) -> str | None:
@@ -83,6 +100,10 @@ class Kafka(Platform):
         except Refusal as refusal:
             return str(refusal)
         return None
+
+    def refuses(self, settings: Mapping[str, Any]) -> tuple[str, str] | None:
+        lack = codec_lack(settings["codec"])
+        return None if lack is None else ("codec", f"cannot be had here: {lack}")
 
     def acknowledges(self, settings: Mapping[str, Any]) -> bool:
         return bool(settings["acks"] != "0")
@@ -111,6 +132,16 @@ class Kafka(Platform):
                 yield topics
         finally:
             shutil.rmtree(keys, ignore_errors=True)
+
+
+@cache
+def codec_lack(codec: str) -> str | None:
+    """Return why this librdkafka cannot compress so, in its own words; it is built with or without each codec."""
+    try:
+        Producer({"compression.codec": codec, "log_level": 0})
+    except KafkaException as error:
+        return f"librdkafka {libversion()[0]}: {error.args[0].str()}"
+    return None
 
 
 class Topics:

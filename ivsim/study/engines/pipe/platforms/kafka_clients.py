@@ -9,8 +9,10 @@ that recovers its log from its end's records drops the state of idempotent produ
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -23,6 +25,32 @@ STATISTICS_MS: Final = 500
 QUEUE_MESSAGES: Final = 100_000
 QUEUE_KIB: Final = 262_144
 UNASSIGNED: Final = -1
+BARE_POLL: Final = 128
+# librdkafka's names of TUNING, for a producer and for a consumer.
+_SOCKETS: Final = ("socket.send.buffer.bytes", "socket.receive.buffer.bytes")
+PRODUCER_TUNING: Final[Mapping[str, tuple[str, ...]]] = {
+    "in_flight": ("max.in.flight.requests.per.connection",),
+    "socket_buffer_bytes": _SOCKETS,
+    "retries": ("message.send.max.retries",),
+    "message_max_bytes": ("message.max.bytes",),
+}
+CONSUMER_TUNING: Final[Mapping[str, tuple[str, ...]]] = {
+    "fetch_min_bytes": ("fetch.min.bytes",),
+    "socket_buffer_bytes": _SOCKETS,
+}
+
+
+# Options of which nothing need be said.
+PRODUCER_OPTIONS: Final = {
+    "in_flight": "max.in.flight.requests.per.connection",
+    "queue_messages": "queue.buffering.max.messages",
+    "expiry_ms": "message.timeout.ms",
+}
+
+
+def _tuned(settings: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    tuning = settings.get("tuning", {})
+    return {name: tuning[key] for key, found in names.items() if key in tuning for name in found}
 
 
 def producer_settings(place: Place, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,11 +68,13 @@ def producer_settings(place: Place, settings: Mapping[str, Any]) -> dict[str, An
         "queue.buffering.max.kbytes": QUEUE_KIB,
         "partitioner": "murmur2_random",
         "statistics.interval.ms": STATISTICS_MS,
+        **{name: settings[key] for key, name in PRODUCER_OPTIONS.items() if settings.get(key) is not None},
+        **_tuned(settings, PRODUCER_TUNING),
         **_security(place),
     }
 
 
-def consumer_settings(place: Place) -> dict[str, Any]:
+def consumer_settings(place: Place, settings: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return librdkafka's properties of a consumer."""
     return {
         "bootstrap.servers": place["bootstrap"],
@@ -55,6 +85,7 @@ def consumer_settings(place: Place) -> dict[str, Any]:
         "auto.offset.reset": "error",
         "fetch.wait.max.ms": 500,
         "fetch.min.bytes": 1,
+        **_tuned(settings, CONSUMER_TUNING),
         **_security(place),
     }
 
@@ -73,6 +104,8 @@ class KafkaSender:
         self._origin_ms: int = place["origin_ms"]
         self._partitions: int = place["partitions"]
         self._spread = settings["partitioner"] == "spread"
+        self._own = index if settings["partitioner"] == "own" else UNASSIGNED
+        self._answered = settings["acks"] != "0"
         self._next = index % self._partitions
         self._report = report
         self._wire_bytes = 0
@@ -90,7 +123,7 @@ class KafkaSender:
 
     def send(self, number: int, key: bytes | None, value: bytes, due_at_ns: int) -> None:
         del due_at_ns  # the place of a timestamp is the number's
-        partition = UNASSIGNED
+        partition = self._own
         if self._spread:
             partition = self._next
             self._next = partition + 1 if partition + 1 < self._partitions else 0
@@ -121,14 +154,21 @@ class KafkaSender:
             raise KafkaException(self._failed)
 
     def flush(self, timeout_s: float) -> int:
+        until_s = time.monotonic() + timeout_s
         left = int(self._producer.flush(timeout_s))
-        told = self._told
-        # The last statistics are of the time before the flush: wait for those that count all of it.
-        for _ in range(4 * STATISTICS_MS // 10):
-            if self._told > told:
-                break
-            self._producer.poll(0.01)
-        return left
+        return left if self._answered or left else self._unread(until_s - time.monotonic())
+
+    def _unread(self, timeout_s: float) -> int:
+        """Return 0 once the broker has read what was sent without an answer, 1 when it has not in time.
+
+        A broker handles the requests of a connection in their order, and librdkafka has one to it: the answer to a
+        request behind all others says that they were read.
+        """
+        try:
+            self._producer.list_topics(self._topic, timeout=max(timeout_s, 1.0))
+        except KafkaException:
+            return 1
+        return 0
 
     def _statistics(self, text: str) -> None:
         found = json.loads(text)
@@ -144,6 +184,12 @@ class KafkaSender:
             self._failed = error.str()
 
     def statistics(self) -> Mapping[str, float | None]:
+        told = self._told
+        # The last that were told are of the time before the flush: wait for those that count all of it.
+        for _ in range(4 * STATISTICS_MS // 10):
+            if self._told > told:
+                break
+            self._producer.poll(0.01)
         if not self._told:
             return {"wire_bytes": None, "batches": None, "batch_records": None}
         return {
@@ -168,7 +214,7 @@ class KafkaReceiver:
         self._most: int = settings["take_records"]
         self._full = settings["take"] == "full"
         self._wait_s: float = settings["take_ms"] / 1_000
-        self._consumer = Consumer(consumer_settings(place))
+        self._consumer = Consumer(consumer_settings(place, settings))
         self._early: Message | None = None
 
     def open(self, *, resumed: bool = False) -> Mapping[int, int]:
@@ -224,3 +270,45 @@ def sender(place: Place, settings: Mapping[str, Any], index: int, report: Report
 def receiver(place: Place, settings: Mapping[str, Any], partitions: Sequence[int]) -> KafkaReceiver:
     """Return the consumer's end."""
     return KafkaReceiver(place, settings, partitions)
+
+
+def bare_produce(
+    place: Place, settings: Mapping[str, Any], keys: Sequence[bytes], values: Sequence[bytes]
+) -> int:
+    """Send every value by the library alone and wait for the answers; return nanoseconds from the first call to the last answer.
+
+    What a measurement through `KafkaSender` costs beside this is the harness.
+    """
+    producer = Producer(producer_settings(place, settings))
+    topic = place["topic"]
+    producer.list_topics(topic, timeout=ANSWER_S)
+    began_ns = time.perf_counter_ns()
+    for number, key in enumerate(keys):
+        while True:
+            try:
+                producer.produce(topic, values[number % len(values)], key, 0)
+                break
+            except BufferError:
+                producer.poll(0.001)
+        if not number % BARE_POLL:
+            producer.poll(0)
+    producer.flush(ANSWER_S)
+    return time.perf_counter_ns() - began_ns
+
+
+def bare_consume(place: Place, settings: Mapping[str, Any], count: int) -> int:
+    """Read so many records, key and value, by the library alone; return nanoseconds from the assignment to the last."""
+    consumer = Consumer(consumer_settings(place, settings))
+    most, wait_s = settings["take_records"], settings["take_ms"] / 1_000
+    began_ns = time.perf_counter_ns()
+    consumer.assign([TopicPartition(place["topic"], 0, 0)])
+    came, until_s = 0, time.monotonic() + ANSWER_S
+    while came < count and time.monotonic() < until_s:
+        first = consumer.poll(wait_s)
+        if first is not None:
+            came += len([(one.key(), one.value()) for one in (first, *consumer.consume(most - 1, 0))])
+    spent_ns = time.perf_counter_ns() - began_ns
+    consumer.close()
+    if came < count:
+        raise KafkaException(f"{came} of {count} records within {ANSWER_S:g} s")
+    return spent_ns

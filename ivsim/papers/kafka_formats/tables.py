@@ -1,0 +1,297 @@
+"""What the study measured beyond the thesis, as tables: costs by stage, idioms, codecs, TLS, acks, causes, the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from ivsim.papers.kafka_formats.cells import (
+    AVRO,
+    BATCH,
+    FORMATS,
+    JSON,
+    LABELS,
+    MSGPACK,
+    PROTOBUF,
+    S1,
+    S2,
+    S3,
+    SCENARIOS,
+    Cells,
+)
+from ivsim.papers.parts import ANY, DIFFERENCE, Figures, Part, differences, ratios
+from ivsim.report.style import number
+from ivsim.study.engines.pipe.idioms import IDIOMS
+from ivsim.study.engines.pipe.metrics import STAGES
+from ivsim.study.markdown import table
+from ivsim.study.results import CellResult
+from ivsim.study.summary import DASH
+
+YEAR_S: Final = 365 * 86_400
+# One record of a vehicle each so many seconds, for what a year of it costs.
+INTERVAL_S: Final = 10
+# The thesis's idiom of a format, and the fastest of those that the study sends through Kafka.
+FASTEST: Final = {JSON: "orjson", MSGPACK: "msgspec", AVRO: "avro-plain", PROTOBUF: "protobuf-keywords"}
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def interval_text(part: Part) -> str:
+    """Return a ratio or difference with its interval; a dash where it was not measured."""
+    found = part.interval()
+    if found.estimate is None:
+        return DASH
+    if found.low is None or found.high is None:
+        return f"{found.estimate:.3g}"
+    return f"{found.estimate:.3g} [{found.low:.3g}, {found.high:.3g}]"
+
+
+def ratio_text(above: Figures, below: Figures) -> str:
+    """Return the ratio of two cells' figures, paired by repetition, with its interval."""
+    return interval_text(Part("", ratios(above, below), 0.0, ANY))
+
+
+def _of(found: Iterable[CellResult], sweep: str) -> list[CellResult]:
+    return [one for one in found if one.cell.sweep == sweep and one.done]
+
+
+def _mean(one: CellResult, metric: str) -> float | None:
+    return one.interval(metric).estimate
+
+
+def _times(value: float | None, factor: float) -> str:
+    return number(None if value is None else value * factor)
+
+
+def costs(found: Sequence[CellResult]) -> str:
+    """Return what a record of the thesis's own design costs, stage by stage."""
+    rows = []
+    for one in _of(found, "core"):
+        values = one.cell.values
+        parts = [_mean(one, f"{stage}_us") for stage in (*STAGES[:3], "deliver", *STAGES[3:])]
+        whole = [_mean(one, f"{name}_cpu_us") for name in ("producer", "consumer", "platform")]
+        both = [_mean(one, f"{name}_cpu_us") for name in ("client", "platform")]
+        known = [value for value in both if value is not None]
+        rows.append(
+            [
+                str(values["record"]).upper(),
+                SCENARIOS[str(values["profile"])],
+                str(values["format"]),
+                *(
+                    number(_mean(one, name))
+                    for name in ("records_per_s", "summed_records_per_s", "payload_mb_per_s")
+                ),
+                *map(number, parts),
+                *map(number, whole),
+                number(sum(known)) if len(known) == len(both) else DASH,
+            ]
+        )
+    head = [
+        "record",
+        "",
+        "format",
+        "records/s",
+        "by the thesis's rule",
+        "MB/s",
+        *STAGES[:3],
+        "deliver",
+        *STAGES[3:],
+    ]
+    head += ["producer", "consumer", "broker", "CPU s a million records"]
+    return (
+        "## What a record costs\n\nThe thesis's design at full speed. From *build* to *broker* in µs of CPU time a record. A"
+        " producer's whole is its four stages, of which *deliver* is what its library does in threads of its own, and its"
+        " loop. A dash where a stage has nothing to do. By the thesis's rule a second in which producer and consumers are"
+        " both at work counts twice.\n\n" + table(head, rows)
+    )
+
+
+def idioms(found: Sequence[CellResult]) -> str:
+    """Return what every idiom costs, stage by stage, over files."""
+    rows = []
+    for one in _of(found, "stages"):
+        name = str(one.cell.values["format"])
+        times = [_mean(one, f"{stage}_us") for stage in STAGES if stage not in {"produce", "fetch"}]
+        row = [str(one.cell.values["record"]).upper(), name, IDIOMS[name].summary]
+        rows.append([*row, number(_mean(one, "payload_bytes")), *map(number, times)])
+    rows.sort(key=lambda row: row[0])
+    head = ["record", "idiom", "", "B", "build", "encode", "decode", "read"]
+    return (
+        "## What an idiom costs\n\nCPU µs a record, over the null platform; a dash where a stage has nothing to do.\n\n"
+        + table(head, rows)
+    )
+
+
+def fastest(cells: Cells) -> str:
+    """Return what the fastest idiom of each format changes."""
+    rows = []
+    for record, name in product((S1, S3), FORMATS):
+        idiom = FASTEST[name]
+
+        def of(metric: str, record: str = record, idiom: str = idiom) -> Figures:
+            return cells.core(metric, record, BATCH, idiom) or cells.figures(
+                metric, "fast", record=record, format=idiom
+            )
+
+        was = {metric: cells.core(metric, record, BATCH, name) for metric in _SPEEDS}
+        rows.append(
+            [
+                record.upper(),
+                LABELS[name],
+                idiom,
+                *(ratio_text(of(metric), was[metric]) for metric in _SPEEDS),
+            ]
+        )
+    head = ["record", "format", "fastest idiom", "records/s", "CPU of clients", "CPU of the broker"]
+    return (
+        "## The fastest idioms\n\nThe same records through Kafka, batched, with another way of encoding the same format: its"
+        " figure over that of the thesis's way.\n\n" + table(head, rows)
+    )
+
+
+_SPEEDS: Final = ("records_per_s", "client_cpu_us", "platform_cpu_us")
+
+
+def codecs(cells: Cells) -> str:
+    """Return how far compression levels the formats."""
+    rows = []
+    for codec in CODECS:
+
+        def of(metric: str, name: str, codec: str = codec) -> Figures:
+            return cells.figures(metric, "codecs", codec=codec, format=name)
+
+        stored = [of("stored_bytes", name) for name in FORMATS]
+        rows.append(
+            [
+                codec,
+                *(number(float(np.mean(list(one.values()))) if one else None) for one in stored),
+                ratio_text(stored[0], stored[-1]),
+                *(ratio_text(of(metric, JSON), of(metric, PROTOBUF)) for metric in _SPEEDS),
+            ]
+        )
+    head = ["codec", *(f"{LABELS[name]}, B" for name in FORMATS), "JSON/Protobuf: bytes"]
+    head += ["records/s", "CPU of clients", "CPU of the broker"]
+    return "## Codecs\n\nBytes of an S1 record on the broker's disk, linger 50 ms.\n\n" + table(head, rows)
+
+
+def million_and_year(found: Sequence[CellResult]) -> str:
+    """Return what a million records come to, and a vehicle's records of a year."""
+    records = YEAR_S // INTERVAL_S
+    rows = []
+    for one in _of(found, "codecs"):
+        stored, client, platform = (
+            _mean(one, name) for name in ("stored_bytes", "client_cpu_us", "platform_cpu_us")
+        )
+        rows.append(
+            [
+                LABELS[str(one.cell.values["format"])],
+                str(one.cell.values["codec"]),
+                *(number(value) for value in (_mean(one, "wire_bytes"), stored, client, platform)),
+                _times(stored, records / 1e6),
+                _times(client, records / 1e6),
+                _times(platform, records / 1e6),
+            ]
+        )
+    order = list(LABELS.values())
+    rows.sort(key=lambda row: order.index(row[0]))
+    head = ["format", "codec", "a million: MB sent", "MB on disk", "CPU s of clients", "CPU s of the broker"]
+    head += ["a vehicle's year: MB on disk", "CPU s of clients", "CPU s of the broker"]
+    return (
+        "## A million records, and a vehicle's year\n\nRecords of S1, batched for 50 ms, one broker, one copy. A vehicle"
+        f" that sends one each {INTERVAL_S} s has {records:,} a year.\n\n" + table(head, rows)
+    )
+
+
+def settings(cells: Cells) -> str:
+    """Return what TLS costs, and what acknowledgement by three brokers does."""
+    rows = []
+    for name in FORMATS:
+        plain = {metric: cells.figures(metric, "codecs", codec="none", format=name) for metric in _SPEEDS}
+        secure = {metric: cells.figures(metric, "tls", security="tls", format=name) for metric in _SPEEDS}
+        rows.append(
+            ["TLS / plain text", LABELS[name], *(ratio_text(secure[one], plain[one]) for one in _SPEEDS)]
+        )
+    for acks, name in product(("0", "1"), (JSON, PROTOBUF)):
+
+        def of(metric: str, acks: str, name: str = name) -> Figures:
+            return cells.figures(metric, "acks", acks=acks, format=name)
+
+        texts = [ratio_text(of(metric, acks), of(metric, "all")) for metric in _SPEEDS]
+        rows.append([f"acks {acks} / acks all", LABELS[name], *texts])
+    head = ["setting", "format", "records/s", "CPU of clients", "CPU of the brokers"]
+    return (
+        "## TLS and acknowledgement\n\nRecords of S1 at full speed; TLS with one broker, acks with three that all keep each"
+        " record.\n\n" + table(head, rows)
+    )
+
+
+def causes(cells: Cells) -> str:
+    """Return the figures of the cells that isolate the causes that claims 10 and 20 name."""
+    rows = []
+    for record, profile in product((S2, S3), SCENARIOS):
+
+        def both(get: Callable[[str], Figures]) -> str:
+            return ratio_text(get(PROTOBUF), get(MSGPACK))
+
+        def built(metric: str, record: str = record, profile: str = profile) -> str:
+            return both(lambda name: cells.core(metric, record, profile, name))
+
+        def prebuilt(metric: str, record: str = record, profile: str = profile) -> str:
+            return both(
+                lambda name: cells.figures(metric, "prebuilt", record=record, profile=profile, format=name)
+            )
+
+        where = f"{record.upper()} {SCENARIOS[profile]}"
+        speeds, costs_us = ((get("records_per_s"), get("client_cpu_us")) for get in (built, prebuilt))
+        rows.append([where, *speeds, *costs_us])
+    head = ["", "built: records/s", "CPU of clients", "prebuilt: records/s", "CPU of clients"]
+    text = f"### Claim 10: Protobuf over MessagePack, with and without building\n\n{table(head, rows)}"
+    head = [
+        "format",
+        "outliers as it was, %",
+        "even partitions, %",
+        "change",
+        "and half the load, %",
+        "change",
+    ]
+    rows = [_outliers(cells, name) for name in (PROTOBUF, MSGPACK)]
+    return f"## Causes by themselves\n\n{text}\n\n### Claim 20: outliers of S1, batched; changes in points\n\n{table(head, rows)}"
+
+
+def _outliers(cells: Cells, name: str) -> list[str]:
+    metric = "transit_outlier_ratio"
+    before = cells.core(metric, S1, BATCH, name)
+    later = [cells.figures(metric, sweep, format=name) for sweep in ("even", "half_load")]
+    row = [LABELS[name], _percent(before)]
+    for one in later:
+        less = [100 * value for value in differences(one, before)]
+        row += [_percent(one), interval_text(Part("", less, -ANY, ANY, DIFFERENCE))]
+    return row
+
+
+def _percent(figures: Figures) -> str:
+    return f"{100 * np.mean(list(figures.values())):.2f}" if figures else DASH
+
+
+def load(found: Sequence[CellResult], cores: int) -> str:
+    """Return how loaded a machine of so many cores was by others while the study ran."""
+    others = [float(value) for one in found for value in one.values("other_busy_cores")]
+    verdicts: dict[str, int] = {}
+    for kept in (kept for one in found for kept in one.done):
+        verdict = _verdict(kept.figures)
+        verdicts[verdict] = verdicts.get(verdict, 0) + 1
+    if not others:
+        return ""
+    median, tail = np.quantile(others, (0.5, 0.95))
+    counted = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(verdicts.items()))
+    return (
+        "## How loaded the machine was\n\nProcessors that were busy with what was not producers, consumers or platform,"
+        f" of {cores}: median {median:.2f}, 95 % of measurements below {tail:.2f}, at most {max(others):.2f}."
+        f" Measurements: {counted}."
+    )
+
+
+def _verdict(figures: dict[str, Any]) -> str:
+    return str((figures.get("validity") or {}).get("verdict", "without a verdict"))
