@@ -3,14 +3,22 @@
 The fleet is mixed: a third of the vehicles speaks MQTT, a third AMQP and a third CoAP, at the same time. In each of three legs the
 faults are of another protocol's gateway and broker (CoAP has no broker: then it is the next one's), on one Kafka, one Spark
 session and one link that stay up. Memory, descriptors and threads of every process are sampled, the Spark job's checkpoint
-and Kafka's log too. A process that a fault has killed begins a new series. The first quarter
-of a series is left out, and what then has less than five minutes gets no verdict. Exit code 1 when something grows or a ledger
-does not close.
+and Kafka's log too, and of Java what full collections leave in its heap (`bench.java_heap`). Memory is a process's own: pages of
+files are the kernel's to give up. A process that a fault has killed begins a new series, and each leg does: what a run takes at
+its start is no growth, and what it leaves at its end is seen in heaps, which are judged over all legs. The first quarter of a
+series is left out, and what then has less than five minutes gets no verdict. Exit code 1 when something grows or a ledger does
+not close. All samples are in samples.csv of --output.
+
+A vehicle sends each two seconds: 250 messages/s leave two cores room for what a fault has held up. At their limit of about 500
+a soak shows an overload, and not what grows.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
+import os
 import sys
 import tempfile
 import time
@@ -23,6 +31,7 @@ from typing import Final, NamedTuple
 import psutil
 import pyarrow.parquet as pq
 
+from bench.java_heap import SPARK_CONF, heaps, java_options
 from bench.slope import Slope, slope_of
 from ivsim.chaos.campaign import promise_after
 from ivsim.chaos.disturbances import DISTURBANCES
@@ -64,21 +73,29 @@ class Quantity(NamedTuple):
 
 QUANTITIES: Final = {
     "memory": Quantity("MB", 1e6, 10.0),
+    "heap": Quantity("MB", 1e6, 10.0),
     "descriptors": Quantity("1", 1, 5.0),
     "threads": Quantity("1", 1, 5.0),
     "checkpoint": Quantity("MB", 1e6, 10.0),
     # Records are kept for as long as their run lasts: the log grows with each of them, and is not judged.
     "log": Quantity("MB", 1e6, float("inf")),
 }
-Key = tuple[str, int, str]  # process, its id, quantity
+Key = tuple[str, int, str, int]  # process, its id, quantity, leg from 1; 0 for all of them
 Series = dict[Key, list[tuple[float, float]]]
 
 
 class Sampler:
-    """Samples every process of a run each five seconds."""
+    """Samples every process of a run each five seconds.
+
+    Attributes:
+        leg: that goes on, from 1.
+        names: of each process that was seen, and of those that it started.
+    """
 
     def __init__(self) -> None:
         self.series: Series = defaultdict(list)
+        self.leg = 0
+        self.names: dict[int, str] = {}
         self._next_s = 0.0
 
     def __call__(self, run: StartedRun) -> None:
@@ -95,18 +112,20 @@ class Sampler:
                 self._processes(at_s, process.name, process.pid)
         self._processes(at_s, "ivsim", psutil.Process().pid, deep=False)
         if twin is not None:
-            self._add(at_s, "twin", twin.process.pid, "checkpoint", _bytes(run.directory.work))
+            self._add(at_s, "twin", twin.process.pid, "checkpoint", bytes_below(run.directory.work))
         kafka = run.components.servers[KAFKA]
         assert isinstance(kafka, KafkaServer)
-        self._add(at_s, KAFKA, 0, "log", _bytes(kafka.log))
+        self._add(at_s, KAFKA, 0, "log", bytes_below(kafka.log))
 
     def _processes(self, at_s: float, name: str, pid: int, *, deep: bool = True) -> None:
         memory = descriptors = threads = 0
         try:
             first = psutil.Process(pid)
             for process in (first, *(first.children(recursive=True) if deep else ())):
+                self.names[process.pid] = name
                 with process.oneshot():
-                    memory += process.memory_info().rss
+                    found = process.memory_info()
+                    memory += found.rss - found.shared
                     descriptors += process.num_fds()
                     threads += process.num_threads()
         except psutil.NoSuchProcess:  # one of them ended meanwhile: half a sum is none
@@ -115,17 +134,18 @@ class Sampler:
             self._add(at_s, name, pid, quantity, value)
 
     def _add(self, at_s: float, name: str, pid: int, quantity: str, value: float) -> None:
-        self.series[name, pid, quantity].append((at_s, value / QUANTITIES[quantity].scale))
+        self.series[name, pid, quantity, self.leg].append((at_s, value / QUANTITIES[quantity].scale))
 
 
-def _bytes(directory: Path) -> int:
-    """Return what the files below a directory occupy; one that goes meanwhile counts nothing."""
+def bytes_below(directory: Path) -> int:
+    """Return what the files below a directory occupy; what goes meanwhile counts nothing."""
     total = 0
-    for path in directory.rglob("*"):
-        try:
-            total += path.stat().st_blocks * 512
-        except FileNotFoundError:
-            continue
+    for parent, _, names in os.walk(
+        directory
+    ):  # which passes over a directory that has gone, as Path.rglob does not
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += (Path(parent) / name).lstat().st_blocks * 512
     return total
 
 
@@ -159,13 +179,17 @@ def mix_of(schedule: Schedule) -> str:
 
 
 def run_leg(
-    testbed: Testbed, leg: tuple[Schedule, float], vehicles: int, base: Path, sampler: Sampler
+    testbed: Testbed, leg: tuple[Schedule, float], fleet: tuple[int, float], base: Path, sampler: Sampler
 ) -> list[str]:
-    """Run a leg, print its line, and return what is broken; SystemExit with its code when a signal ended it."""
+    """Run a leg, print its line, and return what is broken; SystemExit with its code when a signal ended it.
+
+    `fleet` is its vehicles and the s between two messages of each.
+    """
     schedule, length_s = leg
+    vehicles, interval_s = fleet
     options = run_options(
-        mix=mix_of(schedule), vehicles=vehicles, duration_s=length_s, loss_timeout_s=LOSS_TIMEOUT_S,
-        seed=schedule.seed,
+        mix=mix_of(schedule), vehicles=vehicles, interval_s=interval_s, duration_s=length_s,
+        loss_timeout_s=LOSS_TIMEOUT_S, seed=schedule.seed, spark_conf=SPARK_CONF,
     )  # fmt: skip
     injector = Injector(schedule)
 
@@ -189,7 +213,8 @@ def run_leg(
     rows = owed_by_broker(rows, injector.injected_at_ns)
     judgement = judge(rows, promise, outcome.twin_distinct, injector.back_at_ns)
     if outcome.error is not None:
-        judgement.broken.append(outcome.error.partition("\n")[0])
+        # Its other lines are the end of the part's log.
+        judgement.broken.append(outcome.error.replace("\n", "\n            "))
     if not injector.done():
         judgement.broken.append("the faults were not injected, and their parts back, in time")
     counts = ", ".join(f"{n:,} {fate}" for fate, n in judgement.counts.items() if n)
@@ -206,7 +231,7 @@ def table(series: Series) -> tuple[list[str], list[str]]:
         f"{'process':<12}{'quantity':<12}{'median':>9}{'per hour':>10}  {'95 % interval':<20}{'verdict':<9}n"
     ]
     growing, short = [], 0
-    for (name, pid, quantity), samples in sorted(series.items()):
+    for (name, pid, quantity, leg), samples in sorted(series.items()):
         found = slope_of(*zip(*samples, strict=True))
         if found is None:
             short += 1
@@ -214,9 +239,18 @@ def table(series: Series) -> tuple[list[str], list[str]]:
         verdict = "-" if quantity == "log" else found.verdict(QUANTITIES[quantity].least)
         lines.append(_line(name, quantity, found, verdict))
         if verdict == "grows":
-            growing.append(f"{name} ({pid}): {quantity}")
+            growing.append(f"{name} ({pid}): {quantity}" + (f" in leg {leg}" if leg else ""))
     lines.append(f"{short} series are too short to be judged (processes that a fault ended soon)")
     return lines, growing
+
+
+def write_samples(series: Series, path: Path) -> None:
+    """Write a row a sample; times are monotonic ones in s, and for a heap the age of its process."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("process", "pid", "quantity", "leg", "at_s", "value"))
+        for key, samples in sorted(series.items()):
+            writer.writerows((*key, round(at_s, 3), value) for at_s, value in samples)
 
 
 def _line(name: str, quantity: str, found: Slope, verdict: str) -> str:
@@ -238,6 +272,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=30.0, help="of messages, over all legs (3 or more)")
     parser.add_argument("--vehicles", type=int, default=500, help="3 to 5000")
+    parser.add_argument("--interval", type=float, default=2.0, help="s between two messages of a vehicle")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, help="directory of the results; none is kept without it")
     arguments = parser.parse_args()
@@ -245,15 +280,28 @@ def main() -> int:
         parser.error(f"--minutes {arguments.minutes:g}: allowed are 3 to 1440")
     if not 3 <= arguments.vehicles <= 5_000:
         parser.error(f"--vehicles {arguments.vehicles}: allowed are 3 to 5000")
+    if not 0.1 <= arguments.interval <= 60:
+        parser.error(f"--interval {arguments.interval:g}: allowed are 0.1 to 60")
     if arguments.output is not None and arguments.output.is_dir() and any(arguments.output.iterdir()):
         parser.error(f"--output {arguments.output}: not empty; name a new directory")
     sampler = Sampler()
     broken: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="ivsim-soak-") as name, Testbed() as testbed:
+    fleet = arguments.vehicles, arguments.interval
+    with tempfile.TemporaryDirectory(prefix="ivsim-soak-") as name:
+        logs = Path(name, "java")
+        logs.mkdir()
+        os.environ["JAVA_TOOL_OPTIONS"] = java_options(logs)
         base = arguments.output or Path(name)
         base.mkdir(parents=True, exist_ok=True)
-        for leg in legs(arguments.minutes, arguments.seed):
-            broken += run_leg(testbed, leg, arguments.vehicles, base, sampler)
+        with Testbed() as testbed:
+            for leg in legs(arguments.minutes, arguments.seed):
+                sampler.leg += 1
+                broken += run_leg(testbed, leg, fleet, base, sampler)
+        for pid, rows in heaps(logs).items():
+            if pid in sampler.names:  # others were tools that ended soon
+                sampler.series[sampler.names[pid], pid, "heap", 0] = rows
+    if arguments.output is not None:
+        write_samples(sampler.series, arguments.output / "samples.csv")
     lines, growing = table(sampler.series)
     print("\n" + "\n".join(lines))
     print(f"\ngrows: {'; '.join(growing) or 'nothing'}; ledgers: {'BROKEN' if broken else 'closed'}")

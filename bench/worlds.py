@@ -36,14 +36,14 @@ class Design(NamedTuple):
 def designs() -> list[Design]:
     """Return the different cells of all bundled studies; of `codec`, vehicles that are timed.
 
-    Of `codec_cpp` each vehicle has a single measurement, and of `pipe` each repetition: none depends on another.
+    Of `codec_cpp` each vehicle has a single measurement, of `pipe` and `clients` each repetition: none depends on another.
     """
     found: dict[tuple[int, int, int], Design] = {}
     for name, path in studies().items():
         study, _ = study_named(str(path))
         for cell in cells_of(study, name):
             o = cell.options
-            if study.engine in {"codec_cpp", "pipe"}:
+            if study.engine in {"codec_cpp", "pipe", "clients"}:
                 continue
             if study.engine == "codec":
                 # Three kinds of vehicles but for stubs; a record of the thesis is one "vehicle".
