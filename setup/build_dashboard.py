@@ -51,7 +51,7 @@ GRAPHS: Final = (
         "End-to-end latency",
         "From due to twin, over all messages so far.",
         "s",
-        {"ivsim_run_end_to_end_latency_seconds": "quantile {{quantile}}"},
+        {"ivsim_run_end_to_end_latency_seconds": "{{rank}}"},
     ),
     Graph(
         "Age of information",

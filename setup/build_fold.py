@@ -1,6 +1,7 @@
-"""Build the twin's fold (twin/fold, Java 17) into a jar with Eclipse's compiler, which a Java runtime can run: no JDK.
+"""Build our few Java classes (Java 17) into jars with Eclipse's compiler, which a Java runtime can run: no JDK.
 
-`python setup/build_fold.py` does nothing when the jar is of these sources and of the installed PySpark.
+They are the twin's fold (twin/fold), and what the Java ways to Kafka of the engine `clients` need.
+`python setup/build_fold.py` does nothing when each jar is of its sources, of the installed PySpark or of Kafka's jars.
 """
 
 from __future__ import annotations
@@ -15,25 +16,42 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from ivsim.study.engines.pipe.platforms.kafka_libraries import jar as frames  # noqa: E402
 from twin.fold_jar import SOURCES, SOURCES_KEY, built_jar, manifest, source_digest  # noqa: E402
 
 SPARK_KEY = "Ivsim-Built-For-Spark"
+KAFKA_KEY = "Ivsim-Built-For-Kafka"
 TOOLS = ROOT / ".jars" / "java"
 # A jar is the same, byte for byte, whenever it is built.
 _STAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def main() -> None:
-    """Build the jar where it is missing or old."""
-    jar = built_jar()
-    wanted = {SOURCES_KEY: source_digest(), SPARK_KEY: spark_jars()[0]}
+    """Build the jars that are missing or old."""
+    version, jars = spark_jars()
+    build("the twin's fold", SOURCES, built_jar(), {SPARK_KEY: version}, jars)
+    version, jars = kafka_jars()
+    build("the clients' frames", frames.SOURCES, frames.built_jar(), {KAFKA_KEY: version}, jars)
+
+
+def build(what: str, sources: Path, jar: Path, built_for: dict[str, str], jars: list[Path]) -> None:
+    """Build a jar where it is missing or old."""
+    wanted = {SOURCES_KEY: source_digest(sources), **built_for}
     if jar.is_file() and wanted.items() <= manifest(jar).items():
         return
-    print("setup: compiling the twin's fold into .jars/twin", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="ivsim-fold-") as scratch:
+    print(f"setup: compiling {what} into .jars/{jar.parent.name}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="ivsim-java-") as scratch:
         classes = Path(scratch)
-        compile_java(SOURCES, classes, spark_jars()[1])
+        compile_java(sources, classes, jars)
         write_jar(jar, classes, wanted)
+
+
+def kafka_jars() -> tuple[str, list[Path]]:
+    """Return the version of Kafka's client and its jar; exits when set-up has not fetched it."""
+    found = sorted((ROOT / ".jars" / "kafka").glob("kafka-clients-*.jar"))
+    if len(found) != 1:
+        sys.exit(f"setup: {len(found)} jars of kafka-clients in {ROOT / '.jars' / 'kafka'}: run `make setup`")
+    return found[0].stem.rpartition("-")[2], found
 
 
 def spark_jars() -> tuple[str, list[Path]]:

@@ -50,7 +50,7 @@ python_packages() {
     # What the tests need contains what a run and the site need: those take nothing away again.
     extra=
     { [ "$want" != docs ] && [ ! -e .venv/has-docs ]; } || extra=docs
-    { [ "$want" != test ] && [ ! -e .venv/has-dev ]; } || extra="dev docs models"
+    { [ "$want" != test ] && [ ! -e .venv/has-dev ]; } || extra="clients dev docs models"
     # shellcheck disable=SC2086
     .venv/bin/python setup/requirements.py $extra >.venv/requirements.txt
     wanted=$(digest .venv/requirements.txt constraints.txt)
@@ -59,7 +59,7 @@ python_packages() {
     pip="python -m pip install -q --disable-pip-version-check"
     .venv/bin/$pip --use-pep517 -c constraints.txt -r .venv/requirements.txt || die "pip could not install the packages above"
     .venv/bin/$pip --no-deps --no-build-isolation -e . || die "pip could not install ivsim itself"
-    case $extra in docs) touch .venv/has-docs ;; dev*) touch .venv/has-dev ;; esac
+    case $extra in docs) touch .venv/has-docs ;; *dev*) touch .venv/has-dev ;; esac
     echo "$wanted" >.venv/stamp
 }
 

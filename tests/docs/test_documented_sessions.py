@@ -76,7 +76,9 @@ def test_the_tutorials_study_is_as_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["how-to/own-trace", "how-to/papers-claim", "how-to/gate", "studies"])
+@pytest.mark.parametrize(
+    "name", ["how-to/own-trace", "how-to/papers-claim", "how-to/gate", "how-to/kafka-client", "studies"]
+)
 def test_a_page_is_as_it_says(name: str, tmp_path: Path) -> None:
     assert follow((DOCS / f"{name}.md").read_text(), tmp_path) >= 1
 
@@ -89,7 +91,15 @@ def test_every_session_of_these_pages_is_followed() -> None:
         page.stem for page in DOCS.rglob("*.md") if any(s.command for s in steps(page.read_text()))
     }
     # traces.md has a test of its own: tests/simulator/traces/test_trace_docs.py.
-    assert with_commands == {"tutorial", "own-trace", "papers-claim", "gate", "studies", "traces"}
+    assert with_commands == {
+        "tutorial",
+        "own-trace",
+        "papers-claim",
+        "gate",
+        "kafka-client",
+        "studies",
+        "traces",
+    }
 
 
 def test_dots_stand_for_anything_and_nothing_else_does() -> None:
@@ -126,6 +136,8 @@ def test_python_in_a_document_is_python_and_gives_runs_options_that_there_are(pa
 def own_format():
     shown = [step for step in steps((DOCS / "how-to/own-format.md").read_text()) if step.file]
     assert [step.file for step in shown] == ["schemas/formats/cborjson.py"]
+    example = DOCS.parent / "examples/ivsim-cborjson/ivsim_cborjson/__init__.py"
+    assert example.read_text() == shown[0].text
     module = types.ModuleType("cborjson")
     exec(compile(shown[0].text, "cborjson.py", "exec"), module.__dict__)
     return module.CborJson()
