@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from schemas.java import FULL_JAVA, QUICK_JAVA
 from twin import jvm
 from twin.class_archive import java_options
 from twin.config import TwinConfig
@@ -23,8 +24,7 @@ FOLD: Final = "ivsim.twin_fold"
 _CATALOG = "ivsim.twin.FoldCatalog"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-# The first tier alone halves what compiling costs a short run, and costs a long one some throughput.
-_JIT = {"quick": "-XX:TieredStopAtLevel=1", "full": "-XX:+TieredCompilation"}
+_JIT = {"quick": QUICK_JAVA, "full": FULL_JAVA}
 
 _LOG4J = """rootLogger.level = {level}
 rootLogger.appenderRef.err.ref = err
@@ -79,6 +79,18 @@ def settings(config: TwinConfig) -> dict[str, str]:
     }
 
 
+def java_of(config: TwinConfig, scratch: Path) -> str:
+    """Return the options of Spark's Java, whose own files lie in `scratch`."""
+    own = [
+        f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}",
+        "-XX:+UseParallelGC",
+        *_JIT[config.jit],
+        # Killed, it would leave its native libraries and working directories in the machine's temporary directory.
+        f"-Djava.io.tmpdir={scratch}",
+    ]
+    return " ".join([*own, *java_options("spark")])
+
+
 def open_session(config: TwinConfig) -> SparkSession:
     """Start Spark, which finds the aggregate `FOLD` in its catalog; the caller stops it."""
     scratch = Path(config.run_dir).resolve() / _SCRATCH
@@ -90,10 +102,7 @@ def open_session(config: TwinConfig) -> SparkSession:
     builder = SparkSession.builder.master(config.spark_master).appName("ivsim-twin")
     for key, value in settings(config).items():
         builder = builder.config(key, value)
-    java = f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'} -XX:+UseParallelGC {_JIT[config.jit]}"
-    # Killed, it would leave its native libraries and working directories in the machine's temporary directory.
-    java = " ".join([java, f"-Djava.io.tmpdir={scratch}", *java_options("spark")])
-    builder = builder.config("spark.driver.extraJavaOptions", java)
+    builder = builder.config("spark.driver.extraJavaOptions", java_of(config, scratch))
     builder = builder.config("spark.local.dir", str(scratch)).config(
         "spark.sql.warehouse.dir", str(scratch / "warehouse")
     )

@@ -17,11 +17,12 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import write_secret
 from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
+from schemas.java import QUICK_JAVA
 from schemas.namespace import inside
 from twin import class_archive
 
 # The formatting tool lives for a second: most of that is the start of Java itself.
-SHORT_LIVED_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+SHORT_LIVED_JAVA = ("-XX:+UseSerialGC", *QUICK_JAVA, "-Xshare:auto")
 
 # Where nobody else listens, before the node's number is added.
 CLIENT_PORT, CONTROLLER_PORT, SECURE_PORT = 9_091, 9_191, 9_291
