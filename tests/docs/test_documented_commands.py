@@ -37,11 +37,7 @@ def test_a_documented_command_exists(document: str, command: str, monkeypatch: p
 
 
 def test_the_readme_has_commands() -> None:
-    assert len([1 for document, _ in _commands() if document == "README.md"]) >= 6
-
-
-def test_the_readme_stays_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 72
+    assert any(document == "README.md" for document, _ in _commands())
 
 
 @pytest.mark.parametrize("target", ["run", "test", "bench", "check", "docs"])
