@@ -293,7 +293,8 @@ async def test_a_refused_gateway_says_why(connack: bytes, reason: str) -> None:
     async with FakeBroker(answer=refuse) as broker, gateway(broker, "qos1", Sink()) as intake:
         with pytest.raises(ConnectError, match=f"MQTT broker 127.0.0.1:{broker.port} refuses: {reason}"):
             await intake.open()
-        assert not broker.connections[0].open or await asyncio.sleep(0.1) is None
+        await broker.until(lambda: not broker.connections[0].open, WAIT_S)
+        assert len(broker.connections) == 1, "who is refused does not knock again"
 
 
 async def test_nonsense_from_the_broker_costs_the_connection_alone() -> None:
