@@ -5,6 +5,9 @@ disk, a file of the host, had been given stays; all else is gone, as when the po
 (hostfs, read-only), so that the server's program and packages are the host's own; the server's directory is the disk
 (ext4), filled with what lay there before the first start.
 
+Before its first server starts it looks whether its kernel keeps the registers that programs compute in, which not every
+processor lets it: where a server would die of nonsense, the machine is refused.
+
 Its only wire ends in a namespace of its own: `inside(machine.namespace)` reaches the server at `machine.address`.
 """
 
@@ -28,6 +31,7 @@ from schemas.errors import Refusal
 from schemas.namespace import inside
 from simulator.links import addressing, wiring
 from simulator.links.uml import router as uml
+from simulator.links.uml.registers import REFUSED
 
 DISK_MB: Final = 4_096
 MKFS: Final = "mkfs.ext4"
@@ -39,6 +43,8 @@ set -e
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
+off() {{ echo o >/proc/sysrq-trigger; exec sleep 60; }}
+{check} || off
 ip link set lo up
 ip addr add {address}/{prefix} dev vec0
 ip link set vec0 up
@@ -48,8 +54,7 @@ cd {directory}
 set +e
 {command}
 echo "the server on the machine ended with exit code $?"
-echo o >/proc/sysrq-trigger
-exec sleep 60
+off
 """
 
 
@@ -68,13 +73,15 @@ class Machine:
     Args:
         record: of the run; the disk lies in its directory.
         memory_mb: taken from the host as it is used.
+        narrow: whether its programs do without wide registers on every processor; see `router.launcher`.
     """
 
     address: Final = addressing.CONTROL_ADDRESS
 
-    def __init__(self, record: RunRecord, memory_mb: int = 1_536) -> None:
+    def __init__(self, record: RunRecord, memory_mb: int = 1_536, *, narrow: bool = False) -> None:
         self._record = record
         self._memory_mb = memory_mb
+        self._narrow = narrow
         self.namespace = f"ivsim-{secrets.token_hex(3)}-m"
         self._stack = ExitStack()
 
@@ -110,6 +117,8 @@ class Machine:
         """
         own = directory.with_name(f"{directory.name}-machine")
         disk, init = own / "disk", own / "init"
+        # Looked at once: the second start of the same machine is what a recovery's time is taken from.
+        check = ["true"] if disk.exists() else uml.register_check()
         if not disk.exists():
             record.scratch(own)
             own.mkdir()
@@ -122,6 +131,7 @@ class Machine:
                 peer=addressing.CONTROL_PEER_ADDRESS,
                 mac=addressing.CONTROL_PEER_MAC,
                 directory=shlex.quote(str(directory)),
+                check=shlex.join(check),
                 command=shlex.join(argv),
             )
         )
@@ -130,7 +140,7 @@ class Machine:
 
     def _kernel(self, disk: Path, init: Path) -> list[str]:
         return [
-            *uml.launcher(self.namespace, "equal"),
+            *uml.launcher(self.namespace, "equal", narrow=self._narrow),
             str(uml.binary()),
             f"mem={self._memory_mb}M",
             f"ubda={disk}",
@@ -144,6 +154,15 @@ class Machine:
 
 class MachineProcess(OwnedProcess):
     """A machine that is switched on. It can only be switched off: asked to end, a guest's kernel may spin."""
+
+    def check(self) -> None:
+        """Raise ProcessDied when the machine is off; a Refusal when it found that no program can stand on it."""
+        if not self.running():
+            for line in self.log_path.read_text(errors="replace").splitlines():
+                if line.startswith(REFUSED):
+                    self._end()
+                    raise Refusal(f"{self.name} on a machine of its own: {line.removeprefix(REFUSED)}")
+        super().check()
 
     def _terminate(self) -> None:
         self._end()

@@ -21,8 +21,9 @@ AT_MINSIGSTKSZ = 51
 UML_REGISTERS_BYTES = 2696 + 1400
 ALLOW, ERRNO_ENODEV, AUDIT_X86_64 = 0x7FFF0000, 0x00050013, 0xC000003E
 SYS_PTRACE, PTRACE_GETREGSET, NT_X86_XSTATE = 101, 0x4204, 0x202
-# With them hidden, glibc in the guest must not use them either: a page fault inside a copy by AVX would lose
-# half of a register. The guest kernel hands words it does not know to init as its environment.
+# With them hidden, no program in the guest may use them: a page's first use or another thread's turn would lose what is
+# beyond the 16 bytes of SSE. Programs choose their instructions by what the processor says, which nobody can hide from
+# them, but each can be told. The guest kernel hands words that it does not know to init as its environment.
 WITHOUT_AVX = "GLIBC_TUNABLES=glibc.cpu.hwcaps=" + ",".join(
     f"-{feature}"
     for feature in (
@@ -30,6 +31,30 @@ WITHOUT_AVX = "GLIBC_TUNABLES=glibc.cpu.hwcaps=" + ",".join(
         "AVX_Fast_Unaligned_Load", "XSAVE", "XSAVEC",
     )
 )  # fmt: skip
+# Read by `java` of JDK 9 and later, which says so in one line of its standard error.
+JAVA_WITHOUT_AVX = "JDK_JAVA_OPTIONS=-XX:UseAVX=0"
+# The bits of OPENSSL_ia32cap(3) by its vectors of 64; versions before 3.5 read two and ignore the others.
+OPENSSL_BITS = (
+    (43, 44, 60),  # XOP, FMA, AVX
+    # AVX2; AVX512F, DQ, IFMA, PF, ER, CD, BW, VL, VBMI, VBMI2; VAES, VPCLMULQDQ; AVX512 VNNI, BITALG, VPOPCNTDQ
+    (5, 16, 17, 21, 26, 27, 28, 30, 31, 33, 38, 41, 42, 43, 44, 46),
+    (
+        2,
+        3,
+        8,
+        32,
+        33,
+        34,
+        36,
+        37,
+        55,
+    ),  # three more of AVX512; SHA512, SM3, SM4, AVX-VNNI, AVX512_BF16, AVX-IFMA
+    (19, 21),  # AVX10, APX
+)
+OPENSSL_WITHOUT_AVX = "OPENSSL_ia32cap=" + ":".join(
+    f"~{sum(1 << bit for bit in vector):#x}" for vector in OPENSSL_BITS
+)
+RESTRICTIONS = (WITHOUT_AVX, JAVA_WITHOUT_AVX, OPENSSL_WITHOUT_AVX)
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -111,8 +136,11 @@ def watch(ends: list[int]) -> None:
 
 
 def main() -> None:
-    """Take: the owner's pid, the path of the namespace, `first` or `equal`, then the command."""
-    owner, namespace, priority, *argv = sys.argv[1:]
+    """Take: the owner's pid, the path of the namespace, `first` or `equal`, `found` or `narrow`, then the command.
+
+    `narrow` hides the wide registers also where the processor's would fit.
+    """
+    owner, namespace, priority, registers, *argv = sys.argv[1:]
     handle = os.open(namespace, os.O_RDONLY)
     check(LIBC.setns(handle, CLONE_NEWNET), "setns")
     os.close(handle)
@@ -121,9 +149,11 @@ def main() -> None:
     tie_to(int(owner))
     if os.getppid() != int(owner):
         return  # the owner died before the tie was made
-    if has_wide_registers():
+    if registers == "narrow" or has_wide_registers():
         hide_extended_registers()
-        argv.append(WITHOUT_AVX)
+        argv[1:1] = (
+            RESTRICTIONS  # before the command's own words: of two with one name the kernel takes the later
+        )
     os.execv(argv[0], argv)  # noqa: S606 - that is its whole purpose
 
 

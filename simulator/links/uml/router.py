@@ -22,6 +22,7 @@ from schemas.errors import Refusal
 from simulator.links import addressing, wiring
 from simulator.links.base import LinkError
 from simulator.links.namespaces import inside
+from simulator.links.uml import launch
 
 MODULES_ROOT: Final = Path("/usr/lib/uml/modules")
 MODULES: Final = (
@@ -37,6 +38,7 @@ MODULES: Final = (
 BOOT_TIMEOUT_S: Final = 30.0
 _AGENT: Final = Path(__file__).with_name("agent.py")
 _LAUNCH: Final = Path(__file__).with_name("launch.py")
+_REGISTERS: Final = Path(__file__).with_name("registers.py")
 
 
 def binary() -> Path:
@@ -59,19 +61,28 @@ def modules(names: tuple[str, ...] = MODULES) -> list[Path]:
     return [found[name] for name in names]
 
 
-def launcher(in_namespace: str, priority: str) -> list[str]:
+def launcher(in_namespace: str, priority: str, *, narrow: bool = False) -> list[str]:
     """Return what starts a guest's kernel, whose words follow; the guest dies with the process that starts it.
 
     Args:
         in_namespace: where its devices are.
         priority: `first` for one that others wait for, `equal` for one of many.
+        narrow: whether it does without registers wider than SSE's on every processor, as it must on those that have
+            more than it can hold; so that each can show what becomes of programs there.
     """
-    own = [str(_interpreter()), "-S", "-E", "-B", str(_LAUNCH), str(os.getpid())]
-    return [*own, str(namespace.ROOT / in_namespace), priority]
+    own = _script(_LAUNCH, str(os.getpid()))
+    return [*own, str(namespace.ROOT / in_namespace), priority, "narrow" if narrow else "found"]
 
 
-def _interpreter() -> Path:
-    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+def register_check() -> list[str]:
+    """Return what a guest runs before its programs, if it has any but ours: see `registers.py`."""
+    return _script(_REGISTERS, *launch.RESTRICTIONS)
+
+
+def _script(path: Path, *words: str) -> list[str]:
+    """Return a script's command by the host's own interpreter, with the standard library alone."""
+    interpreter = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    return [str(interpreter), "-S", "-E", "-B", str(path), *words]
 
 
 def memory_directory(fallback: Path) -> str:
@@ -116,8 +127,7 @@ class Guest:
 
     def _spawn(self, directory: Path, console: int) -> None:
         init = directory / "init"
-        words = [str(_interpreter()), "-S", "-E", "-B", str(_AGENT), addressing.CONTROL_ADDRESS]
-        words += map(str, modules())
+        words = _script(_AGENT, addressing.CONTROL_ADDRESS, *map(str, modules()))
         quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
         init.write_text(f"#!/bin/sh\nexec {quoted}\n")
         init.chmod(0o755)
