@@ -90,4 +90,4 @@ def power_cut(
     for row in listing([HEAD, *rows(found)], width_of()):
         print(row)
     print(f"report: {path / REPORT}")
-    raise typer.Exit(any(one["error"] is not None for one in found))
+    raise typer.Exit(1 if any(one["error"] is not None for one in found) else 0)

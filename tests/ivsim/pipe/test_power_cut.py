@@ -6,19 +6,22 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from ivsim import cli
-from ivsim.study.engines.pipe import power_cut
+from ivsim.study.engines.pipe import power_cut, power_cut_series
 from ivsim.study.engines.pipe.platforms.base import NONE, Arrivals, Full
 from ivsim.study.engines.pipe.power_cut import Loop, cut, settings_of
 from ivsim.study.engines.pipe.power_cut_series import HEAD, Asked, checked, rows
 from ivsim.testbed import leftovers
+from ivsim.testbed.machine import Machine
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
+from simulator.links import privileges
 
 SETTINGS = {"platform": "redis", "durability": "cache", "rate": 2_000.0}
 
@@ -222,11 +225,26 @@ def test_a_synced_redis_keeps_all_and_the_machine_leaves_nothing(tmp_path, monke
 @pytest.mark.slow
 def test_the_command_shows_what_a_kafka_loses_that_did_not_flush(tmp_path, monkeypatch, capsys):
     """Kafka answers from its page cache, which the kernel writes after half a minute: what it had is gone."""
+    shown_of_a_kafka(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.full
+@pytest.mark.kafka
+@pytest.mark.netns
+@pytest.mark.slow
+def test_a_kafka_loses_the_same_where_the_machine_does_without_wide_registers(tmp_path, monkeypatch, capsys):
+    """On a processor with AMX the machine's kernel keeps SSE's registers alone; Java asks the processor, not it."""
+    monkeypatch.setattr(power_cut, "Machine", partial(Machine, narrow=True))
+    shown_of_a_kafka(tmp_path, monkeypatch, capsys)
+    log = (tmp_path / "cuts" / "logs" / "kafka.log").read_text()
+    assert (
+        "registers lost: AVX" in log or "registers: all kept" in log
+    )  # a processor without AVX has none to lose
+
+
+def shown_of_a_kafka(tmp_path, monkeypatch, capsys):
     words = ["platform", "power-cut", "kafka", "--cuts", "1", "--durability", "cache", "--quiet"]
-    monkeypatch.setattr(sys, "argv", ["ivsim", *words, "--output", str(tmp_path / "cuts")])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert end.value.code == 0
+    assert exit_code(monkeypatch, *words, "--output", str(tmp_path / "cuts")) == 0
     (found,) = json.loads((tmp_path / "cuts" / "power-cuts.json").read_text())["cuts"]
     assert found["error"] is None
     assert found["lost"] > 0
@@ -234,3 +252,26 @@ def test_the_command_shows_what_a_kafka_loses_that_did_not_flush(tmp_path, monke
     assert f"{found['lost']:,}" in capsys.readouterr().out
     report = (tmp_path / "cuts" / "report.md").read_text()
     assert f"| kafka | cache | 1 | {found['acknowledged']:,} | {found['lost']:,} |" in report
+
+
+def exit_code(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["ivsim", *words])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return end.value.code
+
+
+@pytest.mark.parametrize(("error", "code"), [("did not answer", 1), (None, 0)])
+def test_the_exit_code_is_a_number(tmp_path, monkeypatch, capsys, error, code):
+    one = {
+        "platform": "redis", "durability": "cache", "acknowledged": 1, "lost": 0, "lost_after": 0, "duplicates": 0,
+        "lost_span_s": None, "recovery_s": 1.0, "error": error,
+    }  # fmt: skip
+    monkeypatch.setattr(power_cut_series, "checked", lambda asked: asked)
+    monkeypatch.setattr(power_cut_series, "cuts", lambda asked, path, tell: [one])
+    monkeypatch.setattr(privileges, "ensure_privileges", lambda: None)
+    found = exit_code(
+        monkeypatch, "platform", "power-cut", "redis", "--quiet", "--output", str(tmp_path / "cuts")
+    )
+    assert (type(found), found) == (int, code)
+    assert "redis" in capsys.readouterr().out
