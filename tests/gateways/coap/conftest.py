@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -98,6 +99,65 @@ class Events:
                 await self._changed.wait()
 
 
+class Wire:
+    """What lies between one vehicle and a gateway: shows each datagram, and may lose, keep or add some.
+
+    Attributes:
+        port: where the vehicle finds the gateway.
+        up, down: datagrams that came from the vehicle, and from the gateway, those that were lost included.
+        lets_up, lets_down: whether a datagram goes on.
+    """
+
+    def __init__(self, gateway_port):
+        self.up, self.down = [], []
+        self.lets_up = self.lets_down = lambda datagram: True
+        self._gateway = ("127.0.0.1", gateway_port)
+        self._vehicle = None
+        self._changed = asyncio.Event()
+        self._near, self._far = self._socket(self._from_vehicle), self._socket(self._from_gateway)
+        self.port = self._near.getsockname()[1]
+
+    def to_gateway(self, datagram):
+        """Send as if the vehicle had."""
+        self._far.sendto(datagram, self._gateway)
+
+    def to_vehicle(self, datagram):
+        """Send as if the gateway had."""
+        self._near.sendto(datagram, self._vehicle)
+
+    async def until(self, condition: Callable[[], bool]):
+        async with asyncio.timeout(TIMEOUT_S):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    def close(self):
+        for sock in (self._near, self._far):
+            asyncio.get_running_loop().remove_reader(sock)
+            sock.close()
+
+    @staticmethod
+    def _socket(reader):
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        sock.bind(("127.0.0.1", 0))
+        asyncio.get_running_loop().add_reader(sock, reader, sock)
+        return sock
+
+    def _from_vehicle(self, sock):
+        datagram, self._vehicle = sock.recvfrom(65_535)
+        self.up.append(datagram)
+        self._changed.set()
+        if self.lets_up(datagram):
+            self.to_gateway(datagram)
+
+    def _from_gateway(self, sock):
+        datagram = sock.recv(65_535)
+        self.down.append(datagram)
+        self._changed.set()
+        if self.lets_down(datagram):
+            self.to_vehicle(datagram)
+
+
 class Bench:
     """Opens gateways and vehicles and closes them all in the end."""
 
@@ -117,6 +177,11 @@ class Bench:
         await intake.open()
         self._stack.push_async_callback(intake.close)
         return intake, sink
+
+    def wire(self, intake):
+        wire = Wire(intake.endpoint()[1])
+        self._stack.callback(wire.close)
+        return wire
 
     async def vehicle(self, port, *, mode="con", number=1, keys=None, **settings):
         events = Events()

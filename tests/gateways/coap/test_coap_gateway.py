@@ -19,6 +19,7 @@ from gateways.protocols.coap import intake as intake_module
 from gateways.protocols.coap import transfer, udp, vehicle
 from gateways.protocols.coap.address import coap_path
 from gateways.protocols.coap.datagram import Remote, decoded, family_of
+from gateways.protocols.coap.parameters import PARAMETERS
 from gateways.protocols.coap.protocol import Coap
 from gateways.protocols.ends import ConnectError
 from schemas.errors import Refusal
@@ -82,18 +83,17 @@ async def test_payloads_of_every_size_arrive_unchanged(coap, mode):
 async def test_the_answer_waits_for_the_bridge(coap):
     intake, sink = await coap.gateway()
     sink.hold = True
-    client, events = await coap.vehicle(intake.endpoint()[1])
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port)
     client.send(1, b"held")
-    async with asyncio.timeout(10):
-        while not intake.counters()["message_ids_remembered"]:
-            await asyncio.sleep(0.005)
-        # Long enough for the empty ACK (aiocoap: 0.1 s); the answer then comes by itself, as a CON.
-        while not client._timer:
-            await asyncio.sleep(0.005)
+    await wire.until(lambda: wire.down)
     assert events.acked == []
     intake.acknowledge(sink.receipts.pop())
     await events.until(lambda: events.acked == [1])
     assert sink.taken == [(vehicle_id(1), b"held")]
+    # The empty ACK comes meanwhile; the answer then comes by itself, as a CON (RFC 7252, 5.2.2).
+    empty, answer = (decoded(one, Remote(("127.0.0.1", 1))) for one in wire.down[:2])
+    assert (empty.mtype, empty.code.dotted, answer.mtype, answer.code.dotted) == (ACK, "0.00", CON, "2.04")
 
 
 async def test_no_more_is_held_than_receive_max_and_the_rest_comes_back_after_max_age(coap, monkeypatch):
@@ -158,28 +158,21 @@ async def test_the_same_message_id_is_taken_once_and_counted(raw, kind):
 
 async def test_a_lost_datagram_is_repaired_under_the_same_message_id(coap, quick):
     intake, sink = await coap.gateway()
-    client, events = await coap.vehicle(intake.endpoint()[1])
-    lost = []
-    transmit = client._udp.layer.transmit
-    client._udp.layer.transmit = lambda datagram, remote: lost.append(datagram)
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port)
+    wire.lets_up = lambda datagram: len(wire.up) > 1
     client.send(1, b"late but here")
-    assert len(lost) == 1
-    client._udp.layer.transmit = transmit
     await events.until(lambda: events.acked == [1])
+    assert len(wire.up) >= 2
+    assert len(set(wire.up)) == 1, "the same datagram, Message ID and all"
     assert sink.taken == [(vehicle_id(1), b"late but here")]
 
 
 async def test_a_lost_answer_makes_a_counted_duplicate_and_no_second_message(coap, quick):
     intake, sink = await coap.gateway()
-    client, events = await coap.vehicle(intake.endpoint()[1])
-    transmit, dropped = intake._udp.layer.transmit, []
-
-    def lossy(datagram, remote):
-        if dropped:
-            transmit(datagram, remote)
-        dropped.append(datagram)
-
-    intake._udp.layer.transmit = lossy
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port)
+    wire.lets_down = lambda datagram: len(wire.down) > 1
     client.send(1, b"payload")
     await events.until(lambda: events.acked == [1])
     assert len(sink.taken) == 1
@@ -217,21 +210,19 @@ async def test_a_closed_port_does_not_end_a_con(coap, quick):
 async def test_a_late_answer_to_a_non_still_counts_and_its_blocks_go_on_beside_the_next(coap, monkeypatch):
     monkeypatch.setattr(transfer.RoundTrip, "first_s", 0.02)
     intake, sink = await coap.gateway()
-    client, events = await coap.vehicle(intake.endpoint()[1], mode="non")
-    transmit, delayed = intake._udp.layer.transmit, []
-    intake._udp.layer.transmit = lambda datagram, remote: delayed.append((datagram, remote))
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port, mode="non")
+    wire.lets_down = lambda datagram: False
     payloads = [os.urandom(3000) for _ in range(3)]
     for token, payload in enumerate(payloads):
         await events.until(client.ready)
         client.send(token, payload)
     await events.until(client.ready)
     assert client.in_flight() == 3
-    async with asyncio.timeout(10):
-        while len(delayed) < 3:
-            await asyncio.sleep(0.005)
-    intake._udp.layer.transmit = transmit
-    for datagram, remote in reversed(delayed):
-        transmit(datagram, remote)
+    await wire.until(lambda: len(wire.down) == 3)
+    wire.lets_down = lambda datagram: True
+    for datagram in reversed(wire.down.copy()):
+        wire.to_vehicle(datagram)
     await events.until(lambda: sorted(events.acked) == [0, 1, 2])
     assert sorted(payload for _, payload in sink.taken) == sorted(payloads)
     assert (events.gone, client.in_flight()) == ([], 0)
@@ -250,15 +241,18 @@ async def test_a_non_without_answer_is_given_up_and_holds_nothing_back(coap, mon
         assert client.in_flight() == 0
 
 
-async def test_a_peer_that_does_not_respond_is_probed_at_one_byte_a_second(coap, monkeypatch):
-    """RFC 7252, 4.7: after as many requests as a CON has transmissions, four bytes each four seconds."""
+def test_probes_of_four_bytes_come_each_four_seconds():
+    assert transfer.Responsiveness(PARAMETERS).probe_interval_s == 4.0
+
+
+async def test_a_peer_that_does_not_respond_is_probed_at_one_byte_a_second(coap, monkeypatch, faster):
+    """RFC 7252, 4.7: after as many requests as a CON has transmissions; a byte a second is eighty here."""
     monkeypatch.setattr(transfer.RoundTrip, "first_s", 0.02)
+    faster(probing_rate_bytes_per_s=80.0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         silent.setblocking(False)
         client, events = await coap.vehicle(silent.getsockname()[1], mode="non")
-        assert client._responsiveness.probe_interval_s == 4.0
-        client._responsiveness.probe_interval_s = 0.05
         loop = asyncio.get_running_loop()
         heard = []
         for token in range(5):
@@ -281,7 +275,8 @@ async def test_a_peer_that_does_not_respond_is_probed_at_one_byte_a_second(coap,
         assert events.gone == []
 
 
-async def test_a_con_that_was_given_up_is_followed_by_probes_too(coap, quick):
+async def test_a_con_that_was_given_up_is_followed_by_probes_too(coap, faster):
+    faster(probing_rate_bytes_per_s=200.0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         client, events = await coap.vehicle(silent.getsockname()[1])
@@ -290,8 +285,6 @@ async def test_a_con_that_was_given_up_is_followed_by_probes_too(coap, quick):
         assert not client.ready()
         port = silent.getsockname()[1]
     _, sink = await coap.gateway(port=port)
-    client._responsiveness.probe_interval_s = 0.02
-    client._probe()
     await events.until(client.ready)
     client.send(2, b"back")
     await events.until(lambda: events.acked == [2])
@@ -305,14 +298,13 @@ async def test_after_an_empty_acknowledgement_the_vehicle_asks_again_under_the_s
     monkeypatch.setattr(vehicle, "SEPARATE_RESPONSE_S", 0.03)
     intake, sink = await coap.gateway()
     sink.hold = True
-    client, events = await coap.vehicle(intake.endpoint()[1])
-    sent, transmit = [], client._udp.layer.transmit
-    client._udp.layer.transmit = lambda datagram, to: (sent.append(datagram), transmit(datagram, to))
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port)
     client.send(1, b"held")
     async with asyncio.timeout(20):
         while intake.counters()["coap_same_message_id"] < 3:
             await asyncio.sleep(0.005)
-    assert len(set(sent)) == 1, "the same datagram, Message ID and all"
+    assert len(set(wire.up)) == 1, "the same datagram, Message ID and all"
     assert len(sink.taken) == 1
     intake.acknowledge(sink.receipts.pop())
     await events.until(lambda: events.acked == [1])
@@ -323,14 +315,12 @@ async def test_a_gateway_started_anew_takes_what_its_predecessor_had_only_acknow
     monkeypatch.setattr(vehicle, "SEPARATE_RESPONSE_S", 0.2)
     first, lost = await coap.gateway()
     lost.hold = True
-    port = first.endpoint()[1]
-    client, events = await coap.vehicle(port)
+    wire = coap.wire(first)
+    client, events = await coap.vehicle(wire.port)
     client.send(1, b"twice")
-    async with asyncio.timeout(10):
-        while not client._timer:
-            await asyncio.sleep(0.005)
+    await wire.until(lambda: wire.down)
     await first.close()
-    _, sink = await coap.gateway(port=port)
+    _, sink = await coap.gateway(port=first.endpoint()[1])
     await events.until(lambda: events.acked == [1])
     assert sink.taken == [(vehicle_id(1), b"twice")]
 
@@ -356,29 +346,27 @@ async def test_block_bytes_decide_how_many_datagrams_a_message_takes(
     coap, mode, block_bytes, size, datagrams
 ):
     intake, sink = await coap.gateway()
-    client, events = await coap.vehicle(intake.endpoint()[1], mode=mode, coap_block_bytes=block_bytes)
-    sent, transmit = [], client._udp.layer.transmit
-    client._udp.layer.transmit = lambda datagram, to: (sent.append(datagram), transmit(datagram, to))
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port, mode=mode, coap_block_bytes=block_bytes)
     payload = os.urandom(size)
     client.send(1, payload)
     await events.until(lambda: events.acked == [1])
     assert sink.taken == [(vehicle_id(1), payload)]
-    assert len(sent) == datagrams
+    assert len(wire.up) == datagrams
 
 
 async def test_without_blocks_a_message_beyond_the_paths_mtu_goes_in_blocks_of_1024(coap, monkeypatch):
     monkeypatch.setattr(vehicle, "path_mtu_bytes", lambda host, remote: 1500)
     intake, sink = await coap.gateway()
-    client, events = await coap.vehicle(intake.endpoint()[1], coap_block_bytes=None)
-    sent, transmit = [], client._udp.layer.transmit
-    client._udp.layer.transmit = lambda datagram, to: (sent.append(datagram), transmit(datagram, to))
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port, coap_block_bytes=None)
     sizes, counts = (1400, 1430, 1431, 3000), []
     for token, size in enumerate(sizes):
         client.send(token, bytes(size))
         await events.until(lambda t=token: t in events.acked)
-        counts.append(len(sent))
-        assert max(map(len, sent)) + 28 <= 1500
-        sent.clear()
+        counts.append(len(wire.up))
+        assert max(map(len, wire.up)) + 28 <= 1500
+        wire.up.clear()
     assert counts == [1, 1, 2, 3], "four bytes of header, two of token, 35 of path, one marker: 1,430 fit"
     assert [len(payload) for _, payload in sink.taken] == list(sizes)
 
@@ -396,7 +384,7 @@ async def test_blocks_lost_by_a_gateway_that_was_replaced_are_sent_again(coap, q
     client, events = await coap.vehicle(port)
     payload = os.urandom(5000)
     client.send(1, payload)
-    while not len(first._blocks):
+    while not first.counters()["blocks"]:
         await asyncio.sleep(0)
     await first.close()
     _, sink = await coap.gateway(port=port)
@@ -685,9 +673,11 @@ async def test_the_fuzzer_neither_stops_the_gateway_nor_loses_a_good_message(coa
     client, events = await coap.vehicle(intake.endpoint()[1])
     rng = random.Random(5)
     good = [post(9), post(10, bytes(1024), block1=(0, True, 6)), post(11, observe=0, code=GET)]
-    garbage = Remote(("127.0.0.1", 9))
+    stranger = RawClient(intake.endpoint()[1])
     for number in range(100_000):
-        intake._udp.receive(_mutated(rng, good), garbage)
+        stranger.send(_mutated(rng, good))
+        if number % 100 == 0:
+            await asyncio.sleep(0)
         if number % 1000 == 0:
             client.send(number, number.to_bytes(4, "big"))
             await events.until(lambda n=number: n in events.acked)
@@ -695,6 +685,8 @@ async def test_the_fuzzer_neither_stops_the_gateway_nor_loses_a_good_message(coa
     assert set(expected) <= {payload for _, payload in sink.taken}
     assert events.gone == []
     assert intake.counters()["malformed"] > 10_000
+    assert intake.counters()["datagrams_dropped"] == 0, "all of them were read"
+    stranger.close()
 
 
 def _mutated(rng, good):
