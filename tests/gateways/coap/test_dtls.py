@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from gateways.protocols.coap import dtls, dtls_client, dtls_server
+from gateways.protocols.coap import dtls, dtls_client, dtls_server, vehicle
 from gateways.protocols.coap.address import coap_path
 from gateways.protocols.coap.datagram import Remote
 from gateways.protocols.coap.dtls_client import DtlsClient
+from gateways.protocols.coap.dtls_server import DtlsServer
 from gateways.protocols.ends import AccessRefusedError, ConnectError
+from gateways.protocols.shared_keys import shared_keys
 from ivsim.testbed.credentials import make_shared_keys
 from schemas.topics import vehicle_id
 
@@ -38,16 +40,9 @@ def changed(keys, tmp_path, **digits):
     return type(keys)(str(file), keys.use)
 
 
-def lossy(endpoint, ratio, seed):
-    """Lose datagrams that leave an endpoint, handshakes too."""
-    dice, send = random.Random(seed), endpoint._socket.sendto
-    guard = endpoint._dtls
-
-    def transmit(datagram, remote):
-        if dice.random() >= ratio:
-            send(datagram, remote)
-
-    guard.transmit = transmit
+def alert(sequence):
+    """Return a record that is no application data and no handshake, as whoever knows no keys may send it."""
+    return b"\x15\xfe\xfd" + sequence.to_bytes(8, "big") + b"\x00\x02\x02\x00"
 
 
 @pytest.mark.parametrize("mode", ["con", "non"])
@@ -64,20 +59,16 @@ async def test_payloads_of_every_size_arrive_unchanged(coap, keys, mode):
 
 async def test_nothing_of_a_message_is_readable(coap, keys):
     intake, _ = await coap.gateway(keys=keys)
-    seen = []
-    vehicle, events = await coap.vehicle(intake.endpoint()[1], keys=keys)
-    send = vehicle._dtls.transmit
-
-    def spied(datagram, remote):
-        seen.append(datagram)
-        send(datagram, remote)
-
-    vehicle._dtls.transmit = spied
-    vehicle.send(1, b"nobody reads this")
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port, keys=keys)
+    assert any(ONE.encode() in datagram for datagram in wire.up), "the handshake names the key"
+    wire.up.clear()
+    client.send(1, b"nobody reads this")
     await events.until(lambda: events.acked)
-    await vehicle.close()
-    assert b"nobody" not in seen[0]
-    assert ONE.encode() not in seen[0]
+    assert wire.up
+    for datagram in wire.up:
+        assert b"nobody" not in datagram
+        assert ONE.encode() not in datagram
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -88,16 +79,11 @@ async def test_handshakes_and_messages_survive_loss(coap, keys, seed, monkeypatc
     monkeypatch.setattr(dtls_server, "TICK_S", 0.01)
     faster(ack_timeout_s=0.05)
     intake, sink = await coap.gateway(keys=keys)
-    lossy(intake._udp, 0.1, seed)
-    opened = DtlsClient.connect
-
-    async def through_loss(client, remote, timeout_s):
-        dice, send = random.Random(seed + 100), client.transmit
-        client.transmit = lambda datagram, to: send(datagram, to) if dice.random() >= 0.1 else None
-        await opened(client, remote, timeout_s)
-
-    monkeypatch.setattr(DtlsClient, "connect", through_loss)
-    client, events = await coap.vehicle(intake.endpoint()[1], keys=keys)
+    wire = coap.wire(intake)
+    down, up = random.Random(seed), random.Random(seed + 100)
+    wire.lets_down = lambda datagram: down.random() >= 0.1
+    wire.lets_up = lambda datagram: up.random() >= 0.1
+    client, events = await coap.vehicle(wire.port, keys=keys)
     for token in range(10):
         client.send(token, b"%d" % token)
         await events.until(lambda t=token: t in events.acked)
@@ -133,10 +119,10 @@ async def test_nobody_there_is_no_refusal(coap, keys):
     assert not isinstance(raised.value, AccessRefusedError)
 
 
-async def test_a_vehicle_speaks_for_itself_alone(coap, keys):
+async def test_a_vehicle_speaks_for_itself_alone(coap, keys, monkeypatch):
     intake, sink = await coap.gateway(keys=keys)
+    monkeypatch.setattr(vehicle, "coap_path", lambda own: coap_path(ONE))
     client, events = await coap.vehicle(intake.endpoint()[1], number=2, keys=keys)
-    client._path = coap_path(ONE)
     client.send(1, b"forged")
     await events.until(lambda: events.gone)
     assert (events.gone[0][1], sink.taken) == ("4.03 Forbidden", [])
@@ -167,14 +153,15 @@ async def test_a_gateway_that_starts_again_is_found_and_asked_anew(coap, keys, m
 
 async def test_noise_and_forged_goodbyes_end_no_association(coap, keys):
     intake, sink = await coap.gateway(keys=keys)
-    client, events = await coap.vehicle(intake.endpoint()[1], keys=keys)
-    remote = next(iter(intake._dtls._peers))
+    wire, stranger = coap.wire(intake), coap.wire(intake)
+    client, events = await coap.vehicle(wire.port, keys=keys)
     dice = random.Random(1)
     for _ in range(2_000):
         noise = dice.randbytes(dice.randrange(80))
-        intake._dtls.incoming(noise, remote)
-        intake._dtls.incoming(bytes((dice.randrange(20, 24),)) + b"\xfe\xfd" + noise, remote)
-        client._dtls.incoming(bytes((dice.randrange(20, 24),)) + b"\xfe\xfd" + noise, client._remote)
+        wire.to_gateway(noise)
+        wire.to_gateway(bytes((dice.randrange(20, 24),)) + b"\xfe\xfd" + noise)
+        wire.to_vehicle(bytes((dice.randrange(20, 24),)) + b"\xfe\xfd" + noise)
+        await asyncio.sleep(0)  # both ends read, or their buffers are full
     for size in (1_500, 16_028, 16_029, 16_400, 40_000, 65_507):
         for kind in range(20, 24):
             long = (
@@ -184,34 +171,40 @@ async def test_noise_and_forged_goodbyes_end_no_association(coap, keys):
                 + b"\x01"
                 + bytes(size)
             )[:size]
-            intake._dtls.incoming(long, remote)
-            intake._dtls.incoming(long, Remote(("10.0.0.1", size)))
-            client._dtls.incoming(long, client._remote)
-    goodbye = b"\x15\xfe\xfd" + bytes(8) + b"\x00\x02\x02\x00"
-    intake._dtls.incoming(goodbye, remote)
+            wire.to_gateway(long)
+            stranger.to_gateway(long)
+            wire.to_vehicle(long)
+            await asyncio.sleep(0)
+    wire.to_gateway(alert(0))
     client.send(1, b"still there")
     await events.until(lambda: events.acked)
     assert sink.taken == [(ONE, b"still there")]
     assert intake.counters()["dtls_handshakes"] == 1
+    assert intake.counters()["datagrams_dropped"] == 0, "all of them were read"
 
 
 async def test_who_says_goodbye_behind_a_message_is_forgotten(coap, keys):
-    intake, _ = await coap.gateway(keys=keys)
-    client, _ = await coap.vehicle(intake.endpoint()[1], keys=keys)
-    (remote,) = intake._dtls._peers
-    sent = []
-    client._dtls.transmit = lambda datagram, to: sent.append(datagram)
+    intake, sink = await coap.gateway(keys=keys)
+    wire = coap.wire(intake)
+    client, _ = await coap.vehicle(wire.port, keys=keys)
+    wire.up.clear()
+    wire.lets_up = lambda datagram: False
     client.send(1, b"last words")
-    client._dtls.close()
-    assert intake._dtls.incoming(b"".join(sent), remote) == []
-    assert intake._dtls._peers == {}
-    intake._dtls.outgoing(b"an answer", remote)
+    await client.close()
+    await wire.until(lambda: len(wire.up) == 2)
+    message, goodbye = wire.up
+    stray = intake.counters()["dtls_stray"]
+    wire.to_gateway(message + goodbye)
+    wire.to_gateway(message)  # by now it is of no association
+    async with asyncio.timeout(10):
+        while intake.counters()["dtls_stray"] == stray:
+            await asyncio.sleep(0.005)
+    assert sink.taken == [], "nobody is left to be answered"
     assert intake.counters()["dtls_handshakes"] == 1
 
 
-async def test_a_hello_without_its_cookie_leaves_nothing(coap, keys):
-    intake, _ = await coap.gateway(keys=keys)
-    server = intake._dtls
+async def test_a_hello_without_its_cookie_leaves_nothing(keys):
+    server = DtlsServer(shared_keys(keys.file))
     sent = []
     server.transmit = lambda datagram, remote: sent.append(datagram)
     client = DtlsClient(ONE, bytes(16))
@@ -219,9 +212,15 @@ async def test_a_hello_without_its_cookie_leaves_nothing(coap, keys):
     client.transmit = lambda datagram, remote: hellos.append(datagram)
     task = asyncio.ensure_future(client.connect(Remote(("10.0.0.1", 1)), 5.0))
     await asyncio.sleep(0)
-    for number in range(100):
-        server.incoming(hellos[0], Remote(("10.0.0.1", 1 + number)))
-    assert (len(sent), server._pending, server._peers) == (100, {}, {})
+    remotes = [Remote(("10.0.0.1", 1 + number)) for number in range(100)]
+    for remote in remotes:
+        server.incoming(hellos[0], remote)
+    assert len(sent) == 100
     assert sum(map(len, sent)) <= 100 * len(hellos[0]), "no more goes out than came in"
+    # Where a handshake is remembered, what comes next is of it; of nobody known it is astray.
+    for remote in remotes:
+        server.incoming(alert(1), remote)
+    assert server.counts["dtls_stray"] == 100
     task.cancel()
     client.close()
+    server.close()
