@@ -1,26 +1,28 @@
 # Everything by two commands: `make run` and `make test`. Both install what is missing first (setup/install.sh).
 PYTHON := .venv/bin/python
 MARKED := broker or kafka or netns or spark or browser or slow
-# Whole runs and tests of servers mostly wait: two at a time, a file to each, on the two cores that a small machine has.
-# Tests of links judge what happens within milliseconds, and have the machine to themselves.
+# What judges milliseconds has the machine to itself, and comes before anything else is up. Whole runs and tests of servers
+# mostly wait: two at a time on the two cores that a small machine has, all that needs a Spark in one of them.
 PYTEST := $(PYTHON) -m pytest -q --durations 20
-TWO := -n 2 --dist loadfile
-LINKS := netns and not (spark or slow)
-OTHERS := ($(MARKED)) and not ($(LINKS))
+BY_FILE := -n 2 --dist loadfile
+BY_GROUP := -n 2 --dist loadgroup --no-loadscope-reorder
+# An environment that forbids it has every process that a test starts compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 
-.PHONY: run test bare cpp check unit marked wheel bench soak setup format doctor docs
+.PHONY: run test test-all bare cpp check unit timing marked full-timing full wheel bench soak setup format doctor docs
 
 run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 	@sh setup/install.sh run
 	@sh setup/with_rights.sh .venv/bin/ivsim run $(ARGS)
 
-test: # check, unit tests, tests of the real parts, the built wheel
+test: # check, unit tests, the built wheel, what judges time, tests of the real parts: the gate
 	@sh setup/install.sh test
-	@failed=; for part in check wheel unit marked; do \
-	    began=$$(date +%s); $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
-	    echo "make $$part: $$(($$(date +%s) - began)) s"; done; \
-	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+	@sh setup/parts.sh check
+	@sh setup/parts.sh unit wheel timing marked
+
+test-all: test # and the rest: second modes, own clusters, further back ends, executed pages, whatever takes long
+	@sh setup/parts.sh full-timing full
 
 bare: # both commands above where nothing is installed, in a bare Debian chroot; one of them: make bare ARGS=test
 	@sh setup/bare.sh $(ARGS)
@@ -40,12 +42,23 @@ check:
 
 unit: # no root, no network, no Java
 	@sh setup/install.sh test
-	$(PYTEST) $(TWO) -m "not ($(MARKED))"
+	$(PYTEST) $(BY_FILE) -m "not ($(MARKED)) and not timing and not full"
 
-marked:
+timing: # what judges milliseconds, alone
 	@sh setup/install.sh test
-	@failed=0; sh setup/with_rights.sh $(PYTEST) -m "$(LINKS)" || failed=1; \
-	sh setup/with_rights.sh $(PYTEST) $(TWO) -m "$(OTHERS)" || failed=1; exit $$failed
+	@sh setup/with_rights.sh $(PYTEST) -m "timing and not full"
+
+marked: # servers, namespaces, Spark, a browser
+	@sh setup/install.sh test
+	@sh setup/with_rights.sh $(PYTEST) $(BY_GROUP) -m "($(MARKED)) and not timing and not full"
+
+full-timing:
+	@sh setup/install.sh test
+	@sh setup/with_rights.sh $(PYTEST) -m "timing and full"
+
+full:
+	@sh setup/install.sh test
+	@sh setup/with_rights.sh $(PYTEST) $(BY_GROUP) -m "full and not timing"
 
 wheel: # the wheel imports and answers in an environment of its own
 	@sh setup/install.sh test

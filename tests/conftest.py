@@ -1,4 +1,4 @@
-"""Servers and testbeds that many tests share: each is started once, on loopback, when the first test asks for it."""
+"""What many tests share, each started once, on loopback, when the first test asks for it; and the order of the tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
+from tests.one_spark import KINDS, OWN, TESTBED, OneSpark, kind_of
 
 # What commands keep of their times belongs to the session, and not to whoever runs the tests.
 os.environ["IVSIM_CACHE"] = tempfile.mkdtemp(prefix="ivsim-cache-")
@@ -30,16 +32,43 @@ atexit.register(shutil.rmtree, os.environ["IVSIM_CACHE"], ignore_errors=True)
 settings.load_profile("ci")
 
 # Cheapest first: a broken pure part shows before anything is started, and shared servers start late.
-ORDER = ("broker", "kafka", "netns", "browser", "spark", "slow")
+ORDER = ("broker", "kafka", "netns", "browser", "slow", "spark")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests in the order of what they start; within it their own order is kept."""
-    items.sort(key=_rank)
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put tests in the order of what they start; within it their own order is kept.
+
+    With `--dist loadgroup` all that needs a Spark is one group, and begins first, since it takes longest: one worker
+    has it, and the other takes file by file of the rest.
+    """
+    grouped = config.getoption("dist", "no") == "loadgroup"
+    for item in items:
+        if grouped:
+            group = "spark" if item.get_closest_marker("spark") else item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: (grouped and item.get_closest_marker("spark") is None, *_rank(item)))
 
 
-def _rank(item: pytest.Item) -> int:
-    return max((ORDER.index(mark.name) + 1 for mark in item.iter_markers() if mark.name in ORDER), default=0)
+def _rank(item: pytest.Item) -> tuple[int, int]:
+    needs = max((ORDER.index(mark.name) + 1 for mark in item.iter_markers() if mark.name in ORDER), default=0)
+    spark = item.get_closest_marker("spark") is not None
+    return needs, KINDS.index(kind_of(item.fixturenames)) if spark else 0
+
+
+@pytest.fixture(scope="session")
+def one_spark() -> Iterator[OneSpark]:
+    """The holder of the one Spark that is up."""
+    held = OneSpark()
+    yield held
+    held.close()
+
+
+@pytest.fixture(autouse=True)
+def _alone_with_its_own_spark(request: pytest.FixtureRequest) -> None:
+    """A test that starts a Spark of its own has no idle one beside it."""
+    if request.node.get_closest_marker("spark") and kind_of(request.fixturenames) == OWN:
+        request.getfixturevalue("one_spark").close()
 
 
 @pytest.fixture(scope="session")
@@ -85,18 +114,22 @@ def rabbitmq_loopback(session_record: RunRecord) -> Iterator[tuple[str, int]]:
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def runs(tmp_path_factory: pytest.TempPathFactory, one_spark: OneSpark) -> Iterator[Runs]:
     """Runs in processes of their own, on one `ivsim up` where they ask for it."""
-    made = Runs(tmp_path_factory.mktemp("runs"))
+    made = Runs(tmp_path_factory.mktemp("runs"), one_spark)
     yield made
     made.close()
 
 
-@pytest.fixture(scope="session")
-def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+@pytest.fixture
+def testbed(tmp_path_factory: pytest.TempPathFactory, one_spark: OneSpark) -> Testbed:
     """A testbed of the test process; runs follow each other on it."""
+    return one_spark.get(TESTBED, lambda: _testbed(tmp_path_factory.mktemp("state")))
+
+
+@contextmanager
+def _testbed(state: Path) -> Iterator[Testbed]:
     with pytest.MonkeyPatch.context() as patch:
-        state = tmp_path_factory.mktemp("state")
         patch.setenv("IVSIM_STATE_DIR", str(state))
         with Testbed() as opened:
             yield opened

@@ -147,7 +147,7 @@ def meanwhile(path: Path | None, begin_s: float, end_s: float, patience_s: float
     return Meanwhile(
         end_s - begin_s,
         watched=True,
-        gaps_ms=tuple(gap_s * 1e3 for gap_s in clipped if gap_s > 0),
+        gaps_ms=tuple(gap_s * 1e3 for gap_s in clipped if gap_s >= GAP_S),
         others_ratio=max(0.0, (last["others_s"] - first["others_s"]) / all_s) + stolen,
         stolen_ratio=stolen,
         busy_ratios=tuple((b - a) / took_s for a, b in zip(first["busy_s"], last["busy_s"], strict=True)),

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests import second_try
-from tests.machine_notes import Meanwhile
+from tests.machine_notes import Meanwhile, meanwhile
 from tests.machine_watch import NEVER, Failure, excused
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,7 +108,7 @@ def test_a_stall_excuses_a_moment_that_is_kept_the_second_time(tmp_path):
     assert (
         said.index("1 passed")
         < said.index("DISTURBED")
-        < said.index("test_a_moment: the machine stood still for 2")
+        < said.index("test_a_moment: the machine stood still for")
     )
     assert said.endswith("second try: passed\n")
     assert tried_again(tmp_path, 0, 1)[0] == 1
@@ -145,7 +145,8 @@ def test_a_second_try_that_fails_or_skips_excuses_nothing(tmp_path):
 def test_what_is_not_about_time_or_had_no_stall_stands(tmp_path):
     tests = """
         @pytest.mark.timing
-        def test_nothing_happened():
+        def test_nothing_happened(monkeypatch):
+            monkeypatch.setattr(tests.machine_watch, "STALL_MS", 1e9)  # whatever truly happens meanwhile
             assert 200 < 100
 
         @pytest.mark.timing
@@ -179,12 +180,6 @@ def test_what_is_not_about_time_or_had_no_stall_stands(tmp_path):
             end_s = time.monotonic()
             stand_still(0.2)
             assert time.monotonic() < end_s
-
-        @pytest.mark.broker
-        def test_limit_with_a_small_stall():
-            stand_still(0.15)
-            time.sleep(1.5)
-            raise subprocess.TimeoutExpired("x", 1)
 
         @pytest.mark.broker
         @pytest.mark.timeout(0.3)
@@ -228,7 +223,7 @@ def test_what_is_not_about_time_or_had_no_stall_stands(tmp_path):
     found = failures(tmp_path)
     may = {"test_limit", "test_limit_of_a_helper", "test_the_limit_of_the_test_itself", "test_setup"}
     assert {name for name, note in found.items() if note["may"]} == may, found
-    assert found["test_nothing_happened"]["why"] == "the machine stood still for 0 ms at most"
+    assert found["test_nothing_happened"]["why"].startswith("the machine stood still for")
     assert found["test_account"]["why"].startswith("speaks of 'lost'")
     assert found["test_all_arrive"]["why"].startswith("speaks of 'len('")
     assert found["test_by_its_own_mistake"]["why"] == "not about time (KeyError)"
@@ -236,7 +231,7 @@ def test_what_is_not_about_time_or_had_no_stall_stands(tmp_path):
     assert found["test_unmarked"]["why"].startswith("unmarked")
     status, said = tried_again(tmp_path, 1)
     assert (status, "DISTURBED" in said) == (1, False)
-    assert "14 failed, and at most 3 are run once more" in said
+    assert "13 failed, and at most 3 are run once more" in said
 
 
 @pytest.mark.parametrize("words", [(), ("-n", "2", "-p", "xdist")])
@@ -248,18 +243,11 @@ def test_a_session_or_a_worker_that_died_is_never_excused(tmp_path, words):
     assert ("its worker died" if words else "broke off before its end") in said
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("-x",), "ended with 1 stopping after 1 failures"),
-        (("-k", "nothing"), "ended with 5"),
-        (("nowhere.py",), "ended with 4"),
-    ],
-)
-def test_a_session_that_has_not_run_everything_is_never_excused(tmp_path, words, says):
-    status = toy(tmp_path, STALLED_ONCE + "\ndef test_more():\n    pass\n", *words)
+def test_a_session_that_has_not_run_everything_is_never_excused(tmp_path):
+    status = toy(tmp_path, STALLED_ONCE + "\ndef test_more():\n    pass\n", "-x")
     again, said = tried_again(tmp_path, status)
-    assert (again, says in said, "DISTURBED" in said) == (1, True, False), said
+    assert (again, "DISTURBED" in said) == (1, False), said
+    assert "ended with 1 stopping after 1 failures" in said
 
 
 def test_sessions_without_marked_tests_watch_nothing(tmp_path):
@@ -302,12 +290,14 @@ def test_four_failures_are_too_many(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("noted", "status", "ended"),
-    [(2, 1, [1]), (0, 1, [1]), (1, 0, [0]), (1, 1, [0]), (1, 1, [1, 1]), (1, 3, [3])],
+    ("failed_count", "status", "ended"),
+    [(2, 1, [1]), (0, 1, [1]), (1, 0, [0]), (1, 1, [0]), (1, 1, [1, 1]), (1, 2, [2]), (1, 3, [3])],
 )
-def test_a_failure_that_is_not_in_the_record_is_not_forgotten(tmp_path, monkeypatch, noted, status, ended):
+def test_a_failure_that_is_not_in_the_record_is_not_forgotten(
+    tmp_path, monkeypatch, failed_count, status, ended
+):
     monkeypatch.setattr(second_try, "passes", lambda _test: True)
-    path = record(tmp_path, failed("a"), failed=noted, status=status)
+    path = record(tmp_path, failed("a"), failed=failed_count, status=status)
     assert second_try.main([path, *map(str, ended)]) == 1
 
 
@@ -349,3 +339,43 @@ def test_only_what_is_a_stall_adds_up_to_one():
         assert excused("call", limit, found, replace(found, seconds=0.3))[0] == is_stall
         # A stall in set-up is not why a limit behind it was broken.
         assert not excused("call", limit, found, replace(found, gaps_ms=()))[0]
+
+
+def noted(directory: Path, *notes: dict[str, Any]) -> Path:
+    path = directory / "notes"
+    path.write_text("".join(json.dumps(note) + "\n" for note in notes) + '{"at": 9')
+    return path
+
+
+def sampled(
+    at: float, others_s: float, stolen_s: float = 0.0, pressure: float | None = None
+) -> dict[str, Any]:
+    return {
+        "at": at,
+        "others_s": others_s,
+        "stolen_s": stolen_s,
+        "busy_s": [at, 0.0],
+        "pressure": pressure,
+        "load": at,
+    }
+
+
+def test_notes_are_read_as_far_as_they_fall_between_the_moments(tmp_path):
+    gaps = [{"gap": [0.2, 1.1]}, {"gap": [1.6, 1.9]}, {"gap": [1.99, 2.3]}]
+    path = noted(
+        tmp_path, sampled(0, 5.0), gaps[0], sampled(1, 5.0, pressure=40.0), *gaps[1:], sampled(3, 6.0, 0.4)
+    )
+    found = meanwhile(path, 1.0, 2.0)
+    assert found.gaps_ms == pytest.approx((100, 300))
+    assert (found.others_ratio, found.stolen_ratio) == pytest.approx((0.35, 0.1))
+    assert found.busy_ratios == (1.0, 0.0)
+    assert (found.pressure_percent, found.load) == (40.0, 3)
+
+
+def test_notes_that_do_not_cover_it_all_prove_nothing(tmp_path):
+    path = noted(tmp_path, sampled(1, 5.0), {"gap": [1.1, 1.9]}, sampled(2, 5.0))
+    assert meanwhile(path, 1.0, 2.0, patience_s=0).watched
+    assert not meanwhile(path, 0.9, 2.0, patience_s=0).watched
+    assert not meanwhile(path, 1.0, 2.1, patience_s=0).watched
+    assert not meanwhile(None, 1.0, 2.0).watched
+    assert not meanwhile(tmp_path / "none", 1.0, 2.0).watched

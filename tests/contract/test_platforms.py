@@ -277,6 +277,7 @@ def test_a_full_queue_says_so_and_takes_more_once_there_is_room(opened, place, m
         assert sorted(clients.reports) == [(number, None) for number in range(1, 12)]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("opened", having("linger_ms"), indirect=True)
 def test_records_wait_for_their_batch_and_not_longer(opened, place):
     row, _ = opened

@@ -49,6 +49,7 @@ def test_a_report_reads_as_the_tutorial_says(tmp_path: Path) -> None:
     read_in_a_browser(made_up_result(tmp_path / "made-up") / "report.html")
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.broker

@@ -19,6 +19,7 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
     assert [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs] == []
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.broker

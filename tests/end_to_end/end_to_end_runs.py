@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 
 from ivsim.runs.directory import tag_of
 from ivsim.runs.validity import EXIT_INVALID
+from tests.one_spark import RUNS, OneSpark
 
 TIMEOUT_S = 240
 # Findings that a busy machine brings about. They are true of the run, and not what tests of the whole path are about:
@@ -156,24 +158,29 @@ class Up:
 class Runs:
     """Starts runs below one directory and ends what is left of them.
 
-    `start` and `run` open and close everything for themselves; `on_testbed` shares one testbed, which is up from
-    the first such run on.
+    `start` and `run` open and close everything for themselves; `on_testbed` shares one testbed, which `one_spark`
+    holds from the first such run on.
     """
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, one_spark: OneSpark) -> None:
         self.base = base
         self.state = base / "state"
         self._started: list[Started] = []
-        self._up: Up | None = None
+        self._one_spark = one_spark
 
     def on_testbed(self, name: str, *arguments: str) -> Finished:
         """Run on the shared testbed; for tests that are not about starting and stopping."""
         return self.start_on_testbed(name, *arguments).finish()
 
     def start_on_testbed(self, name: str, *arguments: str) -> Started:
-        if self._up is None:
-            self._up = Up(self.base, self.state)
+        self._one_spark.get(RUNS, self._up)
         return self.start(name, "--testbed", *arguments)
+
+    @contextmanager
+    def _up(self) -> Iterator[Up]:
+        up = Up(self.base, self.state)
+        yield up
+        assert up.close() == 0
 
     def start(self, name: str, *arguments: str) -> Started:
         directory = self.base / name
@@ -199,8 +206,6 @@ class Runs:
     def close(self) -> None:
         for run in self._started:
             run.close()
-        if self._up is not None:
-            assert self._up.close() == 0
 
 
 def processes_of(run: str) -> list[int]:

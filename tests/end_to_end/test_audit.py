@@ -19,6 +19,7 @@ MODES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("protocol", MODES)
 def test_the_audit_of_a_real_run_agrees(runs: Runs, protocol: str) -> None:
     small = (

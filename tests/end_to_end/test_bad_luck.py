@@ -60,6 +60,7 @@ def test_ctrl_c_in_accounting_keeps_all_that_a_ledger_is_made_of(runs: Runs) -> 
     assert done.metrics["partial"] is False
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["gateway-0", "mosquitto", "twin"])
 def test_a_process_that_dies_is_named(runs: Runs, name: str) -> None:
     run = runs.start_on_testbed(f"dead-{name}", *LONG)
@@ -75,6 +76,7 @@ def test_a_process_that_dies_is_named(runs: Runs, name: str) -> None:
     assert namespaces_of(done.manifest["run"]) == []
 
 
+@pytest.mark.full
 def test_after_kill_9_doctor_cleans_and_the_next_run_works(runs: Runs) -> None:
     run = runs.start("killed", *LONG)
     run.wait_until_emitting(20)

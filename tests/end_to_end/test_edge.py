@@ -36,6 +36,7 @@ def assert_audited(directory: Path) -> None:
     assert {sheet.name: sheet.differences for sheet in found.sheets if sheet.differences} == {}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("protocol", "mode"), [("mqtt", "qos1"), ("coap", "con")])
 def test_each_gateway_bridges_its_own_vehicles_over_its_own_link(
     testbed: Testbed, tmp_path: Path, protocol: str, mode: str
@@ -73,6 +74,7 @@ def test_each_gateway_bridges_its_own_vehicles_over_its_own_link(
     assert_audited(directory)
 
 
+@pytest.mark.full
 def test_what_waited_for_the_link_to_come_back_is_late_and_nothing_is_lost(
     testbed: Testbed, tmp_path: Path
 ) -> None:
@@ -94,6 +96,7 @@ def test_what_waited_for_the_link_to_come_back_is_late_and_nothing_is_lost(
     assert_audited(directory)
 
 
+@pytest.mark.full
 def test_what_the_link_still_held_at_the_end_was_last_seen_on_it(testbed: Testbed, tmp_path: Path) -> None:
     options = run_options(**STEADY, vehicles=5, duration_s=6, loss_timeout_s=4, outage=["3:60"])
     directory = tmp_path / "run"
@@ -117,6 +120,7 @@ def test_what_the_link_still_held_at_the_end_was_last_seen_on_it(testbed: Testbe
     assert_audited(directory)
 
 
+@pytest.mark.full
 def test_everything_may_be_encrypted_at_the_edge_too(testbed: Testbed, tmp_path: Path) -> None:
     options = run_options(
         **STEADY,
@@ -147,6 +151,7 @@ time_s,uplink_kbps,downlink_kbps,rtt_ms
 """
 
 
+@pytest.mark.full
 def test_the_batcher_acts_when_its_link_collapses_and_loses_nothing(testbed: Testbed, tmp_path: Path) -> None:
     trace = tmp_path / "collapsing.csv"
     trace.write_text(COLLAPSING)

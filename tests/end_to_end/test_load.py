@@ -26,6 +26,7 @@ def load(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.broker
@@ -77,6 +78,7 @@ def test_a_condition_ends_the_test_and_says_which(tmp_path: Path) -> None:
     assert (tmp_path / "load.xml").is_file()
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.broker
@@ -113,8 +115,13 @@ def test_a_search_that_ctrl_c_ends_keeps_what_it_has_measured(tmp_path: Path) ->
     assert {"spark", "kafka", "mosquitto", "sender", "gateway-0", "runner"} <= step["counters"][
         "cores"
     ].keys()
-    assert {"link or mosquitto", "gateway"} <= step["counters"]["queues"].keys() or step["hold_s"] < 6
     metrics = json.loads((directory / step["directory"] / "metrics.json").read_text())
     assert metrics["delivered"] == metrics["due"] > 0
+    # Five seconds are too few samples to judge a queue by: what the queues are made of has been counted.
+    counters = directory / f"{step['directory']}.counters.jsonl"
+    *_, last = map(json.loads, counters.read_text().splitlines())
+    for count in ("emitted", "acknowledged", "received", "in_twin"):
+        assert 0 < last[count] <= metrics["due"], last
+    assert last["appended"] > 0, last
     assert {"latency.svg", "report.html", "report.md"} <= {one.name for one in directory.iterdir()}
     assert not list(directory.glob("**/work"))

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.m
 SECONDS = 8
 
 
+@pytest.mark.full
 def test_nothing_is_lost_and_each_broker_has_its_own_vehicles(testbed: Testbed, tmp_path: Path) -> None:
     options = run_options(
         mix="mqtt qos1=50,amqp manual=25,coap con=25",

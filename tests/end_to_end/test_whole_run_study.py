@@ -67,6 +67,7 @@ class Watched(Testbed):
         return super().run(*arguments, disturb=watch, **words)
 
 
+@pytest.mark.full
 def test_cells_share_one_kafka_and_one_spark_until_a_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from ivsim.runs.testbed import Testbed
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 
 
+@pytest.mark.full
 def test_faults_that_overlap_break_no_promise(tmp_path: Path, testbed: Testbed) -> None:
     faults = (
         Planned("kafka-pause", 2.0, 4.0),

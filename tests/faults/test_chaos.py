@@ -19,10 +19,14 @@ from ivsim.runs.testbed import Testbed
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 
 CASES = (
-    (Case("mqtt", "qos1", "backlog-kill"), SAVED),
-    (Case("amqp", "manual-confirms-persistent", "gateway-kill", kafka_client="jpype"), KEEPS),
+    pytest.param(Case("mqtt", "qos1", "backlog-kill"), SAVED, marks=pytest.mark.full),
+    pytest.param(
+        Case("amqp", "manual-confirms-persistent", "gateway-kill", kafka_client="jpype"),
+        KEEPS,
+        marks=pytest.mark.full,
+    ),
     (Case("coap", "con", "kafka-kill"), KEEPS),
-    (Case("mqtt", "qos0", "backlog-kill"), MAY_LOSE),
+    pytest.param(Case("mqtt", "qos0", "backlog-kill"), MAY_LOSE, marks=pytest.mark.full),
 )
 
 

@@ -49,6 +49,7 @@ class Filler:
                 file.write(bytes(100_000))
 
 
+@pytest.mark.full
 def test_a_run_ends_before_its_disk_is_full_and_closes_its_ledger(small_disk: Path, testbed: Testbed) -> None:
     results = small_disk / "run"
     outcome = testbed.run(OPTIONS, results, disturb=Filler(small_disk, RESERVE_BYTES - 4 * MB))
@@ -65,6 +66,7 @@ def test_a_run_ends_before_its_disk_is_full_and_closes_its_ledger(small_disk: Pa
     assert (results / "report.html").is_file()
 
 
+@pytest.mark.full
 def test_a_disk_that_is_full_at_once_is_one_line_and_leaves_what_was_written(
     small_disk: Path, testbed: Testbed
 ) -> None:

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.m
 AT_MESSAGE = 60
 
 
+@pytest.mark.full
 def test_the_others_take_over_when_the_leader_is_killed(tmp_path: Path, testbed: Testbed) -> None:
     killed: list[str] = []
 
@@ -65,6 +66,7 @@ def test_the_others_take_over_when_the_leader_is_killed(tmp_path: Path, testbed:
     assert manifest["options"]["kafka_replication"] == 3
 
 
+@pytest.mark.full
 def test_a_secured_cluster_that_is_there_is_used_and_left_as_found(tmp_path: Path, testbed: Testbed) -> None:
     with (
         RunRecord(f"l{time.time_ns():x}-{time.time_ns() % 0xFFFFFF:06x}", tmp_path) as record,

@@ -61,6 +61,7 @@ def test_mqtt_resumes_its_sessions_and_drops_the_oldest(runs: Runs) -> None:
     _one_burst(done)
 
 
+@pytest.mark.full
 def test_amqp_comes_back_and_sends_again_what_was_not_confirmed(runs: Runs) -> None:
     words = ("--protocol", "amqp", "--ack", "manual", "--confirms", "--keepalive", "2")
     words += ("--outbox-policy", "drop_oldest")
@@ -91,6 +92,7 @@ def _one_burst(done: Finished) -> None:
         assert min(stamps) >= min(back)
 
 
+@pytest.mark.full
 def test_coap_buffers_behind_its_one_exchange_and_drops_the_newest(runs: Runs) -> None:
     done = runs.on_testbed(
         "outage-coap", "--protocol", "coap", "--con", "--outbox-policy", "drop_newest", *COMMON

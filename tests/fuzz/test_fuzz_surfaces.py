@@ -20,6 +20,7 @@ async def test_a_surface_stands_malformed_input_and_takes_the_good_between(name:
     assert len(result.outcomes) > 1
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.spark
 async def test_each_record_at_the_twin_ends_in_a_twin_or_as_a_dead_letter() -> None:

@@ -65,6 +65,7 @@ def test_a_killed_gateway_loses_nothing(
     assert {r.value() for r in records} == expected
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["qos1"])
 def test_a_killed_kafka_loses_nothing(
     mode, broker, run_record, start_gateway, read_records, payloads, publish, until

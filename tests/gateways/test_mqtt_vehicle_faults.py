@@ -85,6 +85,7 @@ async def session(log: EmissionLog, mode: str, where: Cut | None) -> tuple[int, 
         return len(broker.connections), first.sent_bytes, first.taken_bytes
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("mode", ["qos0", "qos1", "qos2", "qos1-v311", "qos2-v311"])
 async def test_a_connection_that_fails_at_any_byte(log, mode: str, fault: Fault) -> None:

@@ -80,6 +80,7 @@ def test_a_made_up_runs_ledger_comes_out_as_it_was(tmp_path: Path) -> None:
     assert audit(run).agrees
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.broker

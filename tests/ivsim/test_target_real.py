@@ -89,6 +89,7 @@ def refusal_of(options: RunOptions) -> str:
     return str(refused.value)
 
 
+@pytest.mark.full
 def test_sessions_and_queues_on_a_target_go_with_the_run(
     tmp_path: Path, testbed: Testbed, mosquitto_loopback: tuple[str, int], rabbitmq_loopback: tuple[str, int]
 ) -> None:
@@ -143,6 +144,7 @@ def libcoap_server(*options: str) -> Iterator[int]:
         process.wait(10)
 
 
+@pytest.mark.full
 def test_vehicles_reach_a_coap_server_whose_word_is_all_that_is_seen(
     tmp_path: Path, testbed: Testbed
 ) -> None:
@@ -171,6 +173,7 @@ def test_vehicles_reach_a_coap_server_whose_word_is_all_that_is_seen(
     assert found.compared > 500
 
 
+@pytest.mark.full
 def test_vehicles_reach_a_coap_server_over_dtls_with_keys_of_its_own(
     tmp_path: Path, testbed: Testbed
 ) -> None:

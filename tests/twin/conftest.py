@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.one_spark import SPARK, OneSpark
 from tests.twin.made_up import MadeUpRun
 from twin.config import TwinConfig
 from twin.kafka_topics import ensure_topics
@@ -17,12 +19,15 @@ from twin.session import close_session, open_session
 JARS = Path(__file__).resolve().parents[2] / ".jars" / "spark"
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+@pytest.fixture
+def spark(tmp_path_factory: pytest.TempPathFactory, one_spark: OneSpark) -> SparkSession:
     """The Spark session of the test process, with the fold in it."""
-    session = open_session(
-        TwinConfig(run_dir=str(tmp_path_factory.mktemp("spark")), topology="echo", jars_dir=str(JARS))
-    )
+    return one_spark.get(SPARK, lambda: _session(tmp_path_factory.mktemp("spark")))
+
+
+@contextmanager
+def _session(directory: Path) -> Iterator[SparkSession]:
+    session = open_session(TwinConfig(run_dir=str(directory), topology="echo", jars_dir=str(JARS)))
     yield session
     close_session(session)
 

@@ -123,7 +123,7 @@ def await_state(config: TwinConfig, count: int, timeout_s: float = 60.0) -> None
     raise AssertionError("no twin state in time")
 
 
-@pytest.mark.parametrize("trigger", ["realtime", "microbatch"])
+@pytest.mark.parametrize("trigger", ["realtime", pytest.param("microbatch", marks=pytest.mark.full)])
 def test_kill_9_in_a_batch_loses_and_repeats_nothing(run: MadeUpRun, trigger: str) -> None:
     more = {"trigger": trigger, "realtime_duration_s": 5.0, "live": False, "rehearse": True}
     config = run.config.model_copy(update=more)
@@ -182,6 +182,7 @@ def test_bad_commands_and_the_owners_death(run: MadeUpRun) -> None:
         assert not Path(f"/proc/{jvm}").exists()
 
 
+@pytest.mark.full
 def test_one_session_serves_one_run_after_the_other(run: MadeUpRun, tmp_path: Path) -> None:
     def one_delivered(made: MadeUpRun, child: TwinChild, *, bridged: bool) -> None:
         row = made.due(1, 1)

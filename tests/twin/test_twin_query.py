@@ -74,7 +74,7 @@ def produce_counts(run: MadeUpRun, sent: dict[str, list[tuple[int, int, int]]]) 
     run.produce(run.config.topics.emissions, None, b"no json", None)
 
 
-@pytest.mark.parametrize("trigger", ["realtime", "microbatch"])
+@pytest.mark.parametrize("trigger", ["realtime", pytest.param("microbatch", marks=pytest.mark.full)])
 def test_twin_holds_the_newest_and_counts_exactly(spark: SparkSession, run: MadeUpRun, trigger: str) -> None:
     config = run.config.model_copy(update={"trigger": trigger, "live_interval_s": 0.5})
     queries = [job.start(spark, config), *live.start(spark, config)]

@@ -127,7 +127,8 @@ async def test_a_session_cut_at_any_byte_is_made_good(end, how):
 @pytest.mark.parametrize(
     ("end", "how"),
     [
-        *((end, how) for end in ENDS for how in (How.CLOSE, How.CHANNEL_CLOSE, How.GARBAGE)),
+        *((end, how) for end in ENDS for how in (How.CLOSE, How.CHANNEL_CLOSE)),
+        *(pytest.param(end, How.GARBAGE, marks=pytest.mark.full) for end in ENDS),
         ("gateway", How.CANCEL),  # a vehicle consumes nothing
     ],
 )
@@ -138,6 +139,7 @@ async def test_a_close_in_the_segment_of_any_frame_is_seen(end, how):
     await all_recover(end, [Fault(after, how) for after in ends[first:]])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_broker_that_falls_silent_anywhere_is_left(end, monkeypatch):
     monkeypatch.setattr(intake_module, "_CONNECT_TIMEOUT_S", 1.0)

@@ -190,7 +190,7 @@ def test_a_real_gateway_chooses_by_what_it_sees_and_loses_nothing(
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     seen = [row for row in rows if row["answers"]]
     assert seen
-    assert all(0 < row["rtt_ms"] < 1_000 and row["loss_ratio"] is not None for row in seen)
+    assert all(row["rtt_ms"] > 0 and row["loss_ratio"] is not None for row in seen)
     assert all(row["congestion_control"] for row in seen)
     known = [row for row in seen if row["request_ms"] is not None and row["message_bytes"] is not None]
     assert known, "librdkafka's statistics come each second"
@@ -201,6 +201,7 @@ def test_a_real_gateway_chooses_by_what_it_sees_and_loses_nothing(
     assert all(row["wait_ms"] <= 500.0 for row in rows if row["rule"] == "largest")
 
 
+@pytest.mark.full
 @pytest.mark.broker
 @pytest.mark.kafka
 def test_while_kafka_stands_still_a_gateway_that_chooses_keeps_its_setting_and_loses_nothing(

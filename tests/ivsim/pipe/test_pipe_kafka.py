@@ -70,6 +70,7 @@ def platforms(tmp_path_factory):
         yield found
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("more", "outage_s"),
     [
@@ -112,6 +113,7 @@ def test_the_ledger_closes_over_a_kill(platforms, more, outage_s):
 THREE = {"brokers": 3, "replication": 3, "min_insync": 2, "acks": "all"}
 
 
+@pytest.mark.full
 def test_three_brokers_keep_each_record_three_times(platforms):
     found = platforms.measure(
         pipe_options({**THREE, "rate": 300.0, "duration_s": 2.0, "warmup_s": 0.5, "different": 50})
@@ -124,6 +126,7 @@ def test_three_brokers_keep_each_record_three_times(platforms):
     assert platforms.open(found.options) is platforms.open(found.options)
 
 
+@pytest.mark.full
 def test_two_of_three_brokers_lose_nothing_when_one_is_killed(platforms):
     asked = {**THREE, "idempotence": True, "rate": 200.0, "duration_s": 5.0, "warmup_s": 0.5}
     found = platforms.measure(pipe_options({**asked, "different": 50, "kill": "broker-1@1.5s"}))
@@ -150,6 +153,7 @@ def test_what_the_broker_refuses_is_counted_and_not_lost(platforms, monkeypatch)
     assert count == 600
 
 
+@pytest.mark.full
 def test_over_tls_every_record_comes(platforms):
     asked = {"rate": 300.0, "duration_s": 2.0, "warmup_s": 0.5, "different": 50, "security": "tls"}
     figures = figures_of(platforms.measure(pipe_options(asked)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
+import json
 import time
 
 import pyarrow.parquet as pq
 import pytest
+from end_to_end_runs import namespaces_of
 
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import figures_of
@@ -54,6 +55,7 @@ def test_what_no_link_can_be_is_refused(given, says):
     assert str(refused.value).startswith(says)
 
 
+@pytest.mark.timing
 @pytest.mark.kafka
 @pytest.mark.netns
 def test_records_cross_the_link_and_are_accounted_for(tmp_path):
@@ -72,10 +74,11 @@ def test_records_cross_the_link_and_are_accounted_for(tmp_path):
     assert set(rows["direction"].to_pylist()) == {"uplink", "downlink"}
     assert not (tmp_path / "out" / "work").exists()
     assert "Fidelity certificate" in outcome.report.read_text()
-    names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-    assert outcome.directory.name not in names
+    run_name = json.loads((tmp_path / "out" / "manifest.json").read_text())["run"]
+    assert namespaces_of(run_name) == []
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.netns
 def test_measurements_follow_each_other_on_one_link_and_without_one(tmp_path):
@@ -98,6 +101,7 @@ def test_measurements_follow_each_other_on_one_link_and_without_one(tmp_path):
         assert pq.read_table(tmp_path / "link.parquet").num_rows > 0
 
 
+@pytest.mark.full
 @pytest.mark.broker
 @pytest.mark.netns
 @pytest.mark.slow

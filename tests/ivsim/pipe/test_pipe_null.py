@@ -72,6 +72,7 @@ def test_at_a_rate_every_record_is_due_in_its_turn_and_accounted_for(run_record,
     assert set(figures) == {*PIPE_METRICS, "validity"}
 
 
+@pytest.mark.timing
 def test_at_full_speed_there_is_a_throughput_and_no_latency(run_record, tmp_path):
     found, figures = measured(
         run_record, tmp_path, duration_s=0.6, warmup_s=0.2, content="encoded", record="s1"
@@ -170,6 +171,7 @@ def test_a_killed_consumer_reads_again_and_nothing_that_it_had_is_forgotten(run_
     assert figures["producer_cpu_us"] > 0
 
 
+@pytest.mark.timing
 def test_a_killed_producer_loses_what_it_had_not_written_and_its_next_one_goes_on(run_record, tmp_path):
     found, figures = measured(
         run_record,

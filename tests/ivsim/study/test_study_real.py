@@ -73,6 +73,7 @@ def study(tmp_path: Path, *words: str, text: str = STUDY) -> subprocess.Complete
     )
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_study_runs_reports_resumes_and_compares(tmp_path: Path):
     ran = study(tmp_path, "run", "study.toml", "--output", "out", "--junit", "junit.xml", "--quiet")
@@ -103,6 +104,7 @@ def test_a_study_runs_reports_resumes_and_compares(tmp_path: Path):
     assert "yes" not in compared.stdout
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_missed_service_level_is_exit_code_3(tmp_path: Path):
     # Bytes, which differ little between messages: a busy machine's latencies may leave any bound undecided.
@@ -114,6 +116,7 @@ def test_a_missed_service_level_is_exit_code_3(tmp_path: Path):
     assert "mode=mqtt-qos0_format=small: not met: crossing_overhead_bytes is" in ran.stderr
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_one_repetition_decides_no_service_level(tmp_path: Path):
     text = STUDY.replace("repetitions = 3", "repetitions = 1").replace(
@@ -162,6 +165,7 @@ mode = ["mqtt qos0"]
 """
 
 
+@pytest.mark.full
 def test_a_link_that_keeps_one_delay_is_pinged_under_it(tmp_path: Path):
     ran = study(tmp_path, "run", "study.toml", "--output", "out", "--quiet", text=PING)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -22,6 +22,7 @@ def connection():
             yield source, sink
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("burst_at_s", "counted"), [(0.0, False), (0.5, True), (0.9, True)], ids=["skipped", "middle", "end"]
 )
@@ -46,11 +47,13 @@ def test_a_burst_counts_over_the_whole_interval_after_what_is_skipped(connection
     assert achieved_bps == pytest.approx(asked_bps, rel=BUSY)
 
 
+@pytest.mark.timing
 def test_silence_is_a_rate_of_nought(connection):
     _source, sink = connection
     assert received_bps(sink, 0.2, SKIPPED) == 0.0
 
 
+@pytest.mark.timing
 def test_a_peer_that_ends_early_leaves_what_it_sent(connection):
     source, sink = connection
     threading.Timer(0.5, lambda: (source.sendall(bytes(9_000)), source.close())).start()

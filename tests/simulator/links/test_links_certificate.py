@@ -16,7 +16,7 @@ from simulator.links.proof.verify import Step, verify
 from simulator.links.proof.verify_replay import verify_replay
 from simulator.links.replay import LinkReplay
 
-pytestmark = pytest.mark.netns
+pytestmark = [pytest.mark.netns, pytest.mark.timing]
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -59,7 +59,7 @@ def on_time(late_ms):
     return "pass" if late_ms <= 100 else "off"
 
 
-@pytest.mark.parametrize("name", ["uml", "direct"])
+@pytest.mark.parametrize("name", ["uml", pytest.param("direct", marks=pytest.mark.full)])
 def test_a_run_is_certified(name, run_name, tmp_path):
     with LINKS[name](run_name, 12) as link:
         start_at_ns = time.time_ns() + 100_000_000

@@ -32,6 +32,7 @@ def test_each_gateway_asks_from_its_own_address_with_the_algorithm_that_was_chos
                     assert name.rstrip(b"\0") == b"reno"
 
 
+@pytest.mark.timing
 def test_a_gateways_packets_meet_its_own_conditions(run_name):
     with LINKS["uml"](run_name, 2, FIRST_GATEWAY) as link:
         numbers = [FIRST_GATEWAY, FIRST_GATEWAY + 1]

@@ -20,7 +20,7 @@ from simulator.links.namespaces import command_inside, inside, listed
 from simulator.links.proof.bulk_tcp import tcp_rate_bps
 from simulator.links.proof.probes import Flow, run
 
-pytestmark = pytest.mark.netns
+pytestmark = [pytest.mark.netns, pytest.mark.timing]
 FREE = Condition(None, 0.0)
 
 
@@ -68,7 +68,9 @@ def test_vehicles_are_apart(uml_link):
         assert sorted(flow.delays_ms())[15] == pytest.approx(10 * k, abs=3)
 
 
-@pytest.mark.parametrize("low_bps", [0.0, 8.0, 8000.0])
+@pytest.mark.parametrize(
+    "low_bps", [0.0, pytest.param(8.0, marks=pytest.mark.full), pytest.param(8000.0, marks=pytest.mark.full)]
+)
 def test_packets_of_a_dark_second_leave_soon_after_it(uml_link, low_bps):
     """One second without a rate, or with hardly any, must not hold packets long after it has risen."""
     uml_link.update({4: (Condition(10e6, 5.0), FREE)})

@@ -75,6 +75,7 @@ def begun() -> Prober:
     return Prober(link, VEHICLE, time.time_ns()).__enter__()
 
 
+@pytest.mark.timing
 def test_it_ends_once_the_last_probes_have_come_whatever_was_lost_before(ends: Loopback) -> None:
     ends.swallow(on=True)
     made = begun()
@@ -86,6 +87,7 @@ def test_it_ends_once_the_last_probes_have_come_whatever_was_lost_before(ends: L
     assert downlink(made)[-1] is True
 
 
+@pytest.mark.timing
 def test_it_waits_for_a_lost_one_no_longer_than_it_says(ends: Loopback) -> None:
     made = begun()
     until(lambda: any(downlink(made)))
@@ -94,6 +96,7 @@ def test_it_waits_for_a_lost_one_no_longer_than_it_says(ends: Loopback) -> None:
     assert prober.SETTLE_S <= stop_s(made) < prober.SETTLE_S + 1
 
 
+@pytest.mark.timing
 def test_a_late_probe_counts(ends: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prober, "SECOND_NS", 60_000_000_000)  # one probe each way
     monkeypatch.setattr(prober, "FIRST_PHASE", 0.0)

@@ -82,7 +82,8 @@ def test_echo_unwraps_small_sequences(broker, start_sender) -> None:
     assert all(row["received_at_ns"] is not None for row in run.rows())
 
 
-@pytest.mark.parametrize("mode", ["qos0", "qos1", "qos2"])
+@pytest.mark.timing
+@pytest.mark.parametrize("mode", ["qos0", "qos1", pytest.param("qos2", marks=pytest.mark.full)])
 def test_a_lost_broker_buffers_reconnects_and_sends_the_backlog(broker, start_sender, mode) -> None:
     run = start_sender(
         broker.host, broker.port, {"vehicles": 4, "interval_s": 0.1, "duration_s": 4.0}, mode=mode
