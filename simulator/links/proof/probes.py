@@ -61,14 +61,20 @@ class Flow:
         took_ns = self.sent_at_ns[-1] - self.sent_at_ns[0]
         return (len(self.sent_at_ns) - 1) * self.frame_bytes * 8e9 / took_ns if took_ns else 0.0
 
-    def idle_s(self, rate_bps: float) -> float:
-        """Return for how long a link of this rate had nothing to serve between the first frame and the last."""
-        frame_s, idle_s, free_at_s = self.frame_bytes * 8 / rate_bps, 0.0, None
+    def idle_s(self, rate_bps: float, within_ns: tuple[int, int] | None = None) -> float:
+        """Return for how long a link of this rate, empty at the beginning, had nothing to serve.
+
+        Args:
+            rate_bps: at which it serves.
+            within_ns: beginning and end; None: from the first frame to the last.
+        """
+        begin_ns, end_ns = within_ns or (self.sent_at_ns[0], self.sent_at_ns[-1])
+        frame_ns, idle_ns, free_at_ns = self.frame_bytes * 8e9 / rate_bps, 0.0, float(begin_ns)
         for at_ns in self.sent_at_ns:
-            at_s = (at_ns - self.sent_at_ns[0]) / 1e9
-            idle_s += 0.0 if free_at_s is None else max(0.0, at_s - free_at_s)
-            free_at_s = max(at_s, free_at_s or 0.0) + frame_s
-        return idle_s
+            if begin_ns <= at_ns <= end_ns:
+                idle_ns += max(0.0, at_ns - free_at_ns)
+                free_at_ns = max(at_ns, free_at_ns) + frame_ns
+        return (idle_ns + max(0.0, end_ns - free_at_ns)) / 1e9
 
     def rate_bps(self) -> float:
         """Return the rate of frames received: those after the first, over the time since the first."""

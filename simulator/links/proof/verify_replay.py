@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from simulator.links.base import Condition, Conditions, Link
 from simulator.links.proof import probes
 from simulator.links.proof.certificate import check_punctual
-from simulator.links.proof.checks import Check
+from simulator.links.proof.checks import Check, Verdict
 from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify import SATURATION, drain
 from simulator.links.replay import LINK_STEPS, SECOND_NS, LinkReplay, Schedule
@@ -28,7 +28,8 @@ def verify_replay(link: Link, vehicle: int, series: Sequence[tuple[Condition, Co
     """Play seconds of a trace while a UDP flow saturates the uplink; judge how late, and the bytes of each second.
 
     A second's bytes are held against the rates that were in force in it: a change that came late is off as such,
-    and the seconds on both sides of it still say whether the link served what it was set to.
+    and the seconds on both sides of it still say whether the link served what it was set to. Where it served less, and
+    the sender stood still for long enough to be the reason, the second is "unproven".
     """
     rates = [up.rate_bps or 0.0 for up, _down in series]
     start_at_ns = time.time_ns() + 500_000_000
@@ -80,13 +81,17 @@ def _judge_second(flow: Flow, second: int, steps: Sequence[Second]) -> Check:
     allowed = 0.02 * asked + unknown_s * abs(rate - rate_before) + 2 * bits + chance
     if second == 0:
         allowed += SETTLE_S * rate
+    achieved, verdict = f"{seen / 1e6:.3f} Mbit", _verdict(seen - asked, allowed)
+    if seen < asked - allowed:
+        idle_s = flow.idle_s(rate, (begins, begins + SECOND_NS))
+        if idle_s * rate * (1 - lost) >= asked - allowed - seen:
+            achieved += f"; the sender left the link idle for {idle_s * 1e3:.0f} ms"
+            verdict = "unproven"
+    tolerance = f"within {allowed / 1e6:.3f} Mbit"
     return Check(
-        f"second {second}",
-        "uplink",
-        f"{asked / 1e6:.3f} Mbit",
-        f"{seen / 1e6:.3f} Mbit",
-        f"within {allowed / 1e6:.3f} Mbit",
-        "pass" if abs(seen - asked) <= allowed else "off",
-        asked,
-        seen,
+        f"second {second}", "uplink", f"{asked / 1e6:.3f} Mbit", achieved, tolerance, verdict, asked, seen
     )
+
+
+def _verdict(difference: float, allowed: float) -> Verdict:
+    return "pass" if abs(difference) <= allowed else "off"

@@ -96,17 +96,42 @@ def late_step(second, asked_bps, late_ms):
     return Second(second, {1: pair}, due_at_ns, due_at_ns + round(late_ms * 1e6), 1_000_000)
 
 
+def second_of(bits, *, late_ms=0, paused_s=0.0):
+    """Return the check of the second after a change from 1 to 4 Mbit/s; the sender paused in its middle."""
+    steps = [late_step(0, 1e6, 0), late_step(0, 1e6, 0), late_step(1, 4e6, late_ms)]
+    flow = Flow(1, "uplink", FRAME_BYTES, FRAME_NS / 1e9 / 1.15, 5_000)
+    times = (round(number * FRAME_NS / 1.15) for number in range(3 * COUNT))
+    flow.sent_at_ns = [at for at in times if abs(at - 1.5 * SECOND_NS) >= paused_s * SECOND_NS / 2]
+    frames = round(bits / 8 / FRAME_BYTES)
+    for number in range(frames):
+        flow.take(number, SECOND_NS + 20_000_000 + round(number * SECOND_NS / frames))
+    return _judge_second(flow, 1, steps)
+
+
 @pytest.mark.parametrize(
     ("late_ms", "bits", "verdict"),
     [(0, 4e6, "pass"), (0, 3.25e6, "off"), (250, 3.25e6, "pass"), (250, 4e6, "off"), (250, 2.5e6, "off")],
 )
 def test_a_second_is_judged_by_the_rates_in_force_in_it(late_ms, bits, verdict):
     """From 1 to 4 Mbit/s: a quarter of a second late, 3.25 Mbit are right and 4 are not."""
-    steps = [late_step(0, 1e6, 0), late_step(0, 1e6, 0), late_step(1, 4e6, late_ms)]
-    flow = Flow(1, "uplink", FRAME_BYTES, 0.001, 5_000)
-    frames = round(bits / 8 / FRAME_BYTES)
-    for number in range(frames):
-        flow.take(number, SECOND_NS + 20_000_000 + round(number * SECOND_NS / frames))
-    check = _judge_second(flow, 1, steps)
+    check = second_of(bits, late_ms=late_ms)
     assert check.asked_value == pytest.approx(4e6 - late_ms / 1e3 * 3e6)
     assert check.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("paused_s", "bits", "verdict"),
+    [
+        (0.3, 3.3e6, "unproven"),
+        (0.3, 4e6, "pass"),
+        (0.3, 2e6, "off"),
+        (0.3, 4.5e6, "off"),
+        (0.0, 3.3e6, "off"),
+    ],
+)
+def test_a_second_in_which_the_sender_stood_still_proves_no_more_than_the_pause_explains(
+    paused_s, bits, verdict
+):
+    check = second_of(bits, paused_s=paused_s)
+    assert check.verdict == verdict
+    assert ("left the link idle for 2" in check.achieved) == (verdict == "unproven")
