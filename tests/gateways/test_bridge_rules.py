@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -112,32 +113,47 @@ def fatal() -> list[str]:
 
 
 @pytest.fixture
-async def bridge(fatal: list[str]) -> Bridge:
-    counters = Counters()
-    delivery = KafkaDelivery(
-        producer=Producer(),  # type: ignore[arg-type]
-        topics=KafkaTopics(),
-        counters=counters,
-        fatal=fatal.append,
-    )
-    made = Bridge(
-        delivery=delivery,
-        counters=counters,
-        payload_format=Text(),  # type: ignore[arg-type]
-        protocol="mqtt",
-        mode="qos1",
-        held_max=4,
-        held_bytes_max=1_000,
-    )
-    made.connect(Intake())  # type: ignore[arg-type]
+def producer() -> Producer:
+    return Producer()
+
+
+@pytest.fixture
+async def make(fatal: list[str], producer: Producer) -> Callable[..., Bridge]:
+    def made(*, early_ack: bool = False, payload_format: Any = None, by_media_type: Any = None) -> Bridge:
+        counters = Counters()
+        delivery = KafkaDelivery(
+            producer=producer,  # type: ignore[arg-type]
+            topics=KafkaTopics(),
+            counters=counters,
+            early_ack=early_ack,
+            fatal=fatal.append,
+        )
+        bridge = Bridge(
+            delivery=delivery,
+            counters=counters,
+            payload_format=payload_format or Text(),
+            by_media_type={} if by_media_type is None else by_media_type,
+            protocol="mqtt",
+            mode="qos1",
+            held_max=4,
+            held_bytes_max=1_000,
+        )
+        bridge.connect(Intake())  # type: ignore[arg-type]
+        return bridge
+
     return made
 
 
-async def test_acknowledges_when_the_report_comes_and_not_before(bridge: Bridge) -> None:
+@pytest.fixture
+async def bridge(make: Callable[..., Bridge]) -> Bridge:
+    return make()
+
+
+async def test_acknowledges_when_the_report_comes_and_not_before(bridge: Bridge, producer: Producer) -> None:
     bridge.take(VEHICLE, payload(1), 7, False, "a")
     await asyncio.sleep(0)
     assert bridge.intake.acknowledged == []
-    _, headers = bridge.delivery._producer.report()
+    _, headers = producer.report()
     assert bridge.intake.acknowledged == ["a"]
     assert bridge.delivery.held == 0
     assert headers == [
@@ -152,25 +168,28 @@ async def test_acknowledges_when_the_report_comes_and_not_before(bridge: Bridge)
     bridge.close()
 
 
-async def test_the_intake_knows_what_is_no_message_before_it_is_to_acknowledge_it(bridge: Bridge) -> None:
+async def test_the_intake_knows_what_is_no_message_before_it_is_to_acknowledge_it(
+    bridge: Bridge, producer: Producer
+) -> None:
     bridge.take(VEHICLE, b"garbage", 7, False, "a")
     bridge.take(VEHICLE, payload(1), 7, False, "b")
     bridge.misaddressed("nowhere", b"x", 7, "c", "no vehicle")
     for _ in range(3):
-        bridge.delivery._producer.report()
+        producer.report()
     assert bridge.intake.acknowledged == ["a", "b", "c"]
     assert bridge.intake.invalid_ones == ["a", "c"]
     bridge.close()
 
 
-async def test_pauses_at_the_limit_and_resumes_at_half(bridge: Bridge) -> None:
+async def test_pauses_at_the_limit_and_resumes_at_half(bridge: Bridge, producer: Producer) -> None:
     for sequence in range(1, 6):
         bridge.take(VEHICLE, payload(sequence), 7, False, sequence)
     assert bridge.intake.paused
     for _ in range(3):
-        bridge.delivery._producer.report()
-    bridge._end_batch()
-    assert not bridge.intake.paused
+        producer.report()
+    async with asyncio.timeout(5):
+        while bridge.intake.paused:
+            await asyncio.sleep(0.001)
     bridge.close()
 
 
@@ -180,31 +199,37 @@ async def test_pauses_at_the_limit_of_bytes(bridge: Bridge) -> None:
     bridge.close()
 
 
-async def test_a_failed_record_is_sent_again_and_stays_unacknowledged(bridge: Bridge) -> None:
+async def test_a_failed_record_is_sent_again_and_stays_unacknowledged(
+    bridge: Bridge, producer: Producer
+) -> None:
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    message, headers = bridge.delivery._producer.report(KafkaError(KafkaError._TIMED_OUT))
+    message, headers = producer.report(KafkaError(KafkaError.REQUEST_TIMED_OUT))
     assert (bridge.intake.acknowledged, bridge.delivery.held) == ([], 1)
-    await asyncio.wait_for(bridge.delivery._producer.produced.wait(), 5)
-    again, headers_again = bridge.delivery._producer.report()
+    await asyncio.wait_for(producer.produced.wait(), 5)
+    again, headers_again = producer.report()
     assert (again.parts, headers_again) == (message.parts, headers)
     assert bridge.intake.acknowledged == ["a"]
     bridge.close()
 
 
-async def test_a_record_that_kafka_will_never_take_becomes_a_dead_letter(bridge: Bridge) -> None:
+async def test_a_record_that_kafka_will_never_take_becomes_a_dead_letter(
+    bridge: Bridge, producer: Producer
+) -> None:
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    bridge.delivery._producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-    letter, headers = bridge.delivery._producer.report()
+    producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    letter, headers = producer.report()
     assert letter.topic() == "vehicle.dead-letter"
     assert b"Kafka" in dict(headers)["reason"]
     assert (bridge.intake.acknowledged, bridge.delivery.held, bridge.delivery.held_bytes) == (["a"], 0, 0)
     bridge.close()
 
 
-async def test_a_message_that_the_producer_refuses_at_once_becomes_a_dead_letter(bridge: Bridge) -> None:
-    bridge.delivery._producer.most_bytes = 100
+async def test_a_message_that_the_producer_refuses_at_once_becomes_a_dead_letter(
+    bridge: Bridge, producer: Producer
+) -> None:
+    producer.most_bytes = 100
     bridge.take(VEHICLE, payload(1) + b" " * 200, 7, False, "a")
-    letter, headers = bridge.delivery._producer.report()
+    letter, headers = producer.report()
     sent = payload(1) + b" " * 200
     assert (letter.topic(), letter.value()) == ("vehicle.dead-letter", sent[: len(sent) // 10])
     assert b"Kafka" in dict(headers)["reason"]
@@ -214,10 +239,12 @@ async def test_a_message_that_the_producer_refuses_at_once_becomes_a_dead_letter
     bridge.close()
 
 
-async def test_a_payload_over_the_limit_leaves_its_beginning_size_and_reason(bridge: Bridge) -> None:
+async def test_a_payload_over_the_limit_leaves_its_beginning_size_and_reason(
+    bridge: Bridge, producer: Producer
+) -> None:
     sent = payload(1) + b" " * 16_500_000
     bridge.take(VEHICLE, sent, 7, False, "a")
-    letter, headers = bridge.delivery._producer.report()
+    letter, headers = producer.report()
     assert letter.value() == sent[:900_000]
     assert dict(headers)["payload_bytes"] == b"%d" % len(sent)
     assert b"Kafka" in dict(headers)["reason"]
@@ -226,60 +253,58 @@ async def test_a_payload_over_the_limit_leaves_its_beginning_size_and_reason(bri
 
 
 async def test_dead_letters_that_take_not_even_an_empty_one_end_the_gateway(
-    bridge: Bridge, fatal: list[str]
+    bridge: Bridge, fatal: list[str], producer: Producer
 ) -> None:
-    bridge.delivery._producer.most_bytes = -1
+    producer.most_bytes = -1
     bridge.take(VEHICLE, b"not three words", 7, False, "a")
     assert (len(fatal), bridge.intake.acknowledged) == (1, [])
     bridge.close()
 
 
-async def test_a_huge_broken_payload_leaves_its_beginning(bridge: Bridge) -> None:
+async def test_a_huge_broken_payload_leaves_its_beginning(bridge: Bridge, producer: Producer) -> None:
     bridge.take(VEHICLE, b"x" * 17_000_000, 7, False, "a")
-    letter, _ = bridge.delivery._producer.report()
+    letter, _ = producer.report()
     assert 0 < len(letter.value()) < 1_000_000
     assert (bridge.intake.acknowledged, bridge.delivery.held, bridge.delivery.held_bytes) == (["a"], 0, 0)
     bridge.close()
 
 
-async def test_while_draining_nothing_is_taken_again(bridge: Bridge) -> None:
+async def test_while_draining_nothing_is_taken_again(bridge: Bridge, producer: Producer) -> None:
     for sequence in range(1, 6):
         bridge.take(VEHICLE, payload(sequence), 7, False, sequence)
     assert bridge.intake.paused
-    asyncio.get_running_loop().call_later(
-        0.02, lambda: [bridge.delivery._producer.report() for _ in range(5)]
-    )
+    asyncio.get_running_loop().call_later(0.02, lambda: [producer.report() for _ in range(5)])
     assert await bridge.drain(5.0)
     assert bridge.intake.paused
     bridge.close()
 
 
-async def test_early_acknowledgement_is_given_once(bridge: Bridge) -> None:
-    bridge.delivery._early_ack = True
+async def test_early_acknowledgement_is_given_once(make: Callable[..., Bridge], producer: Producer) -> None:
+    bridge = make(early_ack=True)
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    bridge.delivery._producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    producer.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
     assert bridge.intake.acknowledged == ["a"]
-    bridge.delivery._producer.most_bytes = 10
+    producer.most_bytes = 10
     bridge.take(VEHICLE, payload(2) + b" " * 200, 7, False, "b")
     assert bridge.intake.acknowledged == ["a", "b"]
     bridge.close()
 
 
-async def test_a_full_producer_queue_delays_and_loses_nothing(bridge: Bridge) -> None:
-    bridge.delivery._producer.full = 2
+async def test_a_full_producer_queue_delays_and_loses_nothing(bridge: Bridge, producer: Producer) -> None:
+    producer.full = 2
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    await asyncio.wait_for(bridge.delivery._producer.produced.wait(), 5)
-    bridge.delivery._producer.report()
+    await asyncio.wait_for(producer.produced.wait(), 5)
+    producer.report()
     assert bridge.intake.acknowledged == ["a"]
     bridge.close()
 
 
 async def test_a_fatal_producer_is_told_once_per_report_and_acknowledges_nothing(
-    bridge: Bridge, fatal: list[str]
+    bridge: Bridge, fatal: list[str], producer: Producer
 ) -> None:
     bridge.take(VEHICLE, payload(1), 7, False, "a")
-    bridge.delivery._producer.fatal = "fenced"
-    bridge.delivery._producer.report(KafkaError(KafkaError._FATAL))
+    producer.fatal = "fenced"
+    producer.report(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH))
     assert len(fatal) == 1
     assert bridge.intake.acknowledged == []
     bridge.close()
@@ -319,10 +344,12 @@ class Broken:
         Peek(1, 1, None, "someone else"),
     ],
 )
-async def test_no_answer_of_a_format_stops_the_bridge(bridge: Bridge, answer: Any) -> None:
-    bridge._peek = Broken(answer).peek
+async def test_no_answer_of_a_format_stops_the_bridge(
+    make: Callable[..., Bridge], producer: Producer, answer: Any
+) -> None:
+    bridge = make(payload_format=Broken(answer))
     bridge.take(VEHICLE, b"x", 7, False, "a")
-    letter, headers = bridge.delivery._producer.report()
+    letter, headers = producer.report()
     assert letter.topic() == "vehicle.dead-letter"
     assert dict(headers)["reason"]
     assert bridge.intake.acknowledged == ["a"]
@@ -349,9 +376,8 @@ class Numbers(Text):
         ("text/numbers", b"%s 1 7" % VEHICLE.encode(), b"numbers"),
     ],
 )
-async def test_a_message_that_says_its_format_is_read_by_it(bridge, said, text, name) -> None:
-    bridge._by_media_type = {"text/words": Text(), "text/numbers": Numbers()}
-    producer = bridge.delivery._producer
+async def test_a_message_that_says_its_format_is_read_by_it(make, producer, said, text, name) -> None:
+    bridge = make(by_media_type={"text/words": Text(), "text/numbers": Numbers()})
     for number in range(2):
         bridge.take(VEHICLE, text, 1, False, number, said)
     for _ in range(2):
@@ -361,20 +387,22 @@ async def test_a_message_that_says_its_format_is_read_by_it(bridge, said, text, 
     assert bridge.counters.dead_letters == 0
 
 
-async def test_one_that_is_not_of_the_format_that_it_says_is_a_dead_letter_of_that(bridge) -> None:
-    bridge._by_media_type = {"text/numbers": Numbers()}
+async def test_one_that_is_not_of_the_format_that_it_says_is_a_dead_letter_of_that(make, producer) -> None:
+    bridge = make(by_media_type={"text/numbers": Numbers()})
     bridge.take(VEHICLE, payload(1), 1, False, "r", "text/numbers")
-    message, headers = bridge.delivery._producer.report()
+    message, headers = producer.report()
     assert message.topic() == KafkaTopics().dead_letter
     assert dict(headers)["format"] == b"numbers"
 
 
 @pytest.mark.parametrize("said", ["text/html", "\ufffd", "x" * 70_000])
-async def test_an_unknown_content_type_goes_to_the_dead_letters_with_that_reason(bridge, said) -> None:
-    bridge._by_media_type = {"text/words": Text()}
+async def test_an_unknown_content_type_goes_to_the_dead_letters_with_that_reason(
+    make, producer, said
+) -> None:
+    bridge = make(by_media_type={"text/words": Text()})
     for receipt in ("a", "b"):
         bridge.take(VEHICLE, payload(1), 1, False, receipt, said)
-        message, headers = bridge.delivery._producer.report()
+        message, headers = producer.report()
         told = dict(headers)
         assert (message.topic(), message.value()) == (KafkaTopics().dead_letter, payload(1))
         assert told["reason"] == f"content type {said[:80]!r}: allowed are text/words".encode()
@@ -382,11 +410,27 @@ async def test_an_unknown_content_type_goes_to_the_dead_letters_with_that_reason
     assert bridge.intake.invalid_ones == ["a", "b"]
 
 
-async def test_what_is_remembered_of_content_types_is_bounded(bridge) -> None:
-    for number in range(1_500):
-        bridge.take(VEHICLE, payload(1), 1, False, number, f"text/{number}")
-        bridge.take(VEHICLE, payload(1), 1, False, -1 - number, f"text/{number}" + "x" * 300)
-        for _ in range(2):
-            bridge.delivery._producer.report()
-    assert len(bridge._kinds) == 1_000
-    assert max(map(len, bridge._kinds)) < 300
+class Looked(dict[str, Any]):
+    """A table that notes what is looked up in it: what is remembered is not asked for again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_up: list[str] = []
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looked_up.append(key)
+        return default
+
+
+async def test_what_is_remembered_of_content_types_is_bounded(make, producer) -> None:
+    table = Looked()
+    bridge = make(by_media_type=table)
+    short = [f"text/{number}" for number in range(1_500)]
+    long = [f"{one}{'x' * 300}" for one in short]
+    for _ in range(2):
+        table.looked_up.clear()
+        for content_type in long + short:
+            bridge.take(VEHICLE, payload(1), 1, False, object(), content_type)
+            producer.report()
+    assert table.looked_up == long + short[1_000:]
+    bridge.close()
