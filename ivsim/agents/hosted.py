@@ -7,17 +7,19 @@ import contextlib
 from pathlib import Path
 from typing import Any, Final
 
-from ivsim.agents.messages import LOG_BYTES_AT_ONCE, Ended, Event, Log, Message
+from ivsim.agents.messages import LOG_BYTES_AT_ONCE, WORDS_CHARACTERS, Ended, Event, Log, Message
 from ivsim.testbed.child import Child
-from ivsim.testbed.process import ProcessDied, last_lines
+from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
 from schemas.config import checked
 from schemas.errors import Refusal
+from schemas.last_words import end_of
 from simulator.emission_log import RECORD
 from simulator.sender_config import SenderConfig
 
 _CONFIG: Final = "start_sender"
 _STOP_S: Final = 15.0
+_WORDS_LINES: Final = 200
 
 
 def sender_config(words: dict[str, Any], events_path: Path) -> SenderConfig:
@@ -114,7 +116,7 @@ class HostedSender:
         await self.stop()
         code = self._child.popen.returncode
         self.send_log()
-        words = "" if code == 0 else last_lines(self._child.log_path)
+        words = "" if code == 0 else end_of(self._child.last_words(), _WORDS_LINES)[-WORDS_CHARACTERS:]
         self._said.put_nowait(Ended(sender=self.number, exit_code=code, words=words))
         return True
 

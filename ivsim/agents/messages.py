@@ -20,12 +20,13 @@ MAX_LINE_BYTES: Final = 4 * 1024 * 1024
 MAX_LOGIN_BYTES: Final = 4_096
 LOG_BYTES_AT_ONCE: Final = 256 * 1024
 NONCE_BYTES: Final = 32
+WORDS_CHARACTERS: Final = 100_000
 
 _Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Count = Annotated[int, Field(ge=0)]
 _Index = Annotated[int, Field(ge=0, lt=64)]
 _Ns = Annotated[int, Field(ge=0, lt=2**63)]
-_Words = Annotated[str, Field(max_length=100_000)]
+_Words = Annotated[str, Field(max_length=WORDS_CHARACTERS)]
 
 
 class ProtocolError(Exception):

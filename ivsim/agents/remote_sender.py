@@ -23,8 +23,9 @@ class AgentLost(ProcessDied):
     """The agent of a sender is gone: whether it has sent what its log does not say any more nobody knows."""
 
     def __init__(self, name: str, agent: str, reason: str) -> None:
-        super().__init__(name, None, "")
-        self.args = (f"{name} on agent {agent} is lost: {reason}",)
+        super().__init__(name, None, None)
+        self.line = f"{name} on agent {agent} is lost: {reason}"
+        self.args = (self.line,)
 
 
 class RemoteSender:
@@ -156,7 +157,10 @@ class RemoteSender:
         if self.gone():
             return AgentLost(self.name, self.agent, self._lost)
         ended = self._ended
-        words = str(self.latest.get("error", {}).get("message", "")) or (ended.words if ended else "")
-        return ProcessDied(
-            f"{self.name} on agent {self.agent}", None if ended is None else ended.exit_code, words
-        )
+        name = f"{self.name} on agent {self.agent}"
+        if message := str(self.latest.get("error", {}).get("message", "")):
+            return ProcessDied(name, None if ended is None else ended.exit_code, message)
+        if ended is None:
+            return ProcessDied(name, None, None)
+        # One that has ended as if all was well is asked for no words.
+        return ProcessDied(name, ended.exit_code, ended.words if ended.exit_code else None)

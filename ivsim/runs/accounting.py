@@ -133,7 +133,16 @@ def _stop_gateways(components: Components, problems: list[str]) -> None:
 def _stop_child(child: Part, problems: list[str]) -> None:
     code = child.stop()
     if code != 0 and not any(child.name in problem for problem in problems):
-        problems.append(str(ProcessDied(child.name, code, "")).partition(";")[0])
+        problems.append(_end_of(child, code))
+
+
+def _end_of(child: Part, code: int) -> str:
+    """Return in a line how a process ended that was asked to stop."""
+    try:
+        child.check()
+    except ProcessDied as death:
+        return death.line
+    return ProcessDied(child.name, code, None).line
 
 
 def _stop_link_threads(started: StartedRun, problems: list[str]) -> None:

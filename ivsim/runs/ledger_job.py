@@ -17,7 +17,7 @@ from ivsim.runs.reconciliation import agreement
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka_admin import answers
-from ivsim.testbed.process import NotReady, ProcessDied, last_lines
+from ivsim.testbed.process import NotReady, ProcessDied
 from twin.metrics import METRICS
 
 LEDGER = "ledger"
@@ -126,7 +126,7 @@ def await_ledger(child: Child, limit_s: float) -> None:
             child.stop()
             raise
     if (code := child.stop()) != 0:
-        raise ProcessDied(child.name, code, last_lines(child.log_path))
+        raise child.death(code)
 
 
 def _read_metrics(directory: RunDirectory) -> dict[str, Any]:
@@ -149,12 +149,8 @@ def ledger_step(started: StartedRun) -> str | None:
 
 
 def why(failure: Exception) -> str:
-    """Return in one line what happened, and the last thing that the process said."""
-    if not isinstance(failure, ProcessDied):
-        return str(failure)
-    head = str(failure).partition(";")[0]
-    said = failure.last_lines.strip().rpartition("\n")[2]
-    return f"{head}: {said}" if said else head
+    """Return in one line what happened."""
+    return failure.line if isinstance(failure, ProcessDied) else str(failure)
 
 
 def without_ledger(directory: RunDirectory) -> dict[str, Any]:

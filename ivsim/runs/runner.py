@@ -144,7 +144,7 @@ def link_schedule_of(options: RunOptions) -> LinkSchedule:
 @contextmanager
 def run_record(plan: RunPlan) -> Iterator[RunRecord]:
     """Note the run while it goes; its scratch is removed when everything in it is closed."""
-    with RunRecord(plan.run_id, plan.directory.work) as record:
+    with RunRecord(plan.run_id, plan.directory.work, plan.directory.logs) as record:
         try:
             yield record
         finally:

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ivsim.testbed.process import NotReady, OwnedProcess, ProcessDied, last_lines
+from ivsim.testbed.process import NotReady, OwnedProcess, ProcessDied
 from ivsim.testbed.registry import RunRecord
 
 Event = dict[str, Any]
@@ -113,7 +113,7 @@ class Child(OwnedProcess):
         message = str(self.latest.get("error", {}).get("message", ""))
         # End of file comes a moment before the end.
         code = self._end() if self.wait_end(1.0) else None
-        return ProcessDied(self.name, code, message or last_lines(self.log_path))
+        return ProcessDied(self.name, code, message) if message else self.death(code)
 
     def _read(self) -> None:
         assert self.popen.stdout is not None

@@ -15,26 +15,41 @@ from pathlib import Path
 from typing import IO, Self
 
 from ivsim.testbed.registry import RunRecord
+from schemas.last_words import cause_of, end_of
 
 POLL_S = 0.02
 LAST_LINES = 12
+# A trace of Java's with its causes is longer than a screen, and the cause may stand at its top.
+LAST_BYTES = 262_144
 TCP_LISTEN = "0A"  # the kernel's number of the state
+_SIGNALS = {*signal.Signals}
+_KILLED = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 
 
 class ProcessDied(Exception):  # noqa: N818 - what happened, not a kind of error
-    """A process of the run ended on its own.
+    """A process of the run ended on its own; its first line says how, and why as far as the process has said.
 
     Attributes:
         name: the process's name in the run.
-        exit_code: its exit code, negative for a signal.
-        last_lines: the end of its log.
+        exit_code: its exit code, negative for a signal; None where it has not ended yet.
+        last_words: what it wrote last, or what it reported; None where that is told elsewhere.
+        line: the message's first line.
     """
 
-    def __init__(self, name: str, exit_code: int | None, last_lines: str) -> None:
-        super().__init__(f"{name} {_ending(exit_code)}; last lines of its log:\n{last_lines or '(empty)'}")
+    def __init__(
+        self, name: str, exit_code: int | None, last_words: str | None, log: Path | None = None
+    ) -> None:
         self.name = name
         self.exit_code = exit_code
-        self.last_lines = last_lines
+        self.last_words = last_words
+        words = end_of(last_words or "", LAST_LINES)
+        # Who is killed has no time to say why: what it wrote last is about something else.
+        cause = "" if exit_code in _KILLED else cause_of(last_words or "")
+        self.line = f"{name} {_ending(exit_code, log)}" + (f": {cause}" if cause else "")
+        if last_words is not None and not words:
+            self.line += f"; it wrote nothing to its log{_at(log)}"
+        told_all = not words or words == cause
+        super().__init__(self.line if told_all else f"{self.line}\nlast lines of its log{_at(log)}:\n{words}")
 
 
 class NotReady(Exception):  # noqa: N818
@@ -62,7 +77,9 @@ class OwnedProcess:
         self.stop_timeout_s = stop_timeout_s
         self.log_path = record.directory / "logs" / f"{name}.log"
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        self.kept_log_path = record.kept_logs / self.log_path.name
         with self.log_path.open("ab") as log:
+            self._log_begins_at = log.tell()  # one of its name may have written before
             self.popen: subprocess.Popen[str] = subprocess.Popen(
                 command(argv, namespace),
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
@@ -109,7 +126,20 @@ class OwnedProcess:
     def check(self) -> None:
         """Raise ProcessDied when the process has ended."""
         if not self.running():
-            raise ProcessDied(self.name, self._end(), last_lines(self.log_path))
+            raise self.death(self._end())
+
+    def death(self, exit_code: int | None) -> ProcessDied:
+        """Return what to say of its end, with this exit code."""
+        return ProcessDied(self.name, exit_code, self.last_words(), self.kept_log_path)
+
+    def last_words(self) -> str:
+        """Return the end of what it has written to its log."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(self._log_begins_at, log.seek(0, os.SEEK_END) - LAST_BYTES))
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
 
     def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
         """Return once `ready()`; ProcessDied when the process ends first, NotReady after `timeout_s`."""
@@ -117,10 +147,15 @@ class OwnedProcess:
         while not ready():
             self.check()
             if time.monotonic() > deadline_s:
-                raise NotReady(
-                    f"{self.name} was not ready after {timeout_s:g} s; its log:\n{last_lines(self.log_path)}"
-                )
+                raise NotReady(self._not_ready(timeout_s))
             time.sleep(POLL_S)  # what `ready` looks at tells nobody that it has changed
+
+    def _not_ready(self, timeout_s: float) -> str:
+        said, log = self.last_words(), _at(self.kept_log_path)
+        line = f"{self.name} was not ready after {timeout_s:g} s"
+        if not (words := end_of(said, LAST_LINES)):
+            return f"{line}; it wrote nothing to its log{log}"
+        return f"{line}; it said last: {cause_of(said)}\nlast lines of its log{log}:\n{words}"
 
     def stop(self, timeout_s: float | None = None) -> int:
         """End the process, SIGTERM first and SIGKILL for its whole group after that; return the exit code.
@@ -164,16 +199,6 @@ def command(argv: Sequence[str], namespace: str | None) -> list[str]:
     return inner if namespace is None else ["nsenter", f"--net=/run/netns/{namespace}", *inner]
 
 
-def last_lines(path: Path, count: int = LAST_LINES) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 16_384))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return ""
-    return "\n".join(text.splitlines()[-count:])
-
-
 def hold_port(host: str = "127.0.0.1") -> socket.socket:
     """Return a socket bound to a free TCP port, which is nobody else's until it is closed.
 
@@ -202,12 +227,22 @@ def has_listener(pid: int, host: str, port: int) -> bool:
     return any(fields[1] == wanted and fields[3] == TCP_LISTEN for fields in map(str.split, lines[1:]))
 
 
-def _ending(exit_code: int | None) -> str:
+def _ending(exit_code: int | None, log: Path | None) -> str:
     if exit_code is None:
-        return "has closed its output"
+        return "has closed its output" if log else "has failed"
     if exit_code < 0:
-        return f"was ended by {signal.Signals(-exit_code).name}"
-    return f"ended with exit code {exit_code}"
+        return f"was ended by {_signal(-exit_code)}"
+    # A shell says so of what it started that a signal has ended, and Java of itself.
+    by_signal = f" ({_signal(exit_code - 128)})" if exit_code - 128 in _SIGNALS else ""
+    return f"ended with exit code {exit_code}{by_signal}"
+
+
+def _signal(number: int) -> str:
+    return signal.Signals(number).name if number in _SIGNALS else f"signal {number}"
+
+
+def _at(log: Path | None) -> str:
+    return "" if log is None else f", {log}"
 
 
 def _close(pipe: IO[str] | None) -> None:

@@ -76,9 +76,11 @@ class RunRecord:
     then leaves a note of nothing, never a thing without a note.
     """
 
-    def __init__(self, run_id: str, directory: Path) -> None:
+    def __init__(self, run_id: str, directory: Path, kept_logs: Path | None = None) -> None:
         self.run_id = run_id
         self.directory = directory
+        # Where a person finds the logs of its processes once it is over.
+        self.kept_logs = kept_logs or directory / "logs"
         self.owner = ProcessMark.own()
         self._path = state_dir() / f"{run_id}.jsonl"
         self._path.parent.mkdir(parents=True, exist_ok=True)
