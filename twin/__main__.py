@@ -121,6 +121,10 @@ def main(arguments: list[str]) -> int:
     except (QueryDiedError, TimeoutError) as error:
         report_error(error)
         return 1
+    except Exception as error:
+        # In the log, the reason stands above hundreds of lines of Java's.
+        report_error(error, None if process is None else process.java_end())
+        raise
     finally:
         if process is not None:
             process.close()

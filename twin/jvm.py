@@ -6,12 +6,16 @@ waits for it. docs/decisions/twin-fold.md says why it has to end earlier; a test
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 END_S = 30.0
+# It closes its connections a moment before it has ended.
+LAST_MOMENT_S = 1.0
 
 
 def stop(session: SparkSession) -> None:
@@ -24,3 +28,16 @@ def stop(session: SparkSession) -> None:
     gateway.proc.wait(END_S)
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
+
+
+def end(session: SparkSession) -> str | None:
+    """Return how the session's JVM has ended by itself; None while it lives."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001
+    try:
+        code = gateway.proc.wait(LAST_MOMENT_S)
+    except subprocess.TimeoutExpired:
+        return None
+    if code >= 0:
+        return f"ended with exit code {code}"
+    known = -code in {*signal.Signals}
+    return f"was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"

@@ -11,11 +11,13 @@ from pyspark.sql.streaming import StreamingQuery
 
 from schemas.control import emit
 from schemas.errors import Refusal
+from schemas.last_words import java_cause_of
 from twin import (
     checkpoint,
     drain,
     history,
     job,
+    jvm,
     kafka_topics,
     ledger,
     live,
@@ -112,8 +114,8 @@ class TwinProcess:
         for query in self._queries:
             if not query.isActive:
                 error = query.exception()
-                first = str(error).strip().splitlines()[0] if error else "ended"
-                raise QueryDiedError(f"query {query.name}: {first[:300]}")
+                first = str(error).strip().splitlines()[0][:300] if error else "ended"
+                raise QueryDiedError(f"query {query.name}: {first}{_at_root(error)}")
         if self._endings is not None and self._endings.failure is not None:
             raise QueryDiedError(f"the sweeps of ended twins: {self._endings.failure[:300]}")
 
@@ -158,6 +160,10 @@ class TwinProcess:
             query.stop()
         self._queries.clear()
 
+    def java_end(self) -> str | None:
+        """Return how the session's Java has ended; None where it lives, or has not begun."""
+        return None if self._session is None else jvm.end(self._session)
+
     def close(self) -> None:
         """Stop the queries and Spark."""
         if self._session is None:
@@ -189,6 +195,15 @@ def _sources(progress: Any) -> list[dict[str, Any]]:
     return list(json.loads(progress.json)["sources"])
 
 
-def report_error(error: BaseException) -> None:
-    """Tell the owner why this process ends."""
-    emit("error", message=str(error).strip().splitlines()[0][:500] if str(error).strip() else repr(error))
+def report_error(error: BaseException, java_end: str | None = None) -> None:
+    """Tell the owner why this process ends; what comes of an end of its Java does not say that it was one."""
+    first = next(iter(str(error).strip().splitlines()), repr(error))
+    why = f"{first[:500]}{_at_root(error)}"
+    emit("error", message=f"Spark's Java {java_end}: {why}" if java_end else why)
+
+
+def _at_root(error: BaseException | None) -> str:
+    """Return what Java threw at the root of an error, where the first line of that does not say so."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    root = java_cause_of(str(error))
+    return f": {root}" if root and root not in first else ""
