@@ -23,29 +23,35 @@ async def echo(coap):
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(mode, number=1):
-            server = CoapEcho(Endpoint("127.0.0.1", 0), con=mode == "con")
-            await server.open()
-            stack.push_async_callback(server.close)
+            server = await serve(mode)
             return server, await observer(server, mode, number)
 
+        async def serve(mode, port=0):
+            server = CoapEcho(Endpoint("127.0.0.1", port), con=mode == "con")
+            await server.open()
+            stack.push_async_callback(server.close)
+            return server
+
         async def observer(server, mode, number=1):
+            """Return an observer, what it is told, and the wire between it and the server."""
             _, events = await coap.vehicle(server.endpoint()[1], mode=mode)
+            wire = coap.wire(server)
             subscriber = coap.protocol.subscriber(
-                Endpoint(*server.endpoint()), number, coap.protocol.modes[mode], events, VehicleSettings()
+                Endpoint("127.0.0.1", wire.port), number, coap.protocol.modes[mode], events, VehicleSettings()
             )
             await subscriber.open()
             stack.push_async_callback(subscriber.close)
-            return subscriber, events
+            return subscriber, events, wire
 
-        start.observer = observer
+        start.observer, start.serve = observer, serve
         yield start
 
 
 @pytest.mark.parametrize("mode", ["con", "non"])
 @pytest.mark.parametrize("size", [1, 1024, 1025, 1157, 12_187])
 async def test_a_post_comes_back_to_its_observer(coap, echo, mode, size):
-    server, (_, mine) = await echo(mode)
-    _, other = await echo.observer(server, mode, number=2)
+    server, (_, mine, _) = await echo(mode)
+    _, other, _ = await echo.observer(server, mode, number=2)
     client, events = await coap.vehicle(server.endpoint()[1], mode=mode)
     for token in range(3):
         payload = os.urandom(size)
@@ -58,33 +64,19 @@ async def test_a_post_comes_back_to_its_observer(coap, echo, mode, size):
 
 @pytest.mark.parametrize(("block_bytes", "datagrams"), [(64, 19), (1024, 2), (None, 1)])
 async def test_a_state_goes_back_in_blocks_of_the_size_in_which_it_came(coap, echo, block_bytes, datagrams):
-    server, (subscriber, mine) = await echo("con")
-    layer, notified = server._udp.layer, []
-    transmit = layer.transmit
-
-    def note(datagram, to):
-        if to[1] == subscriber._udp._socket.getsockname()[1] and datagram[1] == 0x45:
-            notified.append(datagram)
-        transmit(datagram, to)
-
-    layer.transmit = note
+    server, (_, mine, wire) = await echo("con")
+    wire.down.clear()
     client, _ = await coap.vehicle(server.endpoint()[1], coap_block_bytes=block_bytes)
     payload = os.urandom(1157)
     client.send(1, payload)
     await mine.until(lambda: mine.echoes == [(payload, False)])
-    assert len(notified) == datagrams
+    assert len([one for one in wire.down if one[1] == 0x45]) == datagrams, "2.05 Content"
 
 
 async def test_a_retransmitted_notification_is_a_duplicate(coap, echo, quick):
-    server, (subscriber, mine) = await echo("con")
-    transmit, dropped = subscriber._udp.layer.transmit, []
-
-    def lossy(datagram, remote):
-        if dropped:
-            transmit(datagram, remote)
-        dropped.append(datagram)
-
-    subscriber._udp.layer.transmit = lossy
+    server, (_, mine, wire) = await echo("con")
+    wire.up.clear()
+    wire.lets_up = lambda datagram: len(wire.up) > 1
     client, _ = await coap.vehicle(server.endpoint()[1])
     client.send(1, b"twice on the wire")
     await mine.until(lambda: len(mine.echoes) == 2)
@@ -94,24 +86,21 @@ async def test_a_retransmitted_notification_is_a_duplicate(coap, echo, quick):
 async def test_a_newer_state_supersedes_a_notification_still_being_retransmitted(coap, echo, faster):
     # Four of the quick ones are over in 0.3 s: the three posts may take longer than that.
     faster(max_retransmit=20)
-    server, (subscriber, mine) = await echo("con")
+    server, (_, mine, wire) = await echo("con")
     client, events = await coap.vehicle(server.endpoint()[1])
-    remote = next(iter(server._observers))
-    transmit = server._udp.layer.transmit
-    server._udp.layer.transmit = lambda datagram, to: None if to == remote else transmit(datagram, to)
+    wire.lets_down = lambda datagram: False
     for token, payload in enumerate((b"first", b"second", b"third")):
         client.send(token, payload)
         await events.until(lambda t=token: t in events.acked)
-    server._udp.layer.transmit = transmit
+    wire.lets_down = lambda datagram: True
     await mine.until(lambda: bool(mine.echoes))
     assert mine.echoes[0][0] == b"third"
     counters = server.counters()
     assert counters["superseded"] == 2
-    assert subscriber is not None
 
 
 async def test_an_observer_that_has_gone_is_forgotten(coap, echo, quick):
-    server, (subscriber, _) = await echo("con")
+    server, (subscriber, _, _) = await echo("con")
     assert server.observers() == 1
     await subscriber.close()
     client, events = await coap.vehicle(server.endpoint()[1])
@@ -123,8 +112,8 @@ async def test_an_observer_that_has_gone_is_forgotten(coap, echo, quick):
 
 
 async def test_an_observer_whose_host_fell_silent_is_forgotten_after_the_retransmissions(coap, echo, quick):
-    server, (subscriber, _) = await echo("con")
-    subscriber._udp.close()
+    server, (_, _, wire) = await echo("con")
+    wire.lets_up = wire.lets_down = lambda datagram: False
     client, events = await coap.vehicle(server.endpoint()[1])
     client.send(1, b"x")
     await events.until(lambda: events.acked == [1])
@@ -137,9 +126,10 @@ async def test_an_observer_whose_host_fell_silent_is_forgotten_after_the_retrans
 async def test_an_observation_is_renewed_after_silence(coap, echo, monkeypatch):
     monkeypatch.setattr("gateways.protocols.coap.subscriber.MAX_AGE_DEFAULT_S", 0)
     monkeypatch.setattr("gateways.protocols.coap.subscriber.random.uniform", lambda a, b: 0.05)
-    server, (_, mine) = await echo("con")
-    server._observers.clear()
-    server._of_vehicle.clear()
+    server, (_, mine, _) = await echo("con")
+    await server.close()
+    server = await echo.serve("con", server.endpoint()[1])
+    assert server.observers() == 0
     async with asyncio.timeout(10):
         while not server.observers():
             await asyncio.sleep(0.005)

@@ -39,18 +39,18 @@ class ByHand:
     def __init__(self, port):
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.connect(("127.0.0.1", port))
-        self._mid = 100
+        self.mid = 100
 
     def post(self, path=ONE, payload=b"x"):
-        self._mid += 1
-        message = Message(code=POST, payload=payload, _mtype=CON, _mid=self._mid, _token=b"%d" % self._mid)
+        self.mid += 1
+        message = Message(code=POST, payload=payload, _mtype=CON, _mid=self.mid, _token=b"%d" % self.mid)
         message.opt.uri_path = coap_path(path)
         message.remote = Remote(("127.0.0.1", 1))
         return message
 
     async def ask(self, message):
         """Send a message, protected or not, under the newest Message ID; return the answer as it came."""
-        message.mtype, message.mid = CON, self._mid
+        message.mtype, message.mid = CON, self.mid
         return await self.ask_bytes(message.encode())
 
     async def ask_bytes(self, datagram):
@@ -63,7 +63,7 @@ class ByHand:
         """Return the answer, unprotected; the server's Echo is given where it asks for one."""
         answer = guard.unprotect(await self.ask(guard.protect(message)))
         if answer is not None and guard.challenged():
-            self._mid += 1
+            self.mid += 1
             again = self.post(message.opt.uri_path[1], message.payload)
             answer = guard.unprotect(await self.ask(guard.protect(again)))
         return answer
@@ -103,21 +103,14 @@ async def test_payloads_of_every_size_arrive_unchanged(coap, keys, mode):
 @pytest.mark.parametrize("block_bytes", [16, 64, 1024, None])
 async def test_blocks_are_inner_ones(coap, keys, block_bytes):
     intake, sink = await coap.gateway(keys=keys)
-    client, events = await coap.vehicle(intake.endpoint()[1], keys=keys, coap_block_bytes=block_bytes)
-    seen = []
-    transmit = client._udp.layer.transmit
-
-    def spied(datagram, remote):
-        seen.append(datagram)
-        transmit(datagram, remote)
-
-    client._udp.layer.transmit = spied
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port, keys=keys, coap_block_bytes=block_bytes)
     payload = os.urandom(1500)
     client.send(1, payload)
     await events.until(lambda: events.acked)
     assert sink.taken == [(ONE, payload)]
-    assert len(seen) == 1 + (1 if block_bytes is None else -(-1500 // block_bytes)), "and one for the Echo"
-    for datagram in seen:
+    assert len(wire.up) == 1 + (1 if block_bytes is None else -(-1500 // block_bytes)), "and one for the Echo"
+    for datagram in wire.up:
         message = decoded(datagram, Remote(("127.0.0.1", 1)))
         assert message.opt.oscore is not None
         assert message.opt.block1 is None
@@ -144,22 +137,15 @@ async def test_uploads_of_several_vehicles_do_not_mix(coap, keys):
 async def test_a_gateway_that_starts_again_asks_anew_and_takes_no_recorded_request(coap, keys, mode):
     first, sink = await coap.gateway(keys=keys)
     port = first.endpoint()[1]
-    client, events = await coap.vehicle(port, mode=mode, keys=keys, coap_block_bytes=64)
-    recorded = []
-    transmit = client._udp.layer.transmit
-
-    def record(datagram, remote):
-        recorded.append(datagram)
-        transmit(datagram, remote)
-
-    client._udp.layer.transmit = record
+    wire = coap.wire(first)
+    client, events = await coap.vehicle(wire.port, mode=mode, keys=keys, coap_block_bytes=64)
     client.send(1, os.urandom(300))
     await events.until(lambda: events.acked == [1])
     await first.close()
     second, later = await coap.gateway(port=port, keys=keys)
     hand = ByHand(port)
-    before = len(recorded)
-    for datagram in recorded[:before]:
+    before = len(wire.up)
+    for datagram in wire.up.copy():
         answer = await hand.ask_bytes(bytes([datagram[0] & 0xCF]) + datagram[1:])
         assert answer.code != CHANGED or answer.opt.oscore is not None
     hand.close()
@@ -170,7 +156,7 @@ async def test_a_gateway_that_starts_again_asks_anew_and_takes_no_recorded_reque
     assert second.counters()["oscore_echoed"] == before + 1
     # And from now on by the numbers alone.
     hand = ByHand(port)
-    await hand.ask_bytes(bytes([recorded[-1][0] & 0xCF]) + recorded[-1][1:])
+    await hand.ask_bytes(bytes([wire.up[-1][0] & 0xCF]) + wire.up[-1][1:])
     hand.close()
     assert second.counters()["oscore_replayed"] + second.counters()["oscore_echoed"] == before + 2
     assert len(later.taken) == 1
@@ -183,7 +169,7 @@ async def test_a_request_that_comes_twice_is_taken_once(served, keys):
     assert (await hand.ask_protected(own, hand.post())).code == CHANGED
     message = own.protect(hand.post(payload=b"once"))
     assert own.unprotect(await hand.ask(message)).code == CHANGED
-    hand._mid += 1
+    hand.mid += 1
     answer = await hand.ask(message)
     assert (answer.code, answer.opt.oscore) == (UNAUTHORIZED, None)
     assert intake.counters()["oscore_replayed"] == 1
@@ -202,7 +188,7 @@ async def test_whoever_is_no_vehicle_is_refused_by_name_and_counted(served, keys
     for count, asked in refusals.items():
         answer = await asked
         assert (count, answer.code, answer.opt.oscore) == (count, UNAUTHORIZED, None)
-        hand._mid += 1
+        hand.mid += 1
     answer = await hand.ask(guard(SharedKeys(str(wrong))).protect(hand.post()))
     assert (answer.code, answer.opt.oscore) == (BAD_REQUEST, None)
     said = "\n".join(record.getMessage() for record in caplog.records)
@@ -211,7 +197,7 @@ async def test_whoever_is_no_vehicle_is_refused_by_name_and_counted(served, keys
     assert sink.taken == []
     counts = intake.counters()
     assert [counts[f"oscore_{why}"] for why in ("missing", "unknown", "failed")] == [1, 1, 1]
-    hand._mid += 1
+    hand.mid += 1
     assert (await hand.ask_protected(guard(keys), hand.post())).code == CHANGED, "and nobody else notices"
 
 
@@ -220,7 +206,7 @@ async def test_a_vehicle_speaks_for_itself_alone(served, keys):
     answer = await hand.ask_protected(guard(keys, TWO), hand.post(ONE, b"forged"))
     assert answer.code == FORBIDDEN
     assert answer.proven
-    hand._mid += 1
+    hand.mid += 1
     # With its own key under another's name it is nobody.
     assert (await hand.ask(guard(keys, TWO, ONE).protect(hand.post(ONE, b"forged")))).code == BAD_REQUEST
     assert sink.taken == []
@@ -237,7 +223,7 @@ async def test_no_option_however_odd_stops_the_gateway(served, keys, option):
     message.opt.oscore = option
     answer = await hand.ask(message)
     assert answer.code in (UNAUTHORIZED, BAD_REQUEST, BAD_OPTION)
-    hand._mid += 1
+    hand.mid += 1
     assert (await hand.ask_protected(guard(keys), hand.post())).code == CHANGED
     assert len(sink.taken) == 1
 
@@ -259,14 +245,17 @@ async def test_an_acknowledgement_in_the_open_is_none(coap, keys, quick, monkeyp
     monkeypatch.setattr(module, "SEPARATE_RESPONSE_S", 0.05)
     intake, sink = await coap.gateway(keys=keys)
     sink.hold = True
-    client, events = await coap.vehicle(intake.endpoint()[1], keys=keys)
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port, keys=keys)
     client.send(1, b"message")
     async with asyncio.timeout(10):
         while not sink.taken:
             await asyncio.sleep(0.01)
-    transfer = client._transfer
-    forged = Message(code=CHANGED, _mtype=ACK, _mid=transfer.exchange.message.mid, _token=transfer.request)
-    client._udp.receive(forged.encode(), client._remote)
+    request = decoded(wire.up[-1], Remote(("127.0.0.1", 1)))
+    forged = Message(code=CHANGED, _mtype=ACK, _mid=request.mid, _token=request.token)
+    wire.to_vehicle(forged.encode())
+    asked = len(wire.up)
+    await wire.until(lambda: len(wire.up) > asked + 1)
     assert events.acked == []
     intake.acknowledge(sink.receipts[0])
     await events.until(lambda: events.acked == [1])
