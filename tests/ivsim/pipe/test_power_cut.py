@@ -29,11 +29,12 @@ SETTINGS = {"platform": "redis", "durability": "cache", "rate": 2_000.0}
 class Forgetful:
     """A platform that answers at once and forgets the last `forgets` records when its power is cut.
 
-    Records without an answer at the cut are sent again by the client; `twice` of them were there already.
+    Records without an answer at the cut are sent again by the client; `twice` of them were there already. The last
+    `unread` answers before the cut are with the client, which reports them when it is polled next.
     """
 
-    def __init__(self, forgets: int, twice: int = 0, back_s: float = 0.05) -> None:
-        self.forgets, self.twice, self.back_s = forgets, twice, back_s
+    def __init__(self, forgets: int, twice: int = 0, back_s: float = 0.05, unread: int = 0) -> None:
+        self.forgets, self.twice, self.back_s, self.unread = forgets, twice, back_s, unread
         self.kept: list[tuple[int, bytes]] = []
         self.forgotten: list[int] = []
         self.back_at_s = 0.0
@@ -68,6 +69,7 @@ class Writing:
     def __init__(self, platform: Forgetful, report) -> None:
         self.platform, self.report = platform, report
         self.waiting: list[tuple[int, bytes]] = []
+        self.unread: list[int] = []
 
     def open(self) -> None:
         pass
@@ -83,12 +85,16 @@ class Writing:
             return
         for number, value in self.waiting:
             self.platform.kept.append((number, value))
-            self.report(number, None)
+            self.unread.append(number)
         self.waiting = []
+        while len(self.unread) > (0 if self.platform.killed else self.platform.unread):
+            self.report(self.unread.pop(0), None)
 
     def poll(self, timeout_s) -> None:
         time.sleep(timeout_s)
         self._pass_on()
+        while self.platform.killed and self.unread:
+            self.report(self.unread.pop(0), None)
 
     def flush(self, timeout_s) -> int:
         self._pass_on()
@@ -135,6 +141,12 @@ def test_what_was_acknowledged_and_is_not_there_is_lost(soon, forgets, twice):
     assert (found.lost_span_s is None) == (forgets == 0)
     if forgets:
         assert 0 <= found.lost_span_s < found.cut_after_s + 0.1
+
+
+def test_an_answer_that_the_client_had_at_the_cut_is_one_from_before_it(soon):
+    platform = Forgetful(9, unread=5, back_s=0.5)
+    found = Loop(platform, platform.clients(), SETTINGS, 7).run()
+    assert (found.lost, found.lost_after) == (9, 0)
 
 
 def test_what_is_there_and_nobody_sent_is_foreign(soon):
@@ -200,6 +212,7 @@ def test_what_cannot_be_cut_is_refused(platforms, durabilities, says):
     assert str(refused.value).startswith(says)
 
 
+@pytest.mark.full
 @pytest.mark.broker
 @pytest.mark.netns
 @pytest.mark.slow
@@ -220,6 +233,7 @@ def test_a_synced_redis_keeps_all_and_the_machine_leaves_nothing(tmp_path, monke
     assert not set(noted) & set(leftovers.namespaces())
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.netns
 @pytest.mark.slow

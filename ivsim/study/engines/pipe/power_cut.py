@@ -38,6 +38,8 @@ FLUSH_S: Final = 60.0
 READ_S: Final = 60.0
 QUIET_S: Final = 3.0
 LOOK_S: Final = 0.002
+# Answers from before the cut are read within it: they are in the client's socket already.
+UNREAD_S: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ class Loop:
             until_s = time.monotonic() + self._cut_after_s
             self._send_until(lambda: time.monotonic() >= until_s, self._cut_after_s + FIRST_S, "be sent to")
             self._platform.kill(0)
-            cut_s = self._killed_s = time.monotonic()
+            self._killed_s = time.monotonic()
+            heard_s = self._hear_what_was_answered()
             self._send_until(self._is_back, BACK_S, "answer again after the cut")
             until_s = time.monotonic() + GOES_ON_S
             self._send_until(lambda: time.monotonic() >= until_s, GOES_ON_S + FIRST_S, "be sent to")
@@ -136,7 +139,20 @@ class Loop:
             sender.close()
         while not self._platform.back(self._place):
             time.sleep(LOOK_S)  # it answers, or ProcessDied: its last records are on their way to its readers
-        return self._judged(self._there(), cut_s)
+        return self._judged(self._there(), heard_s)
+
+    def _hear_what_was_answered(self) -> float:
+        """Take in the answers that had come when the power failed; return when they were all in.
+
+        Nothing can be answered meanwhile: a machine takes longer to start.
+        """
+        last_s = time.monotonic()
+        while (now_s := time.monotonic()) < last_s + UNREAD_S:
+            answered = len(self._answered_s)
+            self._sender.poll(LOOK_S)
+            if len(self._answered_s) > answered:
+                last_s = now_s
+        return now_s
 
     def _is_back(self) -> bool:
         """Return whether a record that was sent after the cut is acknowledged."""
@@ -186,8 +202,9 @@ class Loop:
             reader.close()
         return found
 
-    def _judged(self, there: Counter[int], cut_s: float) -> Cut:
-        before = {number for number, at_s in self._answered_s.items() if at_s < cut_s}
+    def _judged(self, there: Counter[int], heard_s: float) -> Cut:
+        cut_s = self._killed_s
+        before = {number for number, at_s in self._answered_s.items() if at_s < heard_s}
         lost = sorted(before - set(there))
         after = set(self._answered_s) - before
         foreign = sum(count for number, count in there.items() if not 1 <= number <= self._sent)
@@ -201,7 +218,7 @@ class Loop:
             sent=self._sent,
             acknowledged=len(before),
             lost=len(lost),
-            lost_span_s=round(cut_s - self._answered_s[lost[0]], 3) if lost else None,
+            lost_span_s=round(max(0.0, cut_s - self._answered_s[lost[0]]), 3) if lost else None,
             lost_after=len(after - set(there)),
             duplicates=sum(count - 1 for number, count in there.items() if 1 <= number <= self._sent),
             foreign=foreign,
