@@ -28,6 +28,7 @@ from fake_mqtt_broker import (
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, VehicleSettings
+from gateways.protocols.mqtt.connection import LoopClient
 from simulator.emission_log import EmissionLog, Kind
 from simulator.emission_table import read_events, read_words
 from simulator.fleet import Emission
@@ -48,12 +49,15 @@ def log(tmp_path: Path):
 
 
 @contextlib.asynccontextmanager
-async def vehicle(broker: FakeBroker, log: EmissionLog, mode: str) -> AsyncIterator[VehicleSender]:
-    one = VehicleSender(1, log, Totals(), backoff=Backoff(0.01, 0.02), limit=50, policy="drop_oldest")
+async def vehicle(
+    broker: FakeBroker, log: EmissionLog, mode: str
+) -> AsyncIterator[tuple[VehicleSender, Totals]]:
+    totals = Totals()
+    one = VehicleSender(1, log, totals, backoff=Backoff(0.01, 0.02), limit=50, policy="drop_oldest")
     endpoint = Endpoint(broker.host, broker.port)
     one.client = MQTT.vehicle_client(endpoint, 1, MQTT.modes[mode], one, SETTINGS)
     try:
-        yield one
+        yield one, totals
     finally:
         await one.close()
 
@@ -71,12 +75,11 @@ async def session(log: EmissionLog, mode: str, where: Cut | None) -> tuple[int, 
     cuts = {} if where is None else {0: where}
     async with (
         FakeBroker(five=not mode.endswith("v311"), cuts=cuts) as broker,
-        vehicle(broker, log, mode) as one,
+        vehicle(broker, log, mode) as (one, totals),
     ):
         offer(one)
         one.open()
-        await broker.until(lambda: one._totals.connected and one.idle(), WAIT_S)
-        totals = one._totals
+        await broker.until(lambda: totals.connected and one.idle(), WAIT_S)
         assert totals.connected == 1
         assert (totals.emitted, totals.unsent, totals.refused) == (MESSAGES, 0, 0)
         if mode != "qos0":
@@ -114,11 +117,11 @@ async def test_a_refused_message_is_not_acknowledged(log, tmp_path: Path, mode: 
         (length,) = struct.unpack_from("!H", body)
         return [packet(kind << 4, body[2 + length : 4 + length] + b"\x97")]
 
-    async with FakeBroker(answer=answer) as broker, vehicle(broker, log, mode) as one:
+    async with FakeBroker(answer=answer) as broker, vehicle(broker, log, mode) as (one, totals):
         offer(one)
         one.open()
-        await broker.until(lambda: one._totals.connected and one.idle(), WAIT_S)
-        assert (one._totals.emitted, one._totals.refused, one._totals.acknowledged) == (3, 2, 1)
+        await broker.until(lambda: totals.connected and one.idle(), WAIT_S)
+        assert (totals.emitted, totals.refused, totals.acknowledged) == (3, 2, 1)
         assert len(broker.connections) == 1
     assert len(released) == (1 if mode == "qos2" else 0)
     log.flush()
@@ -136,13 +139,13 @@ async def test_a_reset_behind_connack_does_not_silence_the_vehicle(log, mode: st
         if connection.number < 5:
             connection.fail("reset")
 
-    async with FakeBroker(on_connected=reset) as broker, vehicle(broker, log, mode) as one:
+    async with FakeBroker(on_connected=reset) as broker, vehicle(broker, log, mode) as (one, totals):
         offer(one, 40)
         one.open()
-        await broker.until(lambda: len(broker.connections) > 5 and one._totals.connected and one.idle())
+        await broker.until(lambda: len(broker.connections) > 5 and totals.connected and one.idle())
         published = [kind for kind, _, _ in broker.connections[-1].received if kind == PUBLISH]
         assert published
-        assert one._totals.connected == 1
+        assert totals.connected == 1
 
 
 async def test_an_unexpected_error_while_connecting_ends_more_than_the_vehicle(log, monkeypatch) -> None:
@@ -150,8 +153,8 @@ async def test_an_unexpected_error_while_connecting_ends_more_than_the_vehicle(l
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: told.done() or told.set_result(context)
     )
-    async with FakeBroker() as broker, vehicle(broker, log, "qos1") as one:
-        monkeypatch.setattr(one.client._client, "adopt", lambda sock: (sock.close(), 1 // 0))
+    async with FakeBroker() as broker, vehicle(broker, log, "qos1") as (one, _):
+        monkeypatch.setattr(LoopClient, "adopt", lambda client, sock: (sock.close(), 1 // 0))
         one.open()
         context = await asyncio.wait_for(told, WAIT_S)
         assert isinstance(context["exception"], ZeroDivisionError)
@@ -165,11 +168,11 @@ async def test_nonsense_in_place_of_connack_is_one_failed_attempt(log, answer: b
     def nonsense(connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
         return [answer] if kind == CONNECT and connection.number < 3 else None
 
-    async with FakeBroker(answer=nonsense) as broker, vehicle(broker, log, "qos1") as one:
+    async with FakeBroker(answer=nonsense) as broker, vehicle(broker, log, "qos1") as (one, totals):
         offer(one)
         one.open()
-        await broker.until(lambda: one._totals.acknowledged == MESSAGES)
-        assert one._totals.connect_failures == 3
+        await broker.until(lambda: totals.acknowledged == MESSAGES)
+        assert totals.connect_failures == 3
         assert one.trouble
 
 
@@ -177,7 +180,7 @@ async def test_the_reason_of_a_refusal_is_kept(log) -> None:
     def refuse(_connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
         return [packet(CONNACK << 4, b"\x00\x87\x00")] if kind == CONNECT else None
 
-    async with FakeBroker(answer=refuse) as broker, vehicle(broker, log, "qos1") as one:
+    async with FakeBroker(answer=refuse) as broker, vehicle(broker, log, "qos1") as (one, totals):
         one.open()
-        await broker.until(lambda: one._totals.connect_failures > 1)
+        await broker.until(lambda: totals.connect_failures > 1)
         assert "Not authorized" in one.trouble

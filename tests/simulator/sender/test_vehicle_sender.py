@@ -63,8 +63,10 @@ def log(tmp_path: Path):
     made.close()
 
 
-def vehicle_sender(log: EmissionLog, policy="drop_oldest", limit=3) -> VehicleSender:
-    made = VehicleSender(7, log, Totals(), backoff=Backoff(0.001, 0.002), limit=limit, policy=policy)
+def vehicle_sender(log: EmissionLog, policy="drop_oldest", limit=3, totals=None) -> VehicleSender:
+    made = VehicleSender(
+        7, log, totals or Totals(), backoff=Backoff(0.001, 0.002), limit=limit, policy=policy
+    )
     made.client = Client()
     made.client.owner = made
     return made
@@ -100,7 +102,8 @@ def test_what_cannot_go_is_buffered_and_sent_in_order(log, tmp_path) -> None:
     [("drop_oldest", [2], [3, 4, 5]), ("drop_newest", [5], [2, 3, 4]), ("block", [], [2, 3, 4, 5])],
 )
 async def test_policies(log, tmp_path, policy, unsent, left) -> None:
-    one = vehicle_sender(log, policy)
+    totals = Totals()
+    one = vehicle_sender(log, policy, totals=totals)
     for sequence in range(1, 6):
         one.offer(message(sequence))
     log.flush()
@@ -111,7 +114,7 @@ async def test_policies(log, tmp_path, policy, unsent, left) -> None:
     events = read_events(tmp_path / "events")
     last = events[events["kind"] == Kind.UNSENT][-1]
     assert last["reason"] == Reason.LEFT_AT_END
-    assert one._totals.due == one._totals.emitted + one._totals.unsent == 5
+    assert totals.due == totals.emitted + totals.unsent == 5
 
 
 async def come_up(one: VehicleSender) -> None:
@@ -138,14 +141,15 @@ async def test_reconnects_until_it_works_and_then_sends_the_backlog(log, tmp_pat
 
 
 async def test_an_identity_that_is_refused_is_counted_each_time_and_named_once(log, caplog) -> None:
-    one = vehicle_sender(log)
+    totals = Totals()
+    one = vehicle_sender(log, totals=totals)
     one.client.error = AccessRefusedError("broker:8883 refuses: certificate expired")
     opening = one.open()
     async with asyncio.timeout(5):
         while one.client.attempts < 4:
             await asyncio.sleep(0.001)
-    assert one._totals.access_refused >= 3
-    assert one._totals.connect_failures == one._totals.access_refused
+    assert totals.access_refused >= 3
+    assert totals.connect_failures == totals.access_refused
     named = [record.getMessage() for record in caplog.records]
     assert named == ["YV2RT40A8KB000007 is refused: broker:8883 refuses: certificate expired"]
     one.client.error = None
@@ -164,7 +168,8 @@ async def test_a_closed_vehicle_does_not_reconnect(log) -> None:
 
 async def test_a_reset_while_the_backlog_goes_out_is_a_loss_like_any_other(log, tmp_path) -> None:
     """CONNACK, then RST: the client reports the loss from within `send`, from within `connected`, from within `connect`."""
-    one = vehicle_sender(log)
+    totals = Totals()
+    one = vehicle_sender(log, totals=totals)
     one.client.up = False
     one.client.resets = 2
     for sequence in (1, 2):
@@ -172,7 +177,7 @@ async def test_a_reset_while_the_backlog_goes_out_is_a_loss_like_any_other(log, 
     await asyncio.wait_for(one.open(), 5)
     await come_up(one)
     assert one.client.attempts == 3
-    assert (one._totals.connected, one._totals.disconnections) == (1, 2)
+    assert (totals.connected, totals.disconnections) == (1, 2)
     log.flush()
     assert len(sequences(tmp_path, Kind.DISCONNECTED)) == 2
     await one.close()
@@ -201,7 +206,8 @@ async def test_an_error_nobody_expected_is_told_to_the_loop(log, error) -> None:
 def test_a_message_that_was_given_up_counts_as_emitted_and_says_by_whom(
     log, tmp_path, event, kind, reason
 ) -> None:
-    one = vehicle_sender(log)
+    totals = Totals()
+    one = vehicle_sender(log, totals=totals)
     one.offer(message(1))
     one.client.flying = 0
     getattr(one, event)(1 << 40 | 1, "why")
@@ -210,4 +216,4 @@ def test_a_message_that_was_given_up_counts_as_emitted_and_says_by_whom(
     assert [row["reason"] for row in read_events(tmp_path / "events") if row["kind"] == kind] == [reason]
     said = list(read_words(read_events(tmp_path / "events")).values())
     assert said == (["why"] if event == "refused" else [])
-    assert (one._totals.emitted, one._totals.unsent, getattr(one._totals, event)) == (1, 0, 1)
+    assert (totals.emitted, totals.unsent, getattr(totals, event)) == (1, 0, 1)
