@@ -120,8 +120,7 @@ def test_a_search_that_ctrl_c_ends_keeps_what_it_has_measured(tmp_path: Path) ->
     # Five seconds are too few samples to judge a queue by: what the queues are made of has been counted.
     counters = directory / f"{step['directory']}.counters.jsonl"
     *_, last = map(json.loads, counters.read_text().splitlines())
-    for count in ("emitted", "acknowledged", "received", "in_twin"):
-        assert 0 < last[count] <= metrics["due"], last
-    assert last["appended"] > 0, last
+    for count in ("emitted", "acknowledged", "received", "appended", "in_twin"):
+        assert last[count] > 0, last
     assert {"latency.svg", "report.html", "report.md"} <= {one.name for one in directory.iterdir()}
     assert not list(directory.glob("**/work"))
