@@ -26,7 +26,7 @@ from tests import machine_notes
 from tests.machine_notes import Meanwhile, meanwhile
 
 VARIABLE = "IVSIM_FIRST_TRIES"
-MARKERS = ("broker", "kafka", "netns", "spark", "browser", "slow", "timing")
+MARKERS = ("broker", "kafka", "netns", "spark", "browser", "slow", "timing", "full")
 # The replay's own check calls a change of second late from 100 ms on. Beside servers of our own, on two full processors
 # with a load of 9, the sleeper's gaps stay below that.
 STALL_MS = 100.0

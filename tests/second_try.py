@@ -81,7 +81,7 @@ def passes(test: str) -> bool:
     """Return whether a test passes in a session of its own; being skipped, or not being there, is no passing."""
     with tempfile.TemporaryDirectory(prefix="ivsim-second-") as directory:
         record = Path(directory, "tries.jsonl")
-        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", test]
+        words = [sys.executable, "-m", "pytest", "-q", "-n", "0", test]
         status = subprocess.run(words, env=os.environ | {VARIABLE: str(record)}, check=False).returncode
         ends = [note for note in notes_of(record) if "ended" in note]
     return status == 0 and [(one["status"], one["passed_count"], one["failed_count"]) for one in ends] == [
