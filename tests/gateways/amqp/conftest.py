@@ -112,6 +112,51 @@ class Events(Changed):
         self.change()
 
 
+class Wire:
+    """Carries connections to a broker, and may cut them without a word, as a network does, or put noise into them."""
+
+    def __init__(self):
+        self.endpoint = None
+        self._ends = []
+        self._tasks = []
+
+    async def open(self, stack, broker):
+        async def carry(reader, writer):
+            far_reader, far_writer = await asyncio.open_connection(broker.host, broker.port)
+            self._ends += [writer, far_writer]
+            self._tasks += [
+                asyncio.ensure_future(self._pump(*ends))
+                for ends in ((reader, far_writer), (far_reader, writer))
+            ]
+
+        server = await asyncio.start_server(carry, "127.0.0.1", 0)
+        stack.push_async_callback(server.wait_closed)
+        stack.callback(self.cut)
+        stack.callback(server.close)
+        self.endpoint = Endpoint(*server.sockets[0].getsockname())
+        return self
+
+    def cut(self):
+        """Lose every connection."""
+        for writer in self._ends:
+            writer.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+        self._ends.clear()
+        self._tasks.clear()
+
+    def noise(self, data):
+        """Send as if the broker had, to the one who connected first."""
+        self._ends[0].write(data)
+
+    @staticmethod
+    async def _pump(reader, writer):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+        writer.close()
+
+
 class Bench:
     """Opens gateways, vehicles and observers on one broker; closes them and deletes their queues."""
 
@@ -121,6 +166,9 @@ class Bench:
         self.queue = f"test-{uuid.uuid4().hex[:8]}"
         self._stack = stack
         stack.callback(self.delete_queue)
+
+    async def wire(self):
+        return await Wire().open(self._stack, self.endpoint)
 
     def mode(self, name):
         return self.protocol.modes[name]

@@ -31,11 +31,6 @@ async def until(condition):
             await asyncio.sleep(0.01)
 
 
-def cut(link):
-    """Lose the connection without a word, as a network does."""
-    link.stream.lose(ConnectionResetError("cut by the test"))
-
-
 def check_heartbeat(connection):
     """Let pika look now whether the peer is silent: its own timer comes five seconds after the keep-alive."""
     checker = connection._heartbeat_checker
@@ -162,13 +157,14 @@ async def test_competing_gateways_share_the_messages(amqp):
 
 
 async def test_a_gateway_that_lost_its_connection_takes_it_up_again(amqp):
-    intake, sink = await amqp.gateway()
+    wire = await amqp.wire()
+    intake, sink = await amqp.gateway(endpoint=wire.endpoint)
     sink.hold = True
     client, _ = await amqp.vehicle()
     client.send(1, b"before")
     await sink.until(lambda: sink.receipts)
     sink.hold = False
-    cut(intake._link)
+    wire.cut()
     await sink.until(lambda: [up for up, _ in sink.links] == [True, False, True])
     intake.acknowledge(sink.receipts.pop())
     assert intake.counters()["stale_receipts"] == 1
@@ -190,13 +186,14 @@ async def test_a_deleted_queue_is_declared_again(amqp):
 
 
 async def test_unconfirmed_messages_are_sent_again_after_a_reconnect(amqp):
+    wire = await amqp.wire()
     _, sink = await amqp.gateway()
-    client, events = await amqp.vehicle()
+    client, events = await amqp.vehicle(endpoint=wire.endpoint)
     client.send(1, b"one")
     await events.until(lambda: events.acked == [1])
     client.send(2, b"two")
     client.send(3, b"three")
-    cut(client._link)
+    wire.cut()
     await events.until(lambda: events.losses)
     assert not client.ready()
     assert client.in_flight() == 2
@@ -208,9 +205,10 @@ async def test_unconfirmed_messages_are_sent_again_after_a_reconnect(amqp):
 
 async def test_without_confirms_a_reconnect_sends_nothing_again(amqp):
     _, sink = await amqp.gateway(mode="auto")
-    client, events = await amqp.vehicle(mode="auto")
+    wire = await amqp.wire()
+    client, events = await amqp.vehicle(mode="auto", endpoint=wire.endpoint)
     client.send(1, b"gone")
-    cut(client._link)
+    wire.cut()
     await events.until(lambda: events.losses)
     await client.connect()
     client.send(2, b"here")
@@ -239,7 +237,7 @@ async def test_a_message_that_no_queue_takes_is_not_acknowledged_until_one_does(
     client, events = await amqp.vehicle(number=64_999)
     client.send(1, b"early")
     client.send(2, b"bird")
-    await until(lambda: len(client._again) == 2)
+    await until(lambda: len(events.later) >= 2)
     assert events.acked == events.gone == []
     assert events.later[:2] == [(1, "basic.return 312 NO_ROUTE"), (2, "basic.return 312 NO_ROUTE")]
     _, sink = await amqp.gateway(exchange=own_exchange)
@@ -356,7 +354,8 @@ async def test_nobody_listening_and_a_wrong_password_are_connect_errors(amqp):
 
 
 async def test_bytes_that_are_no_frames_neither_stop_the_broker_nor_the_gateway(amqp):
-    intake, sink = await amqp.gateway()
+    wire = await amqp.wire()
+    _, sink = await amqp.gateway(endpoint=wire.endpoint)
     client, events = await amqp.vehicle()
     rng = random.Random(5)
     for number in range(300):
@@ -368,7 +367,7 @@ async def test_bytes_that_are_no_frames_neither_stop_the_broker_nor_the_gateway(
             await events.until(lambda n=number: n in events.acked)
     await sink.until(lambda: len(sink.taken) == 10)
     # The same towards the gateway: its connection ends and comes again, and nothing is lost.
-    intake._link.stream.data_received(rng.randbytes(8) + b"\x00" * 20)
+    wire.noise(rng.randbytes(8) + b"\x00" * 20)
     await sink.until(lambda: [up for up, _ in sink.links] == [True, False, True])
     client.send(1000, b"after the noise")
     await events.until(lambda: 1000 in events.acked)
@@ -391,11 +390,12 @@ async def test_an_echo_reaches_its_own_subscriber_alone(amqp, mode):
 
 
 async def test_a_subscriber_that_lost_its_connection_misses_nothing(amqp):
-    subscriber, events = await amqp.subscriber(number=23)
+    wire = await amqp.wire()
+    subscriber, events = await amqp.subscriber(number=23, endpoint=wire.endpoint)
     client, _ = await amqp.vehicle(number=23)
     client.send(1, b"one")
     await events.until(lambda: events.echoes)
-    cut(subscriber._link)
+    wire.cut()
     await events.until(lambda: events.losses)
     client.send(2, b"two")
     await subscriber.open()  # as the sender does
