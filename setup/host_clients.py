@@ -13,9 +13,10 @@ from pathlib import Path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # OpenBLAS may have to be told the processor, where a virtual one says what it cannot do. A cache is no configuration.
+# CI asks for the record of what failed (tests/machine_watch.py).
 VARIABLE = re.compile(
     r"PIP_(?!CACHE_DIR)\w+|MAVEN_(ARGS|OPTS)|JAVA_TOOL_OPTIONS|OPENBLAS_\w+|SSL_CERT_FILE|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
-    r"|(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|CI"
+    r"|(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|CI|IVSIM_FIRST_TRIES"
 )
 APT_OPTION = re.compile(r"Acquire::(https?|ftp|Retries|Check-|ForceIPv)")
 # Below / and below the home directory of whoever calls: the chroot's user is root.

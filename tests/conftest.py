@@ -23,6 +23,8 @@ from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
 from tests.one_spark import KINDS, OWN, TESTBED, OneSpark, kind_of
 
+pytest_plugins = ["tests.machine_watch"]
+
 # What commands keep of their times belongs to the session, and not to whoever runs the tests.
 os.environ["IVSIM_CACHE"] = tempfile.mkdtemp(prefix="ivsim-cache-")
 atexit.register(shutil.rmtree, os.environ["IVSIM_CACHE"], ignore_errors=True)

@@ -95,6 +95,7 @@ def failures(directory: Path) -> dict[str, dict[str, Any]]:
     return {note["failed"].rpartition("::")[2]: note for note in notes if "failed" in note}
 
 
+@pytest.mark.slow
 def test_a_stall_excuses_a_moment_that_is_kept_the_second_time(tmp_path):
     assert toy(tmp_path, STALLED_ONCE) == 1
     said = (tmp_path / "said").read_text()
@@ -118,6 +119,7 @@ def test_a_stall_excuses_a_moment_that_is_kept_the_second_time(tmp_path):
     ] == []
 
 
+@pytest.mark.full
 def test_two_workers_share_one_watcher(tmp_path):
     # Markers are strict, and a group's is xdist's own: the second try has no workers, but has to know it.
     tests = (
@@ -131,6 +133,7 @@ def test_two_workers_share_one_watcher(tmp_path):
     assert list(tmp_path.glob("ivsim-*")) == []
 
 
+@pytest.mark.full
 def test_a_second_try_that_fails_or_skips_excuses_nothing(tmp_path):
     always = STALLED_ONCE.replace('first_time("tried")', "True")
     assert toy(tmp_path, always) == 1
@@ -145,6 +148,7 @@ def test_a_second_try_that_fails_or_skips_excuses_nothing(tmp_path):
     assert tried_again(tmp_path, 1)[0] == 1
 
 
+@pytest.mark.slow
 def test_what_is_not_about_time_or_had_no_stall_stands(tmp_path):
     tests = """
         @pytest.mark.timing
@@ -237,6 +241,7 @@ def test_what_is_not_about_time_or_had_no_stall_stands(tmp_path):
     assert "13 failed, and at most 3 are run once more" in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("words", [(), ("-n", "2")])
 def test_a_session_or_a_worker_that_died_is_never_excused(tmp_path, words):
     dying = STALLED_ONCE + "\n@pytest.mark.timing\ndef test_dies():\n    os._exit(1)\n"
@@ -246,6 +251,7 @@ def test_a_session_or_a_worker_that_died_is_never_excused(tmp_path, words):
     assert ("its worker died" if words else "broke off before its end") in said
 
 
+@pytest.mark.full
 def test_a_session_that_has_not_run_everything_is_never_excused(tmp_path):
     status = toy(tmp_path, STALLED_ONCE + "\ndef test_more():\n    pass\n", "-x")
     again, said = tried_again(tmp_path, status)
@@ -253,12 +259,14 @@ def test_a_session_that_has_not_run_everything_is_never_excused(tmp_path):
     assert "ended with 1 stopping after 1 failures" in said
 
 
+@pytest.mark.full
 def test_sessions_without_marked_tests_watch_nothing(tmp_path):
     tests = "\ndef test_unmarked():\n    assert psutil.Process(OWNER).children() == []\n"
     assert toy(tmp_path, tests) == 0, (tmp_path / "said").read_text()
     assert tried_again(tmp_path, 0) == (0, "")
 
 
+@pytest.mark.full
 def test_the_watcher_ends_with_a_session_that_is_killed(tmp_path):
     killed = "\n@pytest.mark.broker\ndef test_killed():\n    os.kill(OWNER, signal.SIGKILL)\n"
     assert toy(tmp_path, killed) == -9
