@@ -24,13 +24,13 @@ _EXCEPTION: Final = re.compile(
 )
 # Py4J puts Java's exception behind a colon, below Python's.
 _JAVA_BELOW: Final = re.compile(r"^(?:Caused by|): (.*)")
-_JAVA_FRAME: Final = re.compile(r"^\s+(?:at |\.\.\. \d)")
+_JAVA_FRAME: Final = re.compile(r"^\s+(?:at |\.\.\. [0-9])")
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _BELOW: Final = re.compile(r"^(?:\s|Caused by: |: |Suppressed: |JVM stacktrace:|Driver stacktrace:)")
 # Behind times and threads: "[2026-01-31 12:00:00,123] ERROR ...", "2026-01-31T12:00:00,123+0000 [main] WARN  ...",
 # "[4.2s][warning][codecache] ...", "2026-01-31 12:00:00.123456+00:00 [error] ...", "OpenJDK 64-Bit Server VM warning: ..."
 _LEVEL: Final = re.compile(
-    r"^(?:(?:OpenJDK|Java)\b[^:]* VM |(?:[\[\d]\S*\s+){0,3}(?:\[[^\]\s]*\])?)"
+    r"^(?:(?:OpenJDK|Java)\b[^:]* VM |(?:[\[0-9]\S*\s+){0,3}(?:\[[^\]\s]*\])?)"
     r"\[?(trace|debug|info|notice|warn|warning|error|fatal|critical|severe)\b",
     re.IGNORECASE,
 )
