@@ -5,7 +5,7 @@ MARKED := broker or kafka or netns or spark or browser or slow
 # mostly wait: two at a time on the two cores that a small machine has, all that needs a Spark in one of them.
 PYTEST := $(PYTHON) -m pytest -q --durations 20
 BY_FILE := -n 2 --dist loadfile
-BY_GROUP := -n 2 --dist loadgroup --no-loadscope-reorder
+BY_GROUP := -n 2 --dist loadscope --no-loadscope-reorder
 # An environment that forbids it has every process that a test starts compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=

@@ -9,11 +9,13 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
 from end_to_end_runs import Runs
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from ivsim import Testbed
 from ivsim.testbed import leftovers
@@ -24,6 +26,7 @@ from ivsim.testbed.registry import RunRecord
 from tests.one_spark import KINDS, OWN, TESTBED, OneSpark, kind_of
 
 pytest_plugins = ["tests.machine_watch"]
+ROOT = Path(__file__).resolve().parents[1]
 
 # What commands keep of their times belongs to the session, and not to whoever runs the tests.
 os.environ["IVSIM_CACHE"] = tempfile.mkdtemp(prefix="ivsim-cache-")
@@ -41,15 +44,31 @@ ORDER = ("broker", "kafka", "netns", "browser", "slow", "spark")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put tests in the order of what they start; within it their own order is kept.
 
-    With `--dist loadgroup` all that needs a Spark is one group, and begins first, since it takes longest: one worker
-    has it, and the other takes file by file of the rest.
+    Where workers share them, those with a Spark begin: they take longest, and one worker has them all.
     """
-    grouped = config.getoption("dist", "no") == "loadgroup"
-    for item in items:
-        if grouped:
-            group = "spark" if item.get_closest_marker("spark") else item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (grouped and item.get_closest_marker("spark") is None, *_rank(item)))
+    shared = hasattr(config, "workerinput")
+    items.sort(key=lambda item: (shared and item.get_closest_marker("spark") is None, *_rank(item)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling | None:
+    """Let `--dist loadscope` mean the scopes below."""
+    return OneWorkerForSpark(config, log) if config.getoption("dist") == "loadscope" else None
+
+
+class OneWorkerForSpark(LoadScopeScheduling):
+    """A file to each worker at a time, but for the files with a Spark: those are one, so that one worker has them.
+
+    xdist's own groups (3.8) are lost on pytest 9.2, which no longer reads the names that they are put into.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _scope_of(nodeid.partition("::")[0])
+
+
+@cache
+def _scope_of(file: str) -> str:
+    return "spark" if "mark.spark" in (ROOT / file).read_text(encoding="utf-8") else file
 
 
 def _rank(item: pytest.Item) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What the machine does while tests run: a process that sleeps 1 ms at a time and notes what it finds; reading its notes.
+"""What the machine does while tests run: a process that sleeps 5 ms at a time and notes what it finds; reading its notes.
 
 The watcher is this file as a script: its own process (a thread would measure the test's GIL), standard library alone.
 It ends with its owner, and starts nothing.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SLEEP_S = 0.001
+SLEEP_S = 0.005
 # A processor that has other work lets a sleeper wait for some slices of 3 ms each: that is no stall.
 GAP_S = 0.02
 SAMPLE_S = 1.0

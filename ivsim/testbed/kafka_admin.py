@@ -136,7 +136,7 @@ def delete_topics(bootstrap: str, prefix: str, login: str = "") -> dict[str, str
     """
     admin = _admin(bootstrap, login)  # it must live until the last answer is in
     try:
-        names = topics_of(bootstrap, prefix, login=login)
+        names = topics_of(bootstrap, prefix, ANSWER_S, login)
     except KafkaException as error:
         return {f"{prefix}*": error.args[0].str()}
     stay: dict[str, str] = {}

@@ -74,7 +74,16 @@ def test_the_configurations_are_modes():
 @pytest.mark.parametrize("format_name", ["protobuf", pytest.param("small", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     ("protocol", "mode"),
-    [pytest.param(*one, marks=pytest.mark.timing) if one[0] == "coap" else one for one in CONFIGURATIONS],
+    [
+        pytest.param(
+            *one,
+            marks=[
+                *([pytest.mark.timing] if one[0] == "coap" else []),
+                *([pytest.mark.full] if one[1] in {"non", "auto", "manual"} else []),
+            ],
+        )
+        for one in CONFIGURATIONS
+    ],
 )
 def test_every_message_comes_back_to_its_own_vehicle(
     link: DirectLink, run_record: RunRecord, tmp_path: Path, protocol: str, mode: str, format_name: str

@@ -46,6 +46,15 @@ def having(setting):
     return [parameter(name) for name in PLATFORMS if setting in platform_named(name).settings]
 
 
+def first_of(parameters):
+    """Return the parameters, all but the first for `make test-all` alone."""
+    first, *others = parameters
+    return [
+        first,
+        *(pytest.param(*one.values, marks=(*one.marks, pytest.mark.full), id=one.id) for one in others),
+    ]
+
+
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory, session_record):
     """Return what gives a row's servers; rows that start theirs in the same way share them."""
@@ -278,7 +287,7 @@ def test_a_full_queue_says_so_and_takes_more_once_there_is_room(opened, place, m
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("opened", having("linger_ms"), indirect=True)
+@pytest.mark.parametrize("opened", first_of(having("linger_ms")), indirect=True)
 def test_records_wait_for_their_batch_and_not_longer(opened, place):
     row, _ = opened
     with Clients(row, place, linger_ms=300.0) as clients:

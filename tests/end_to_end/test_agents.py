@@ -68,6 +68,7 @@ def agents(directory: Path, count: int, token_file: Path) -> Iterator[list[Agent
         yield made
 
 
+@pytest.mark.full
 def test_an_agent_that_dies_takes_its_own_vehicles_alone(
     testbed: Testbed, mosquitto_loopback: tuple[str, int], tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def test_ctrl_c_keeps_the_partial_result(runs: Runs) -> None:
     assert namespaces_of(done.manifest["run"]) == []
 
 
+@pytest.mark.full
 def test_ctrl_c_in_accounting_keeps_all_that_a_ledger_is_made_of(runs: Runs) -> None:
     run = runs.start(
         "accounting", "--topology", "echo", "--vehicles", "2", "--duration", "2", "--loss-timeout", "1"

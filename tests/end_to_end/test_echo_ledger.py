@@ -59,6 +59,7 @@ def test_what_a_broker_refuses_is_refused_with_its_words(
     assert "Not authorized" in outcome.report.read_text()
 
 
+@pytest.mark.full
 def test_a_run_whose_ledger_is_not_written_keeps_its_tables_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

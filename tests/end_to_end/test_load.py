@@ -54,6 +54,7 @@ def test_the_first_example_of_the_page(tmp_path: Path) -> None:
     assert audited.returncode == 0, audited.stdout
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.netns

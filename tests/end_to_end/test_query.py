@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.m
 STATIONS = Path(__file__).resolve().parents[2] / "examples/stations.csv"
 
 
+@pytest.mark.full
 def test_positions_from_gateways_at_the_edge_are_answered(testbed: Testbed, tmp_path: Path) -> None:
     options = run_options(
         topology="edge", trace="paper-rtt", loss_ratio=0.0, rtt="40", vehicles=5, duration_s=8, format="json",

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.netns]
 DRIVES = Path(__file__).resolve().parents[2] / "examples/drives"
 
 
+@pytest.mark.full
 def test_a_recorded_drive_is_replayed_and_accounted_for(testbed: Testbed, tmp_path: Path) -> None:
     log, mapping = DRIVES / "two-trucks.csv", DRIVES / "two-trucks.toml"
     options = run_options(

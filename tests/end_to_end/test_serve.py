@@ -38,6 +38,7 @@ def answer(url: str) -> bytes:
             return b""
 
 
+@pytest.mark.full
 def test_a_strangers_message_becomes_a_twin_and_all_is_closed_in_order(
     tmp_path: Path, kafka: str, run_record: RunRecord
 ) -> None:

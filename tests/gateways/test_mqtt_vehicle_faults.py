@@ -88,8 +88,11 @@ async def session(log: EmissionLog, mode: str, where: Cut | None) -> tuple[int, 
         return len(broker.connections), first.sent_bytes, first.taken_bytes
 
 
-@pytest.mark.timing
-@pytest.mark.parametrize("fault", FAULTS)
+# A silence is found by a limit of a second, which a machine that stands still meets as well.
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=pytest.mark.timing) if fault == "stall" else fault for fault in FAULTS],
+)
 @pytest.mark.parametrize("mode", ["qos0", "qos1", "qos2", "qos1-v311", "qos2-v311"])
 async def test_a_connection_that_fails_at_any_byte(log, mode: str, fault: Fault) -> None:
     _, sent_bytes, taken_bytes = await session(log, mode, None)

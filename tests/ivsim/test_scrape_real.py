@@ -39,6 +39,7 @@ def asked(url: str) -> str:
         return answer.read().decode()
 
 
+@pytest.mark.full
 def test_a_run_can_be_scraped_while_it_goes(tmp_path: Path, testbed: Testbed) -> None:
     notes, pages = Notes(), []
     roads: list[tuple[dict[str, Any], set[float | None]]] = []

@@ -162,5 +162,8 @@ def test_a_part_that_dies_ends_all_with_its_reason(type_, monkeypatch, capsys) -
     monkeypatch.setattr(serving, "_started", started)
     monkeypatch.setattr(serving, "_LOOK_EVERY_S", 0.0)
     assert type_(f"{COAP} --make-topics --page-port 0") == 1
-    assert capsys.readouterr().err == "ivsim: gateway ended with exit code 1: the producer cannot go on: fenced\n"
+    assert (
+        capsys.readouterr().err
+        == "ivsim: gateway ended with exit code 1: the producer cannot go on: fenced\n"
+    )
     assert closed == ["closed"]

@@ -38,6 +38,7 @@ def fates(directory: Path) -> set[str]:
     return {row["fate"] for row in pq.read_table(directory / "ledger.parquet").to_pylist()}
 
 
+@pytest.mark.full
 def test_vehicles_reach_a_broker_over_tls_with_accounts_of_its_own(
     tmp_path: Path, testbed: Testbed, session_record: RunRecord
 ) -> None:

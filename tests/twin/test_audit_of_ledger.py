@@ -306,6 +306,7 @@ def test_a_bridged_run(spark: SparkSession, seed: int) -> None:
         assert differences(run, spark, Path(directory), topology="gateway") == []
 
 
+@pytest.mark.full
 @FEW
 @given(seed=st.integers(0, 2**64))
 @example(seed=5)

@@ -77,7 +77,9 @@ EACH = [
 OF_LIBRARIES = [{"path": "bare"}, {"loop": "burst", "settings": "document"}, {"settings": DEFAULTS}]
 
 
-@pytest.mark.parametrize("client", ["null", KAFKA])
+@pytest.mark.parametrize(
+    "client", ["null", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.full])]
+)
 def test_every_loop_gets_back_what_it_sent(client, tmp_path):
     each = [
         *EACH,

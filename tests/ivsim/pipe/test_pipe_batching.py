@@ -43,6 +43,7 @@ CHOSEN = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.netns
 def test_the_link_changes_under_one_platform_and_the_choices_are_kept(tmp_path):

@@ -74,7 +74,7 @@ def platforms(tmp_path_factory):
 @pytest.mark.parametrize(
     ("more", "outage_s"),
     [
-        ({"kill": "broker@1.5s", "idempotence": True}, 30),
+        pytest.param({"kill": "broker@1.5s", "idempotence": True}, 30, marks=pytest.mark.full),
         ({"kill": "consumer-1@1.5s", "consumers": 3, "commit": "call"}, 10),
         ({"kill": "producer@1.5s"}, 10),
     ],
@@ -160,6 +160,7 @@ def test_over_tls_every_record_comes(platforms):
     assert figures["consumed"] == figures["acknowledged"] == figures["produced"] == 600
 
 
+@pytest.mark.full
 def test_the_report_has_the_claims_and_decides_none_from_one_repetition(store: Store, tmp_path):
     decided = KafkaFormats().decided(store)
     assert {one.verdict for one in decided} == {"cannot tell"}

@@ -83,7 +83,7 @@ def test_one_that_has_died_is_started_anew_for_the_next_measurement(run_record, 
 NEEDS = {"kafka": [pytest.mark.kafka], "redis": [pytest.mark.broker]}
 
 
-@pytest.mark.parametrize("durability", ["cache", "synced"])
+@pytest.mark.parametrize("durability", ["synced", pytest.param("cache", marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, marks in NEEDS.items()])
 def test_a_kill_of_the_platform_within_a_measurement_is_accounted_for(run_record, tmp_path, name, durability):
     asked = {

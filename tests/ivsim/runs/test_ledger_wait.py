@@ -17,7 +17,7 @@ from ivsim.testbed.registry import RunRecord
 def child(run_record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Child:
     (tmp_path / "ledger_of_paper.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
-    return Child("ledger", ["ledger_of_paper"], run_record)
+    return Child("ledger", ["ledger_of_paper"], run_record, stop_timeout_s=1.0)
 
 
 def test_one_that_is_written_in_time(run_record, tmp_path, monkeypatch) -> None:

@@ -152,6 +152,7 @@ def test_a_signal_ends_the_run_and_not_the_testbed(testbed: Testbed, tmp_path: P
     assert load_results(tmp_path / "run").metrics["partial"] is True
 
 
+@pytest.mark.full
 def test_one_run_at_a_time_and_none_once_it_is_closed(testbed: Testbed, tmp_path: Path) -> None:
     refused: list[str] = []
     spared: list[int] = []

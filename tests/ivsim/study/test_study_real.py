@@ -42,6 +42,7 @@ latency_mean_ms = "< 10000"
 """
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_figures_are_the_ledgers(testbed: Testbed, tmp_path: Path):
     options = run_options(

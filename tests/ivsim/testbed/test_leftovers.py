@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ivsim.runs import shared_parts
 from ivsim.runs.endpoints import KafkaAddress
-from ivsim.testbed import leftovers
+from ivsim.testbed import kafka_admin, leftovers
 from ivsim.testbed.kafka_admin import create_topics, delete_topics, topics_of
 from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.registry import ProcessMark, RunRecord, started_at_ticks
@@ -158,7 +158,10 @@ def test_topics_of_a_killed_run_on_a_kafka_that_is_not_ours_are_removed(state: P
     assert delete_topics(kafka, others.prefix) == {}
 
 
-def test_topics_on_a_kafka_that_does_not_answer_stay_and_are_named(state: Path) -> None:
+def test_topics_on_a_kafka_that_does_not_answer_stay_and_are_named(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_admin, "ANSWER_S", 0.5)
     notes_of_a_killed_run_on(state, "127.0.0.1:1", "ivsim.x.")
     assert leftovers.clean(leftovers.find()) == ["topics ivsim.x.* on Kafka 127.0.0.1:1"]
     assert len(list(state.iterdir())) == 1

@@ -167,6 +167,7 @@ def test_mqtt_over_loss(run_record, lossy, tmp_path, qos):
         assert pc.sum(own["retransmitted_bytes_uplink"]).as_py() > 0
 
 
+@pytest.mark.full
 @pytest.mark.timing
 def test_amqp_over_loss(run_record, lossy, tmp_path):
     directory = tmp_path / "capture"

@@ -33,7 +33,15 @@ def boot_and_run(script, directory, timeout_s=120):
     ]
     init.write_text("\n".join(lines) + "\n")
     init.chmod(0o755)
-    command = [sys.executable, LAUNCH, str(os.getpid()), "/proc/self/ns/net", "first", router.binary()]
+    command = [
+        sys.executable,
+        LAUNCH,
+        str(os.getpid()),
+        "/proc/self/ns/net",
+        "first",
+        "found",
+        router.binary(),
+    ]
     command += ["mem=256M", f"uml_dir={directory}", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}"]
     command += ["quiet", "con=null", "con0=null,fd:1"]
     done = subprocess.run(

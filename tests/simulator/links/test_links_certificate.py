@@ -16,10 +16,11 @@ from simulator.links.proof.verify import Step, verify
 from simulator.links.proof.verify_replay import verify_replay
 from simulator.links.replay import LinkReplay
 
-pytestmark = [pytest.mark.netns, pytest.mark.timing]
+pytestmark = pytest.mark.netns
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.timing
 def test_steps_are_proven(uml_link):
     steps = [
         Step("fast", Condition(4e6, 20.0, 0.05), Condition(2e6, 10.0)),
@@ -31,6 +32,7 @@ def test_steps_are_proven(uml_link):
     assert [proof.verdict for proof in proofs] == ["pass"] * 3, [p.checks for p in proofs]
 
 
+@pytest.mark.timing
 def test_a_link_that_does_something_else_is_found(uml_link):
     class Lying:
         def __getattr__(self, name):
@@ -46,6 +48,7 @@ def test_a_link_that_does_something_else_is_found(uml_link):
     assert {found["rate, UDP"], found["rate, TCP"]} <= {"off", "unproven"}
 
 
+@pytest.mark.timing
 def test_a_replay_follows_the_trace(uml_link):
     rates = (2e6, 5e5, 4e6, 1e6)
     checks = verify_replay(uml_link, 5, [(Condition(rate, 20.0), Condition(None, 20.0)) for rate in rates])
@@ -62,6 +65,7 @@ def on_time(late_ms):
     return "pass" if late_ms <= 100 else "off"
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("name", ["uml", pytest.param("direct", marks=pytest.mark.full)])
 def test_a_run_is_certified(name, run_name, tmp_path):
     with LINKS[name](run_name, 12) as link:

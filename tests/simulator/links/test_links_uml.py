@@ -20,7 +20,7 @@ from simulator.links.namespaces import command_inside, inside, listed
 from simulator.links.proof.bulk_tcp import tcp_rate_bps
 from simulator.links.proof.probes import Flow, run
 
-pytestmark = [pytest.mark.netns, pytest.mark.timing]
+pytestmark = pytest.mark.netns
 FREE = Condition(None, 0.0)
 
 
@@ -33,6 +33,7 @@ def measured(link, vehicle, up, down=FREE, **flow):
     return one
 
 
+@pytest.mark.timing
 def test_delay_is_what_was_asked(uml_link):
     delays = sorted(measured(uml_link, 1, Condition(None, 35.0)).delays_ms())
     assert len(delays) == 100
@@ -40,11 +41,13 @@ def test_delay_is_what_was_asked(uml_link):
     assert delays[50] == pytest.approx(35, abs=2)
 
 
+@pytest.mark.timing
 def test_a_lone_frame_pays_its_serialisation(uml_link):
     flow = measured(uml_link, 1, Condition(1e6, 10.0), frame_bytes=1250, interval_s=0.05, count=20)
     assert sorted(flow.delays_ms())[10] == pytest.approx(20, abs=2)
 
 
+@pytest.mark.timing
 def test_rate_is_within_a_few_per_cent(uml_link):
     flow = measured(uml_link, 2, Condition(2e6, 5.0), frame_bytes=1014, interval_s=0.003, count=400)
     assert flow.rate_bps() == pytest.approx(2e6, rel=0.03)
@@ -54,12 +57,14 @@ def test_loss_of_all_is_all(uml_link):
     assert measured(uml_link, 3, Condition(None, 1.0, 1.0)).received_at_ns == {}
 
 
+@pytest.mark.timing
 def test_directions_are_apart(uml_link):
     flow = measured(uml_link, 3, Condition(None, 1.0, 1.0), Condition(None, 20.0), direction="downlink")
     assert len(flow.received_at_ns) == 100
     assert sorted(flow.delays_ms())[50] == pytest.approx(20, abs=2)
 
 
+@pytest.mark.timing
 def test_vehicles_are_apart(uml_link):
     uml_link.update({k: (Condition(None, 10.0 * k), FREE) for k in range(1, 6)})
     flows = [Flow(k, "uplink", 114, 0.02, 30) for k in range(1, 6)]
@@ -68,6 +73,7 @@ def test_vehicles_are_apart(uml_link):
         assert sorted(flow.delays_ms())[15] == pytest.approx(10 * k, abs=3)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "low_bps", [0.0, pytest.param(8.0, marks=pytest.mark.full), pytest.param(8000.0, marks=pytest.mark.full)]
 )
@@ -140,6 +146,7 @@ def test_a_change_does_not_drop_the_queue(uml_link):
     assert len(flow.received_at_ns) == 100
 
 
+@pytest.mark.timing
 def test_tcp_fills_the_rate(uml_link):
     uml_link.update({7: (Condition(4e6, 5.0), Condition(4e6, 5.0))})
     for direction in ("uplink", "downlink"):
