@@ -146,7 +146,10 @@ def main(words: list[str] | None = None) -> None:
     which, profile = (*(words or []), None, None)[:2]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        with RunRecord(f"b{uuid.uuid4().hex[:8]}", directory) as record, KafkaServer(record) as kafka:
+        with (
+            RunRecord(f"b{uuid.uuid4().hex[:8]}", directory) as record,
+            KafkaServer(record, jit="full") as kafka,
+        ):
             if which in {None, "amqp"}:
                 with RabbitmqServer(record) as broker:
                     amqp(directory, kafka.bootstrap, (broker.host, broker.port), profile)

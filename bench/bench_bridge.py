@@ -227,7 +227,7 @@ def main() -> None:
     load = list(messages(MESSAGES))
     with tempfile.TemporaryDirectory() as name:
         record = RunRecord(f"b{uuid.uuid4().hex[:8]}", Path(name))
-        with record, KafkaServer(record) as kafka, MosquittoServer(record) as broker:
+        with record, KafkaServer(record, jit="full") as kafka, MosquittoServer(record) as broker:
             for mode in ("qos1", "qos2"):
                 print(throughput(Stand(record, kafka.bootstrap, broker), mode, load), flush=True)
             print(paced(Stand(record, kafka.bootstrap, broker)), flush=True)

@@ -193,7 +193,7 @@ def main() -> None:
         if not chosen.kafka:
             measure(TwinConfig(run_dir=scratch, topology="echo", jars_dir=jars, jit="full"))
             return
-        with RunRecord("bench-ledger", directory) as record, KafkaServer(record) as kafka:
+        with RunRecord("bench-ledger", directory) as record, KafkaServer(record, jit="full") as kafka:
             config = TwinConfig(run_dir=scratch, bootstrap=kafka.bootstrap, jars_dir=jars, jit="full")
             began_s = time.monotonic()
             fill(config, log)

@@ -199,7 +199,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="ivsim-bench-") as scratch,
         RunRecord(f"bench-{uuid.uuid4().hex[:8]}", Path(scratch)) as record,
-        KafkaServer(record) as server,
+        KafkaServer(record, jit="full") as server,
     ):
         print(f"memory of {VEHICLES:,} vehicles (limit 300 MB), each format", flush=True)
         memory(record, server.bootstrap)

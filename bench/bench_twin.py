@@ -168,7 +168,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as base,
         RunRecord(f"b{uuid.uuid4().hex[:8]}", Path(base)) as record,
-        KafkaServer(record) as server,
+        KafkaServer(record, jit="full") as server,
     ):
         run(server.bootstrap, Path(base))
 
@@ -176,8 +176,8 @@ def main() -> None:
 def run(bootstrap: str, directory: Path) -> None:
     extra = json.loads(os.environ.get("BENCH_TWIN_CONFIG", '{"jit": "full"}'))
     twins = [
-        Twin("realtime", bootstrap, directory, live=False, **extra),
-        Twin("microbatch", bootstrap, directory, live=False, **extra),
+        Twin("realtime", bootstrap, directory, live="none", **extra),
+        Twin("microbatch", bootstrap, directory, live="none", **extra),
     ]
     tails: dict[str, tuple[Tail, Tail]] = {}
     try:
@@ -204,7 +204,7 @@ def run(bootstrap: str, directory: Path) -> None:
 
 def boundaries(bootstrap: str, directory: Path, extra: dict[str, Any]) -> None:
     """Print the pauses that batch boundaries make, with one every five seconds; the first is a cold JVM's."""
-    twin = Twin("realtime", bootstrap, directory, live=False, **{**extra, "realtime_duration_s": 5.0})
+    twin = Twin("realtime", bootstrap, directory, live="none", **{**extra, "realtime_duration_s": 5.0})
     try:
         twin.ready()
         topics = KafkaTopics(twin.prefix)

@@ -10,11 +10,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from schemas.config import read_config
 from schemas.errors import Refusal
+from schemas.java import Jit
 from schemas.kafka_login import client_settings, java_settings
 from schemas.topics import KafkaTopics
 from twin.queries import QUERIES
 from twin.queries.stations import Station
 
+LiveChoice = Literal["consumer", "spark", "none"]
 Trigger = Literal["realtime", "microbatch"]
 Topology = Literal["gateway", "edge", "echo", "peer"]
 
@@ -62,8 +64,13 @@ class TwinConfig(BaseModel):
     kept_records: bool = Field(
         default=False, description="the ledger reads RUN_DIR/kafka_records.parquet in the place of Kafka"
     )
-    live: bool = Field(default=True, description="write live figures to run.metrics")
-    live_interval_s: float = Field(default=2.0, gt=0, le=60)
+    live: LiveChoice = Field(
+        default="consumer",
+        description="who writes live figures to run.metrics: a thread of this process, a query of Spark's, or nobody",
+    )
+    live_interval_s: float = Field(
+        default=2.0, gt=0, le=60, description="between two rows of a vehicle; of a query, between two batches"
+    )
     live_window_s: int = Field(default=10, ge=1, le=3_600)
     history: bool = Field(default=False, description="write every status, decoded, to Parquet")
     query: Annotated[str, AfterValidator(_known_query)] | None = Field(
@@ -91,7 +98,7 @@ class TwinConfig(BaseModel):
     )
     drain_timeout_s: float = Field(default=20.0, gt=0)
     warm_records: int = Field(default=2_000, ge=1)
-    jit: Literal["quick", "full"] = "quick"
+    jit: Jit = "quick"
     log_level: Literal["ERROR", "WARN", "INFO"] = "ERROR"
 
     @property

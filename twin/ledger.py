@@ -91,9 +91,12 @@ def messages_due(config: TwinConfig) -> int:
 def stages(config: TwinConfig) -> dict[str, str]:
     """Return how Spark runs the stages of a batch over the run's messages.
 
-    For the few rows of most runs compiling a class for each stage would take longer than running them.
+    For the few rows of most runs compiling a class for each stage would take longer than running them, and so would
+    starting a second Python process.
     """
-    return {"spark.sql.codegen.wholeStage": str(messages_due(config) > COMPILED_FROM_ROWS).lower()}
+    if messages_due(config) > COMPILED_FROM_ROWS:
+        return {"spark.sql.codegen.wholeStage": "true"}
+    return {"spark.sql.codegen.wholeStage": "false", "spark.sql.shuffle.partitions": "1"}
 
 
 def read_emissions(session: SparkSession, config: TwinConfig) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -14,10 +15,14 @@ from twin.config import TwinConfig
 
 KEY: Final = ["vehicle_id", "epoch", "sequence"]
 _APPLIED: Final = "vehicle_id string, epoch bigint, sequence bigint, applied_at_ns bigint"
-_NO_MESSAGES: Final = (
-    "vehicle_id string, epoch bigint, sequence bigint, kafka_received_at_ns bigint, appended_at_ns bigint,"
-    " copies bigint, rejected_reason string, in_kafka boolean, applied_at_ns bigint, contained boolean"
-)
+_NO_MESSAGES: Final = pa.schema(
+    [
+        ("vehicle_id", pa.string()), ("epoch", pa.int64()), ("sequence", pa.int64()),
+        ("kafka_received_at_ns", pa.int64()), ("appended_at_ns", pa.int64()), ("copies", pa.int64()),
+        ("rejected_reason", pa.string()), ("in_kafka", pa.bool_()), ("applied_at_ns", pa.int64()),
+        ("contained", pa.bool_()),
+    ]
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class TopicRows:
 
 def none(session: SparkSession) -> KafkaRecords:
     """Return the records of a run that has no Kafka."""
-    return KafkaRecords(session.createDataFrame([], _NO_MESSAGES))
+    return KafkaRecords(_no_rows(session, _NO_MESSAGES))
 
 
 def unreadable(session: SparkSession) -> KafkaRecords:
@@ -130,6 +135,17 @@ def read_in_flight(session: SparkSession, config: TwinConfig) -> DataFrame:
 def _first_noted(session: SparkSession, config: TwinConfig, file: str, stamp: str, column: str) -> DataFrame:
     path = config.run_file(file)
     if not path.is_file():
-        return session.createDataFrame([], f"vehicle_id string, epoch int, sequence bigint, {column} bigint")
+        names = [
+            ("vehicle_id", pa.string()),
+            ("epoch", pa.int32()),
+            ("sequence", pa.int64()),
+            (column, pa.int64()),
+        ]
+        return _no_rows(session, pa.schema(names))
     log = session.read.parquet(str(path))
     return log.groupBy(*KEY).agg(F.min(stamp).alias(column))
+
+
+def _no_rows(session: SparkSession, schema: pa.Schema) -> DataFrame:
+    """Return a table without rows. Made of a Python list, it would start a Python process for each of Spark's slots."""
+    return session.createDataFrame(schema.empty_table())

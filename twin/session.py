@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from schemas.java import FULL_JAVA, QUICK_JAVA
+from schemas.java import JIT
 from twin import jvm
 from twin.class_archive import java_options
 from twin.config import TwinConfig
@@ -23,8 +23,6 @@ _SCRATCH = ".spark"
 FOLD: Final = "ivsim.twin_fold"
 _CATALOG = "ivsim.twin.FoldCatalog"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
-_JIT = {"quick": QUICK_JAVA, "full": FULL_JAVA}
 
 _LOG4J = """rootLogger.level = {level}
 rootLogger.appenderRef.err.ref = err
@@ -74,6 +72,7 @@ def settings(config: TwinConfig) -> dict[str, str]:
         "spark.cleaner.referenceTracking.blocking": "false",
         "spark.sql.ui.retainedExecutions": "1",
         "spark.python.worker.faulthandler.enabled": "true",
+        "spark.python.daemon.module": "twin.python_daemon",
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         **config.spark_conf,
     }
@@ -84,7 +83,7 @@ def java_of(config: TwinConfig, scratch: Path) -> str:
     own = [
         f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}",
         "-XX:+UseParallelGC",
-        *_JIT[config.jit],
+        *JIT[config.jit],
         # Killed, it would leave its native libraries and working directories in the machine's temporary directory.
         f"-Djava.io.tmpdir={scratch}",
     ]

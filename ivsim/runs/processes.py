@@ -25,6 +25,7 @@ from ivsim.testbed.java_client import client_jars, libjvm
 from ivsim.testbed.paths import installed_jars
 from ivsim.topologies import TOPOLOGIES
 from schemas.formats import OWN_FORMATS
+from schemas.java import Jit
 from schemas.settings import as_mapping
 from schemas.topics import CLOUD_ADDRESS, gateway_id, vehicle_id
 from simulator.capture.process import CaptureConfig
@@ -205,6 +206,7 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[st
         "topics_prefix": kafka.topics.prefix,
         "more_formats": [] if options.format in OWN_FORMATS else [options.format],
         "trigger": options.trigger,
+        "live": options.live,
         # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
         "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
         "topology": plan.topology.accounting,
@@ -226,17 +228,21 @@ def _query(options: RunOptions) -> dict[str, Any]:
     return {"query": options.query, "stations": [list(station) for station in every]}
 
 
+def jit_of(options: RunOptions) -> Jit:
+    """Return how far Java compiles: in full costs CPU at the start, and pays only for a pipeline under load."""
+    return "full" if options.vehicles / options.interval_s > MESSAGES_PER_S_UNDER_LOAD else "quick"
+
+
 def session_config(options: RunOptions) -> dict[str, Any]:
     """Return what of it holds for the whole Spark session, which may serve many runs."""
     partitions = options.kafka_partitions
-    # Tasks of the twin's query, as many again while a batch follows another, and the live figures': all have a slot.
-    slots = max(16, 2 * (2 * partitions + 1) + partitions)
+    # Tasks of the twin's query and of the dead letters', as many again while a batch follows another, and of one beside.
+    slots = max(16, 2 * (3 * partitions + 1) + partitions)
     return {
         "spark_master": options.spark_master or f"local[{slots}]",
         "spark_conf": as_mapping(options.spark_conf),
         "shuffle_partitions": partitions,
-        # Compiling fully costs CPU at the start and pays only for a pipeline under load.
-        "jit": "full" if options.vehicles / options.interval_s > MESSAGES_PER_S_UNDER_LOAD else "quick",
+        "jit": jit_of(options),
         "jars_dir": str(installed_jars("spark")),
     }
 

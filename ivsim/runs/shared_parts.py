@@ -46,6 +46,7 @@ from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.testbed.target_cleanup import Client, leave_as_found
 from ivsim.testbed.target_server import TargetServer
 from ivsim.topologies import TOPOLOGIES
+from schemas.java import Jit
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics, broker_address, gateway_address, kafka_address
 from simulator.links import Condition, Link, choose, open_link, tcp_stack, wiring
 from simulator.links.plan import shards_for
@@ -94,7 +95,12 @@ class SharedParts:
         else:
             relayed = kafka_relays(plan)
             options = plan.options
-            cluster = self.own_kafka(options.kafka_security, options.kafka_brokers, tuple(relayed.values()))
+            cluster = self.own_kafka(
+                options.kafka_security,
+                options.kafka_brokers,
+                tuple(relayed.values()),
+                processes.jit_of(options),
+            )
             servers |= {server.process.name: server for server in cluster}
             prefix = f"ivsim.{plan.run_id}." if self.keep else ""
             behind = {gateway: cluster[0].behind[address] for gateway, address in relayed.items()}
@@ -114,7 +120,11 @@ class SharedParts:
         return address
 
     def own_kafka(
-        self, security: str = PLAINTEXT, brokers: int = 1, relayed: tuple[str, ...] = ()
+        self,
+        security: str = PLAINTEXT,
+        brokers: int = 1,
+        relayed: tuple[str, ...] = (),
+        jit: Jit = "quick",
     ) -> list[KafkaServer]:
         """Return the testbed's own brokers that meet their clients so, started or started again.
 
@@ -122,6 +132,7 @@ class SharedParts:
             security: of all their listeners.
             brokers: how many.
             relayed: addresses beyond a link at which clients find one that is alone, too.
+            jit: how far their Java compiles.
         """
         name = "-".join(
             [
@@ -129,10 +140,13 @@ class SharedParts:
                 *([security] if security != PLAINTEXT else []),
                 *([f"of-{brokers}"] if brokers > 1 else []),
                 *([f"edge-{len(relayed)}"] if relayed else []),
+                *([jit] if jit != "quick" else []),
             ]
         )
         if name not in self._kafka:
-            cluster = kafka_cluster(self._record, brokers, name=name, security=security, relayed=relayed)
+            cluster = kafka_cluster(
+                self._record, brokers, name=name, security=security, relayed=relayed, jit=jit
+            )
             self._kafka[name] = self._kafka_stack.enter_context(cluster)
         for server in self._kafka[name]:
             if not server.process.running():

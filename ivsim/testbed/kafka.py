@@ -17,7 +17,7 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import write_secret
 from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
-from schemas.java import QUICK_JAVA
+from schemas.java import JIT, QUICK_JAVA, Jit
 from schemas.namespace import inside
 from twin import class_archive
 
@@ -33,6 +33,7 @@ class KafkaServer(OwnedServer):
 
     Args:
         java_options: further options of Java; None for those that make it start sooner.
+        jit: how far its Java compiles.
         node: its id, from 1.
         keystore: PEM file of key and certificates; with it, a listener of TLS beside the plain one.
         host: address of its listeners.
@@ -57,6 +58,7 @@ class KafkaServer(OwnedServer):
         heap_mb: int = 512,
         name: str = "kafka",
         java_options: Sequence[str] | None = None,
+        jit: Jit = "quick",
         node: int = 1,
         keystore: Path | None = None,
         host: str = "127.0.0.1",
@@ -69,7 +71,8 @@ class KafkaServer(OwnedServer):
         self._host = host
         self._node = node
         self._keystore = keystore
-        self._java_options = class_archive.java_options("kafka") if java_options is None else java_options
+        found = class_archive.java_options("kafka") if java_options is None else java_options
+        self._java_options = [*JIT[jit], *found]
         self._heap_mb = heap_mb
         self._listener: Listener = listener or IN_THE_CLEAR
         own = listener is None and security != PLAINTEXT

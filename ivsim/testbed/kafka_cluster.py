@@ -12,6 +12,7 @@ from ivsim.testbed.kafka import KafkaServer, cluster_id
 from ivsim.testbed.kafka_listener import IN_THE_CLEAR, PLAINTEXT, Listener, SaslSsl
 from ivsim.testbed.machine import Machine
 from ivsim.testbed.registry import RunRecord
+from schemas.java import Jit
 
 # A broker that shares a machine with others: 350 to 400 MiB resident after some work.
 HEAP_MB: Final = 384
@@ -29,6 +30,7 @@ def kafka_cluster(
     namespace: str | None = None,
     machine: Machine | None = None,
     relayed: Sequence[str] = (),
+    jit: Jit = "quick",
 ) -> Iterator[list[KafkaServer]]:
     """Start so many brokers, and end them with the context; all answer when it begins.
 
@@ -45,6 +47,7 @@ def kafka_cluster(
         namespace: in which they stand; None: this host's own.
         machine: a computer of its own for one broker alone; None: this host.
         relayed: further addresses, HOST:PORT, at which clients find a broker that is alone by a relay each.
+        jit: how far their Java compiles.
 
     Raises:
         ValueError: a machine, or relays, for several.
@@ -71,6 +74,7 @@ def kafka_cluster(
                 namespace=namespace,
                 listener=listener,
                 relayed=relayed,
+                jit=jit,
             ).stand_on(machine)
             for node in range(1, brokers + 1)
         ]

@@ -28,7 +28,13 @@ NAME: Final = "nearest-station"
 # Mean radius of the Earth (IUGG): on a sphere of it a distance is up to 0.56 % off one on the ellipsoid.
 EARTH_RADIUS_M: Final = 6_371_008.8
 POSITIONS: Final = pa.schema([*answers.KEY, ("latitude_deg", pa.float64()), ("longitude_deg", pa.float64())])
-_STATION: Final = "station string, station_latitude_deg double, station_longitude_deg double"
+_STATION: Final = pa.schema(
+    [
+        ("station", pa.string()),
+        ("station_latitude_deg", pa.float64()),
+        ("station_longitude_deg", pa.float64()),
+    ]
+)
 
 
 def start(session: SparkSession, config: TwinConfig) -> StreamingQuery:
@@ -38,7 +44,11 @@ def start(session: SparkSession, config: TwinConfig) -> StreamingQuery:
     """
     records = source.read_stream(session, config, config.topics.status, source.warm_topic(config))
     good = source.parsed(records, config).where("reason is null")
-    stations = session.createDataFrame(list(config.stations), _STATION)
+    # Of columns: Spark reads a list of rows by Python processes, anew in each batch.
+    columns = zip(_STATION, zip(*config.stations, strict=True), strict=True)
+    stations = session.createDataFrame(
+        pa.table([pa.array(values, field.type) for field, values in columns], _STATION)
+    )
 
     def write(frame: DataFrame, number: int) -> None:
         table = nearest(positions(frame), stations).toArrow()

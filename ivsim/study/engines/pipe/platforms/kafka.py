@@ -125,6 +125,7 @@ class Kafka(Platform):
                 host=host.address,
                 namespace=host.namespace,
                 machine=host.machine,
+                jit="full",
             ) as servers:
                 topics = Topics(servers, authority, host.namespace)
                 with inside(host.namespace):
