@@ -762,6 +762,15 @@ class RunOptions(BaseModel):
         Literal["realtime", "microbatch"],
         Option("Trigger of the Spark query.", CLOUD, effective=(GATEWAY,), axis="trigger"),
     ] = "realtime"
+    live: Annotated[
+        Literal["consumer", "spark"],
+        Option(
+            "Who sums up the live figures: a consumer in the twin process, or a micro-batch query of Spark's,"
+            " for fleets whose updates one consumer cannot read.",
+            CLOUD,
+            effective=(GATEWAY,),
+        ),
+    ] = "consumer"
     query: Annotated[
         str,
         Option(

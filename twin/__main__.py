@@ -16,7 +16,8 @@ from typing import Any
 from schemas.control import commands, emit
 from schemas.errors import Refusal
 from twin.config import read_twin_config
-from twin.process import QueryDiedError, TwinProcess, report_error
+from twin.process import TwinProcess, report_error
+from twin.run_queries import QueryDiedError
 
 _CHECK_INTERVAL_S = 0.5
 # So long may what is going on take once the owner is gone: Spark waits for a Kafka that may have gone with it.

@@ -12,7 +12,7 @@ from twin.config import TwinConfig
 
 OWNER_FILE = "ivsim.json"
 # Raise it when the fold's state, the record headers or the queries' operators change.
-STATE_VERSION = 3
+STATE_VERSION = 4
 
 
 def identity(config: TwinConfig) -> dict[str, Any]:

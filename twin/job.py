@@ -75,6 +75,12 @@ def trigger(config: TwinConfig) -> dict[str, Any]:
     return {"processingTime": f"{round(config.microbatch_interval_s * 1000)} milliseconds"}
 
 
+def slots(config: TwinConfig) -> int:
+    """Return how many tasks a run has at once: the twin query's two stages, the dead letters', those of a query beside."""
+    beside = config.shuffle_partitions if config.live == "spark" or config.query else 0
+    return 2 * config.topic_partitions + 1 + config.shuffle_partitions + beside
+
+
 def start(session: SparkSession, config: TwinConfig) -> StreamingQuery:
     """Start the twin query; a record without a vehicle's name, or a bad one, never reaches the fold."""
     records = source.read_stream(session, config, config.topics.status, source.warm_topic(config))

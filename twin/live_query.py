@@ -1,10 +1,7 @@
-"""Live figures while a run goes, per vehicle and fleet and in windows, and the dead letters; the twin never waits for it."""
+"""The live figures as a query of Spark's: for fleets whose updates one consumer cannot read."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -13,6 +10,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from twin import source
 from twin.config import TwinConfig
+from twin.session import held
 
 FLEET: Final = "*"
 _QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -20,6 +18,13 @@ _QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _ACCURACY: Final = 2_000
 # An event older than this against the newest is no longer counted in a window.
 WATERMARK: Final = "120 seconds"
+# A few groups for each vehicle: what a batch costs is planning, tasks and commits.
+_SMALL: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+}
 _EMISSIONS: Final = "vehicle_id string, second bigint, emitted bigint, unsent bigint"
 _LINK: Final = "vehicle_id string, second bigint, direction string, wire_bytes bigint"
 # Counters of one twin, all growing, and two of them as they were at its update before.
@@ -32,34 +37,23 @@ _HEADERS: Final = (
 
 
 def start(session: SparkSession, config: TwinConfig) -> list[StreamingQuery]:
-    """Start the live figures (run.metrics) and the dead letters (vehicle.dead-letter)."""
-    return [_start_figures(session, config), _start_dead_letters(session, config)]
-
-
-def _start_figures(session: SparkSession, config: TwinConfig) -> StreamingQuery:
+    """Start the query that writes run.metrics."""
     topics = config.topics
     # The warm-up records keep the first real ones from paying for compilation; they end in no figure.
     wanted = (topics.state, topics.emissions, topics.link, source.warm_output_topic(config))
     records = source.read_stream(session, config, *wanted)
-    return _to_kafka(figures(events(records, config), config), config, "live", topics.metrics)
-
-
-def _start_dead_letters(session: SparkSession, config: TwinConfig) -> StreamingQuery:
-    records = source.read_stream(session, config, config.topics.status, source.warm_topic(config))
-    return _to_kafka(dead_letters(records, config), config, "dead-letter", config.topics.dead_letter)
-
-
-def _to_kafka(frame: DataFrame, config: TwinConfig, name: str, topic: str) -> StreamingQuery:
-    return (
-        frame.writeStream.queryName(name)
+    writer = (
+        figures(events(records, config), config)
+        .writeStream.queryName("live")
         .format("kafka")
         .options(**config.spark_kafka())
-        .option("topic", topic)
-        .option("checkpointLocation", str(config.checkpoint / name))
+        .option("topic", topics.metrics)
+        .option("checkpointLocation", str(config.checkpoint / "live"))
         .outputMode("update")
         .trigger(processingTime=f"{round(config.live_interval_s * 1000)} milliseconds")
-        .start()
     )
+    with held(session, _SMALL):
+        return [writer.start()]
 
 
 def events(records: DataFrame, config: TwinConfig) -> DataFrame:
@@ -151,14 +145,16 @@ def figures(rows: DataFrame, config: TwinConfig) -> DataFrame:
 
 def _aggregates() -> list[Column]:
     sums = ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink", "age_area", "age_time")
+    fleet = F.col("vehicle") == FLEET
     shares = F.array(*(F.lit(share) for share in _QUANTILES.values()))
     return [
         *(F.max(name).alias(name) for name in (*_COUNTERS, "given_up", "age_peak")),
         *(F.min(name).alias(name) for name in _BEFORE),
         *(F.sum(name).alias(name) for name in sums),
         F.count("received").alias("updates"),
+        # Of the fleet alone: a vehicle's would be most of what a batch writes.
         *(
-            F.percentile_approx(f"{name}_ns", shares, _ACCURACY).alias(name)
+            F.percentile_approx(F.when(fleet, F.col(f"{name}_ns")), shares, _ACCURACY).alias(name)
             for name in ("end_to_end", "due_to_received")
         ),
     ]
@@ -184,6 +180,7 @@ def _fields(width: int) -> list[Column]:
         F.col("vehicle").alias("vehicle_id"),
         F.unix_seconds("window_start").alias("window_start_s"),
         F.lit(width).alias("window_s"),
+        F.when(~fleet, F.col("received")).alias("contained"),
         received.alias("received"),
         of_one["duplicates"].alias("duplicates"),
         (known - received).alias("gaps"),
@@ -207,63 +204,3 @@ def _fields(width: int) -> list[Column]:
         F.col("age_peak").alias("age_of_information_peak_ms"),
         *quantiles,
     ]
-
-
-def dead_letters(records: DataFrame, config: TwinConfig) -> DataFrame:
-    """Return Kafka records of what may not enter the twin: its first KiB, its headers, the reason and the place."""
-    bad = source.parsed(records, config).where("reason is not null")
-    place = {
-        "partition": F.col("partition"),
-        "offset": F.col("offset"),
-        "payload_bytes": F.col("payload_bytes"),
-    }
-    extra = [
-        F.struct(
-            F.lit(name).alias("key"),
-            F.coalesce(column.cast("string"), F.lit("")).cast("binary").alias("value"),
-        )
-        for name, column in {"reason": F.col("reason"), **place}.items()
-    ]
-    empty = F.expr("cast(array() as array<struct<key:string,value:binary>>)")
-    short = F.filter(
-        F.coalesce("headers", empty), lambda h: F.coalesce(F.length(h["value"]), F.lit(0)) <= 256
-    )
-    return bad.select(
-        F.col("vehicle_id").cast("binary").alias("key"),
-        F.substring("value", 1, 1_024).alias("value"),
-        F.concat(F.slice(short, 1, 32), F.array(*extra)).alias("headers"),
-    )
-
-
-def await_first_batch(queries: list[StreamingQuery], alive: Callable[[], None]) -> None:
-    """Return once each query has worked through a batch: only then is it compiled."""
-    for query in queries:
-        while query.lastProgress is None or not query.lastProgress["numInputRows"]:
-            alive()
-            time.sleep(0.1)
-
-
-def finish(queries: list[StreamingQuery], limit_s: float) -> None:
-    """Let every query but the twin's take what is in Kafka; TimeoutError for one that has not after `limit_s`."""
-    for query in queries:
-        if query.name != "twin":
-            _take_all(query, limit_s)
-
-
-def _take_all(query: StreamingQuery, limit_s: float) -> None:
-    failed: list[BaseException] = []
-
-    def take() -> None:
-        try:
-            query.processAllAvailable()
-        except Exception as error:  # noqa: BLE001 - told by the thread that waits
-            failed.append(error)
-
-    # Spark has no limit of its own here, and waits for ever for a Kafka that is gone.
-    taking = threading.Thread(target=take, daemon=True)
-    taking.start()
-    taking.join(limit_s)
-    if taking.is_alive():
-        raise TimeoutError(f"query {query.name} has not taken all that there is in {limit_s:g} s")
-    if failed:
-        raise failed[0]

@@ -66,7 +66,7 @@ def _ended(query: StreamingQuery) -> int:
 
 
 def _has_slots(config: TwinConfig) -> bool:
-    """Return whether this machine's Spark has room for the twin's tasks, as many again, and the live figures."""
+    """Return whether this machine's Spark has room for the tasks of all queries, and twice for the rehearsal's."""
     found = re.fullmatch(r"local\[([0-9]+)\]", config.spark_master)
-    tasks = config.topic_partitions + 1 + config.shuffle_partitions
-    return found is not None and int(found[1]) >= 2 * tasks + config.shuffle_partitions
+    own = 1 + config.shuffle_partitions
+    return found is not None and int(found[1]) >= job.slots(config) + 2 * own

@@ -53,6 +53,13 @@ class RunTopics:
             counts |= rows.counts
         return counts["taken"], counts["good"]
 
+    def rejected(self) -> int:
+        """Return how many records of vehicle.status may not enter a twin. Raises what prevents it."""
+        rows = self._look()[STATUS]
+        if isinstance(rows, Exception):
+            raise rows
+        return rows.counts["rejected"]
+
     def records(self, session: SparkSession, partial: list[str]) -> KafkaRecords:
         """Return what the topics hold now; `partial` says what could not be read and why.
 

@@ -64,9 +64,9 @@ def kafka_options(config: TwinConfig, *topics: str) -> dict[str, str]:
     }
 
 
-def read_stream(session: SparkSession, config: TwinConfig, *topics: str) -> DataFrame:
-    """Return the topics as an unbounded table."""
-    options = kafka_options(config, *topics) | {"kafka.default.api.timeout.ms": _OUTAGE_MS}
+def read_stream(session: SparkSession, config: TwinConfig, *topics: str, **more: str) -> DataFrame:
+    """Return the topics as an unbounded table; `more` options of the reader."""
+    options = kafka_options(config, *topics) | {"kafka.default.api.timeout.ms": _OUTAGE_MS, **more}
     return session.readStream.format("kafka").options(**options).load()
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql.streaming import StreamingQuery
 
 from twin.config import TwinConfig
 from twin.rehearsal import BATCHES
@@ -42,7 +43,7 @@ class WarmUp:
 
 def _kind(config: TwinConfig) -> tuple[str, bool, str | None]:
     """Return what decides which queries a run has; it takes every format."""
-    return config.trigger, config.live, config.query
+    return config.trigger, config.live == "spark", config.query
 
 
 def warm_up(config: TwinConfig, alive: Callable[[], None], each: int, timeout_s: float = 90.0) -> float:
@@ -98,3 +99,11 @@ def _await(consumer: Consumer, epoch: int, sequence: int, alive: Callable[[], No
             headers = dict(message.headers() or [])
             if headers.get("epoch") == b"%d" % epoch and headers.get("sequence") == b"%d" % sequence:
                 waiting.discard(message.key())
+
+
+def await_first_batch(queries: list[StreamingQuery], alive: Callable[[], None]) -> None:
+    """Return once each query has worked through a batch: only then is it compiled."""
+    for query in queries:
+        while query.lastProgress is None or not query.lastProgress["numInputRows"]:
+            alive()
+            time.sleep(0.1)

@@ -1,10 +1,9 @@
-"""Reads `twin.state` and `run.metrics` beside the run: for the display, and to see what has drained."""
+"""Reads `run.metrics` beside the run: for the display, and to see what has drained."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections import defaultdict
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,10 +17,10 @@ FLEET = "*"
 
 
 class LiveReader:
-    """Follows both topics from their beginning in a thread of its own; commits no offsets to any group."""
+    """Follows the topic from its beginning in a thread of its own; commits no offsets to any group."""
 
     def __init__(self, kafka: KafkaAddress) -> None:
-        self._topics = kafka.topics
+        self._topic = kafka.topics.metrics
         self._consumer = Consumer(
             {
                 **kafka.client_settings(),
@@ -29,23 +28,22 @@ class LiveReader:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 # A broker answers one request of a connection after the other: where the end is, behind this wait.
-                "fetch.wait.max.ms": 50,
+                "fetch.wait.max.ms": 200,
+                "fetch.min.bytes": 100_000,
                 "log_level": 2,
             }
         )
-        self._contained: dict[str, int] = {}
-        self._given_up: dict[str, int] = {}
         self._live: dict[str, Any] = {}
-        self._runs: dict[str, dict[str, Any]] = {}
+        self._fleet: dict[str, Any] = {}
+        self._vehicles: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
         self._closing, self._end_wanted, self._at_end = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
 
     def __enter__(self) -> Self:
-        names = (self._topics.state, self._topics.metrics)
         known = self._consumer.list_topics(timeout=10).topics
-        here = [TopicPartition(name, p, 0) for name in names if name in known for p in known[name].partitions]
-        self._consumer.assign(here)
+        parts = known[self._topic].partitions if self._topic in known else ()
+        self._consumer.assign([TopicPartition(self._topic, part, 0) for part in parts])
         self._thread.start()
         return self
 
@@ -58,13 +56,19 @@ class LiveReader:
 
     def contained(self) -> int:
         """Return how many distinct messages the twins are known to contain by now, over all vehicles."""
-        with self._lock:
-            return sum(self._contained.values())
+        return self._sum("contained")
 
     def given_up(self) -> int:
         """Return how many records are in epochs that the twins gave up: how many of them are distinct is not known."""
+        return self._sum("given_up")
+
+    def _sum(self, name: str) -> int:
         with self._lock:
-            return sum(self._given_up.values())
+            of_fleet = self._fleet.get(name)
+            if of_fleet is not None:
+                return int(of_fleet)
+            # Spark's query sums up no counters of several twins.
+            return sum(row.get(name) or 0 for row in self._vehicles.values())
 
     def live(self) -> dict[str, Any]:
         """Return the newest fleet row of `run.metrics`, empty before the first one."""
@@ -80,11 +84,10 @@ class LiveReader:
         if not self._at_end.wait(timeout_s):
             return None
         with self._lock:
-            runs = dict(self._runs)
-        return runs.pop(FLEET, {}), runs
+            return dict(self._fleet), dict(self._vehicles)
 
     def _read_to_end(self) -> bool:
-        here = [part for part in self._consumer.assignment() if part.topic == self._topics.metrics]
+        here = self._consumer.assignment()
         try:
             ends = [self._consumer.get_watermark_offsets(part, timeout=END_S)[1] for part in here]
         except KafkaException:
@@ -103,21 +106,6 @@ class LiveReader:
                 self._at_end.set()
 
     def _take(self, message: Message) -> None:
-        if message.topic() == self._topics.metrics:
-            self._take_metrics(message)
-            return
-        key = message.key()
-        if key is None:
-            return
-        counters = _counters(message)
-        if "messages" in counters:
-            with self._lock:
-                name = key.decode(errors="replace")
-                given_up = counters.get("given_up", 0)
-                self._contained[name] = counters["messages"] - counters.get("duplicates", 0) - given_up
-                self._given_up[name] = given_up
-
-    def _take_metrics(self, message: Message) -> None:
         try:
             row = json.loads(message.value() or b"{}")
         except ValueError:
@@ -126,13 +114,9 @@ class LiveReader:
         with self._lock:
             if vehicle == FLEET:
                 self._live = row
-            if row.get("window_start_s") is None:
-                self._runs[vehicle] = row
-
-
-def _counters(message: Message) -> dict[str, int]:
-    found: dict[str, int] = defaultdict(int)
-    for name, value in message.headers() or []:
-        if name in {"messages", "duplicates", "given_up"} and value is not None:
-            found[name] = int(value)
-    return dict(found)
+            if row.get("window_start_s") is not None:
+                return
+            if vehicle == FLEET:
+                self._fleet = row
+            else:
+                self._vehicles[vehicle] = row

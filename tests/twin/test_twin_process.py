@@ -125,7 +125,7 @@ def await_state(config: TwinConfig, count: int, timeout_s: float = 60.0) -> None
 
 @pytest.mark.parametrize("trigger", ["realtime", pytest.param("microbatch", marks=pytest.mark.full)])
 def test_kill_9_in_a_batch_loses_and_repeats_nothing(run: MadeUpRun, trigger: str) -> None:
-    more = {"trigger": trigger, "realtime_duration_s": 5.0, "live": False, "rehearse": True}
+    more = {"trigger": trigger, "realtime_duration_s": 5.0, "live": "none", "rehearse": True}
     config = run.config.model_copy(update=more)
     sent: Sent = defaultdict(list)
     left_by_a_kill = config.checkpoint / "rehearsal" / "offsets"

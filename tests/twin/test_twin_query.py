@@ -17,8 +17,10 @@ from schemas.topics import vehicle_id
 from tests import oracle
 from tests.twin.made_up import SECOND, MadeUpRun, payload_of, status_headers
 from tests.twin.reference import WINDOW, fold
-from twin import drain, job, live, run_topics, warm
+from twin import run_topics
 from twin.config import TwinConfig
+from twin.run_queries import RunQueries
+from twin.warm import WarmUp
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -74,27 +76,26 @@ def produce_counts(run: MadeUpRun, sent: dict[str, list[tuple[int, int, int]]]) 
     run.produce(run.config.topics.emissions, None, b"no json", None)
 
 
-@pytest.mark.parametrize("trigger", ["realtime", pytest.param("microbatch", marks=pytest.mark.full)])
-def test_twin_holds_the_newest_and_counts_exactly(spark: SparkSession, run: MadeUpRun, trigger: str) -> None:
-    config = run.config.model_copy(update={"trigger": trigger, "live_interval_s": 0.5})
-    queries = [job.start(spark, config), *live.start(spark, config)]
-
-    def alive() -> None:
-        assert all(query.isActive for query in queries), [query.exception() for query in queries]
-
+@pytest.mark.parametrize(
+    ("trigger", "live"),
+    [("realtime", "consumer"), pytest.param("microbatch", "spark", marks=pytest.mark.full)],
+)
+def test_twin_holds_the_newest_and_counts_exactly(
+    spark: SparkSession, run: MadeUpRun, trigger: str, live: str
+) -> None:
+    config = run.config.model_copy(update={"trigger": trigger, "live": live, "live_interval_s": 0.5})
+    queries = RunQueries(spark, config, WarmUp())
     try:
-        warm.warm_up(config, alive, warm.WarmUp().records(config))
+        queries.open()
         sent = produce_messages(run, random.Random(3))
         for _, key, value, headers in BAD:
             run.produce(config.topics.status, key, value, headers)
         produce_counts(run, sent)
         run.flush()
         with closing(run_topics.of_run(spark, config)) as topics:
-            assert drain.await_applied(topics, alive, config.drain_timeout_s) is None
-        live.finish(queries, 60.0)
+            assert queries.finish(topics) == []
     finally:
-        for query in queries:
-            query.stop()
+        queries.close()
     assert_twins(config, sent)
     assert_dead_letters(config)
     assert_live(config, sent)

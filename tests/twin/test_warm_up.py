@@ -19,7 +19,7 @@ def test_the_first_run_of_a_kind_in_full_and_the_rest_by_a_record_of_each_key() 
     warm.served(config(), 0)
     assert warm.records(config()) == 1
     assert warm.records(config(trigger="microbatch")) == 250
-    assert warm.records(config(live=False)) == 250
+    assert warm.records(config(live="spark")) == 250
 
 
 def test_few_records_are_still_a_warm_up() -> None:
