@@ -199,6 +199,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("batch_period_s", {"batch_period_s": 5.0}, "--batch-period 5: needs --batching timely, reactive"),
     ("trigger", {"trigger": "microbatch", "topology": "echo"}, "--trigger microbatch: needs --topology gateway"),
+    ("live", {"live": "spark", "topology": "echo"}, "--live spark: needs --topology gateway"),
     ("query", {**QUERY, "topology": "echo"}, "--query nearest-station: needs --topology gateway or edge"),
     (
         "query",

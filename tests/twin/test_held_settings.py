@@ -47,4 +47,6 @@ def test_many_rows_are_worth_a_compiler(
     if due is not None:
         pq.write_table(pa.table({"a": list(range(due))}), tmp_path / "emissions.parquet")
     config = TwinConfig(run_dir=str(tmp_path), topology="echo")
-    assert ledger.stages(config) == {"spark.sql.codegen.wholeStage": compiled}
+    stages = ledger.stages(config)
+    assert stages["spark.sql.codegen.wholeStage"] == compiled
+    assert ("spark.sql.shuffle.partitions" in stages) == (compiled == "false")
