@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,8 +92,9 @@ class Store:
             raise Refusal(f"{file}: {key}: {first['msg']}; nothing was changed") from None
         return cls(path, head)
 
-    @property
+    @cached_property
     def study(self) -> Study:
+        """The study as it was begun, checked once: that takes tens of milliseconds, and a report asks for each repetition."""
         return Study.model_validate(self.head["study"])
 
     @property
