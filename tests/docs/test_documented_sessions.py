@@ -71,11 +71,13 @@ def test_the_tutorials_run_is_as_it_says(tmp_path: Path) -> None:
     read_in_a_browser(tmp_path / "results/first/report.html")
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_tutorials_study_is_as_it_says(tmp_path: Path) -> None:
     assert follow(section(TUTORIAL, STUDY), tmp_path) >= 3
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["how-to/own-trace", "how-to/papers-claim", "how-to/gate", "how-to/kafka-client", "studies"]

@@ -31,6 +31,7 @@ def test_the_notebook_of_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list((tmp_path / "state").iterdir()) == []
 
 
+@pytest.mark.full
 def test_the_notebook_of_a_study_runs(tmp_path: Path) -> None:
     execute("formats", tmp_path)
 

@@ -9,14 +9,16 @@ from tests.fuzz.runner import BrokenSurfaceError, run
 from tests.fuzz.surface import Surface
 from tests.fuzz.surfaces import SURFACES
 
-COUNTS = {"http": 600, "state": 3_000, "mqtt": 5_000, "amqp": 2_000, "coap": 5_000}
+COUNTS = {"http": 150, "state": 750, "mqtt": 1_250, "amqp": 500, "coap": 1_250}
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", COUNTS)
-async def test_a_surface_stands_malformed_input_and_takes_the_good_between(name: str) -> None:
-    result = await run(SURFACES[name](7), COUNTS[name])
-    assert result.inputs == COUNTS[name]
-    assert result.good == -(-COUNTS[name] // SURFACES[name].good_every)
+async def test_a_surface_stands_malformed_input_and_takes_the_good_between(name: str, times: int) -> None:
+    count = COUNTS[name] * times
+    result = await run(SURFACES[name](7), count)
+    assert result.inputs == count
+    assert result.good == -(-count // SURFACES[name].good_every)
     assert len(result.outcomes) > 1
 
 
