@@ -338,7 +338,12 @@ def test_where_nobody_acknowledges_a_consumer_begins_at_the_beginning(opened, pl
         assert sorted(clients.received(20)) == sorted(first)
 
 
-@pytest.mark.parametrize("place", [{"durability": "cache"}, {"durability": "synced"}], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param({"durability": "cache"}, marks=pytest.mark.full), {"durability": "synced"}],
+    indirect=True,
+    ids=str,
+)
 @pytest.mark.parametrize("opened", having("durability"), indirect=True)
 def test_a_kill_loses_nothing_acknowledged_and_clients_go_on(opened, place):
     row, platform = opened

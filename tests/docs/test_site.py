@@ -131,6 +131,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+def test_every_link_of_a_document_leads_to_a_file() -> None:
+    """Places within a page, and the site as a whole, are `make test-all`'s: Sphinx takes half a minute for them."""
+    builder = _builder()
+    pages = {ROOT / path for path in builder.documents().values() if path.endswith(".md")} | {
+        ROOT / "README.md"
+    }
+    links = [
+        (page, match[1])
+        for page in pages
+        for match in builder.LINK.finditer(page.read_text(encoding="utf-8"))
+    ]
+    assert len(links) > 100
+    assert [(page.name, link) for page, link in links if not (page.parent / unquote(link)).exists()] == []
+
+
+@pytest.mark.full
+@pytest.mark.slow
 def test_every_link_of_the_site_leads_somewhere_in_it(site: Path) -> None:
     pages = {page: Links(page) for page in site.rglob("*.html")}
     assert len(pages) > 50
@@ -176,6 +193,7 @@ def page(request: pytest.FixtureRequest, site: Path) -> Iterator[Page]:
     assert seen == []
 
 
+@pytest.mark.full
 @pytest.mark.browser
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_page_fits_its_window_and_its_pictures_are_there(page: Page, site: Path, name: str) -> None:
@@ -187,6 +205,7 @@ def test_a_page_fits_its_window_and_its_pictures_are_there(page: Page, site: Pat
     )
 
 
+@pytest.mark.full
 @pytest.mark.browser
 def test_the_search_finds_a_word_without_a_server(page: Page, site: Path) -> None:
     page.goto((site / "search.html").as_uri() + "?q=certificate")

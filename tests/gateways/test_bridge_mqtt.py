@@ -148,7 +148,12 @@ def test_early_acknowledgement_loses_what_a_killed_gateway_held(
     assert len(read_records(own_kafka.bootstrap, topics.status, len(sent), timeout_s=3)) < len(sent)
 
 
-@pytest.mark.parametrize("mode", ["qos0", "qos1", "qos2", "qos1-v311"])
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "mode", ["qos1", *(pytest.param(mode, marks=FULL) for mode in ("qos0", "qos2", "qos1-v311"))]
+)
 def test_back_pressure_bounds_what_is_held(
     mode, broker, own_kafka, start_gateway, read_records, payloads, publish, until
 ) -> None:

@@ -149,6 +149,7 @@ SUITES = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_contract_suites_run_over_the_toys() -> None:
     chosen = "hexjson or (toy and not brokered) or (brokered and tables)"

@@ -43,7 +43,7 @@ def rabbitmqctl(server, *words):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 async def test_nothing_confirmed_is_lost_when_the_broker_ends(own_broker, on_own_broker, how):
     amqp = on_own_broker
     intake, sink = await amqp.gateway()

@@ -83,7 +83,7 @@ def test_a_vehicle_publishes_its_own_topic_alone(
         assert str(published(server.host, server.port, topic, prepare)) == outcome
 
 
-@pytest.mark.parametrize("make", [MosquittoServer, RabbitmqServer])
+@pytest.mark.parametrize("make", [MosquittoServer, pytest.param(RabbitmqServer, marks=pytest.mark.full)])
 def test_a_server_restarts_after_a_kill_and_leaves_nothing(
     run_record: RunRecord,
     make: Callable[[RunRecord], AbstractContextManager[MosquittoServer | RabbitmqServer]],
