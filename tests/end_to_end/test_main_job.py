@@ -90,11 +90,12 @@ def test_the_streaming_job_and_the_ledger_agree_at_the_end(finished: Finished) -
         assert row["received"] == sum(r["fate"] in {"delivered", "late"} for r in own) == 8
         assert row["delivery_ratio"] == 1.0
         assert row["gaps"] == 0
-    # Of so few values the live quantiles are exact; over TCP no message overtakes another.
+    # Of so few values the live quantiles are exact, but for stamps: a payload's are whole milliseconds. Over TCP no message
+    # overtakes another.
     latencies = sorted(r["end_to_end_latency_ns"] for r in ledger)
     for name, share in QUANTILES.items():
         found = live["fleet"][f"end_to_end_latency_{name}_ms"]
-        assert found == pytest.approx(nearest_rank_ms(latencies, share), abs=0.01), name
+        assert found == pytest.approx(nearest_rank_ms(latencies, share), abs=1.0), name
     assert live["fleet"]["received"] == len(ledger)
     assert live["fleet"]["age_of_information_mean_ms"] > 500  # half an interval, and the way
 
