@@ -118,13 +118,18 @@ class LiveFigures:
                 self._sums.forget_windows()
 
     def _places(self, consumer: Consumer) -> list[TopicPartition]:
+        """Return the partitions of the three topics, once Kafka names them; none when closed before."""
         topics = self._config.topics
-        known = consumer.list_topics(timeout=10).topics
-        return [
-            TopicPartition(name, partition)
-            for name in (topics.state, topics.emissions, topics.link)
-            for partition in known[name].partitions
-        ]
+        wanted = (topics.state, topics.emissions, topics.link)
+        while not self._closing.is_set():
+            try:
+                known = consumer.list_topics(timeout=_END_S).topics
+            except KafkaException:  # it starts again
+                continue
+            if all(name in known and known[name].error is None for name in wanted):
+                return [TopicPartition(name, part) for name in wanted for part in known[name].partitions]
+            self._closing.wait(_POLL_S)
+        return []
 
     def _take(self, message: Message) -> None:
         appended_ms = message.timestamp()[1]
@@ -154,11 +159,12 @@ class LiveFigures:
 
 
 def _ends(consumer: Consumer, places: list[TopicPartition]) -> list[int] | None:
-    """Return the offset behind the last record of each place; None where Kafka has not said."""
+    """Return the offset behind the last record of each place, 0 where it holds none; None where Kafka has not said."""
     try:
-        return [consumer.get_watermark_offsets(place, timeout=_END_S)[1] for place in places]
+        marks = [consumer.get_watermark_offsets(place, timeout=_END_S) for place in places]
     except KafkaException:
         return None
+    return [end if end > begin else 0 for begin, end in marks]
 
 
 def _reached(consumer: Consumer, places: list[TopicPartition], ends: list[int]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from twin.config import TwinConfig
 from twin.endings import Endings
 from twin.live import LiveFigures
 from twin.run_topics import RunTopics
+
+log = logging.getLogger("twin")
 
 
 class QueryDiedError(RuntimeError):
@@ -91,14 +94,21 @@ class RunQueries:
             for query in self._beside:
                 drain.take_all(query, limit_s)
             dead_letters.await_written(self._config, topics.rejected(), self.check, limit_s)
-            if self._live is not None:
-                self._live.finish(limit_s)
+            self._finish_live(limit_s)
             if self._config.history:
                 history.compact_all(Path(self._config.run_dir))
         except Exception as error:  # noqa: BLE001 - told in one line
             reasons.append(str(error).strip().splitlines()[0][:300])
         self.close()
         return reasons
+
+    def _finish_live(self, limit_s: float) -> None:
+        """Let the live figures be told whole; where they are not, the run that compares them with the ledger says so."""
+        if self._live is not None:
+            try:
+                self._live.finish(limit_s)
+            except TimeoutError as error:
+                log.warning("%s", error)
 
     def close(self) -> None:
         """Stop all of it, what reads before what writes."""
