@@ -1,7 +1,6 @@
 """Live figures while a run goes: a thread beside the queries reads what they and the owner say, and writes run.metrics.
 
-Why not a query. A micro-batch of any query costs 0.6 s of CPU, whatever it does: planning, tasks and commits; every two
-seconds that was most of what Spark did in a run. `live = "spark"` has that query all the same (`twin/live_query.py`), for
+Why not a query: docs/decisions/live-figures.md. `live = "spark"` has that query all the same (`twin/live_query.py`), for
 fleets whose updates one thread cannot read.
 """
 
@@ -21,7 +20,7 @@ from twin.live_sums import LiveSums
 log = logging.getLogger("twin.live")
 
 FLEET_EVERY_S: Final = 0.5
-# A vehicle's two rows cost 0.1 ms of CPU: a large fleet's come less often, all of them at the end.
+# A row costs 35 us of CPU to make: a large fleet's come less often, all of them at the end.
 VEHICLE_ROWS_PER_S: Final = 500
 _BATCH: Final = 2_000
 _POLL_S: Final = 0.2
@@ -84,6 +83,8 @@ class LiveFigures:
             self.failure = repr(error)[:300]
             self._done.set()
         finally:
+            if self._sums.refused:
+                log.warning("%d records of live figures were none", self._sums.refused)
             producer.flush(0 if self._closing.is_set() else _FLUSH_S)
             consumer.close()
 

@@ -10,14 +10,11 @@ from pyspark.sql.streaming import StreamingQuery
 
 from twin import source
 from twin.config import TwinConfig
+from twin.live_sums import FLEET, QUANTILES, WATERMARK_S, WAYS
 from twin.session import held
 
-FLEET: Final = "*"
-_QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # Ranks are exact up to this many values in a window, then within 1 in this many.
 _ACCURACY: Final = 2_000
-# An event older than this against the newest is no longer counted in a window.
-WATERMARK: Final = "120 seconds"
 # A few groups for each vehicle: what a batch costs is planning, tasks and commits.
 _SMALL: Final = {
     "spark.sql.shuffle.partitions": "1",
@@ -87,7 +84,7 @@ def events(records: DataFrame, config: TwinConfig) -> DataFrame:
         F.when(own, F.col("received_at_ns") - due).alias("due_to_received_ns"),
         F.col("e.emitted").alias("emitted"),
         F.col("e.unsent").alias("unsent"),
-        *(F.when(F.col("l.direction") == way, F.col("l.wire_bytes")).alias(f"wire_bytes_{way}") for way in ("uplink", "downlink")),
+        *(F.when(F.col("l.direction") == way, F.col("l.wire_bytes")).alias(f"wire_bytes_{way}") for way in WAYS),
     ).where("vehicle_id is not null and second between 1 and 100000000000")  # fmt: skip
 
 
@@ -130,7 +127,7 @@ def figures(rows: DataFrame, config: TwinConfig) -> DataFrame:
     grouped = (
         rows.select("*", groups.alias("g"))
         .select("*", F.col("g.vehicle").alias("vehicle"), F.col("g.window_start").alias("window_start"))
-        .withWatermark("window_start", WATERMARK)
+        .withWatermark("window_start", f"{WATERMARK_S} seconds")
         .groupBy("vehicle", "window_start")
         .agg(*_aggregates())
     )
@@ -146,7 +143,7 @@ def figures(rows: DataFrame, config: TwinConfig) -> DataFrame:
 def _aggregates() -> list[Column]:
     sums = ("emitted", "unsent", "wire_bytes_uplink", "wire_bytes_downlink", "age_area", "age_time")
     fleet = F.col("vehicle") == FLEET
-    shares = F.array(*(F.lit(share) for share in _QUANTILES.values()))
+    shares = F.array(*(F.lit(share) for share in QUANTILES.values()))
     return [
         *(F.max(name).alias(name) for name in (*_COUNTERS, "given_up", "age_peak")),
         *(F.min(name).alias(name) for name in _BEFORE),
@@ -174,7 +171,7 @@ def _fields(width: int) -> list[Column]:
     quantiles = [
         (F.col(name)[i] / F.lit(1e6)).alias(f"{label}_{quantile}_ms")
         for name, label in (("end_to_end", "end_to_end_latency"), ("due_to_received", "due_to_received"))
-        for i, quantile in enumerate(_QUANTILES)
+        for i, quantile in enumerate(QUANTILES)
     ]
     return [
         F.col("vehicle").alias("vehicle_id"),

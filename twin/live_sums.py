@@ -34,6 +34,9 @@ _LAST_SECOND: Final = 100_000_000_000
 # A smaller number of seconds says no time of day.
 _FIRST_OF_DAY: Final = 1_000_000_000
 _NOT_YET: Final = 2**63
+_DIGITS: Final = 20
+# What one record may count; their sum stays far below what JSON and its readers take for exact.
+_MOST: Final = 2**40
 
 Key = tuple[str, int | None]
 Counts = dict[str, int]
@@ -79,22 +82,41 @@ class Update:
     )  # fmt: skip
 
     def __init__(self, said: dict[str, bytes], appended_ms: int) -> None:
-        self.duplicates, self.given_up = int(said["duplicates"]), int(said["given_up"])
-        self.contained = int(said["messages"]) - self.duplicates - self.given_up
-        self.known = self.contained + int(said["gaps"])
-        self.received_before = int(said["received_before"])
-        self.known_before = self.received_before + int(said["gaps_before"])
-        self.payload_bytes = int(said["payload_bytes"])
-        received_ns, sampled = int(said["received_at_ns"]), said["sampled_at_ns"]
-        due_ns = int(sampled) if sampled else received_ns
-        self.second = due_ns // 1_000_000_000
+        self.duplicates, self.given_up = _number(said["duplicates"]), _number(said["given_up"])
+        self.contained = _number(said["messages"]) - self.duplicates - self.given_up
+        self.known = self.contained + _number(said["gaps"])
+        self.received_before = _number(said["received_before"])
+        self.known_before = self.received_before + _number(said["gaps_before"])
+        self.payload_bytes = _number(said["payload_bytes"])
+        received_ns = _number(said["received_at_ns"])
+        sampled_ns, before_ns = (
+            _number(said[name]) if said[name] else None for name in ("sampled_at_ns", "sampled_before_ns")
+        )
+        due_ns = received_ns if sampled_ns is None else sampled_ns
+        self.second = _possible(due_ns // 1_000_000_000)
         applied_ns = appended_ms * 1_000_000
         # The update that a message itself caused: a late one or a duplicate leaves an older stamp as the newest.
-        own = received_ns == int(said["last_received_at_ns"])
+        own = received_ns == _number(said["last_received_at_ns"])
         self.end_to_end_ms = (applied_ns - due_ns) / 1e6 if own else None
         self.due_to_received_ms = (received_ns - due_ns) / 1e6 if own else None
-        before = said["sampled_before_ns"]
-        self.age = _age(applied_ns, int(sampled), int(before)) if sampled and before else None
+        self.age = (
+            None if sampled_ns is None or before_ns is None else _age(applied_ns, sampled_ns, before_ns)
+        )
+
+
+def _number(text: bytes) -> int:
+    """Return a number of a twin's record; ValueError where it is none from 0 to 2^63 - 1."""
+    number = int(text) if len(text) < _DIGITS else -1
+    if not 0 <= number < _NOT_YET:
+        raise ValueError(text[:_DIGITS])
+    return number
+
+
+def _possible(second: int) -> int:
+    """Return a second since 1970; ValueError for one that cannot be."""
+    if not 1 <= second <= _LAST_SECOND:
+        raise ValueError(second)
+    return second
 
 
 def _age(applied_ns: int, sampled_ns: int, before_ns: int) -> tuple[float, float, float] | None:
@@ -216,24 +238,18 @@ class LiveSums:
     ) -> None:
         try:
             row = orjson.loads(value or b"")
-            counts, vehicle, second = counts_of(row), row.get("vehicle_id"), row.get("second")
+            counts = counts_of(row)
+            if not counts:
+                return
+            vehicle, at_s = _placed(row, appended_ms)
         except (AttributeError, ValueError):
             self.refused += 1
             return
-        if not counts:
-            return
-        if not isinstance(vehicle, str) or not isinstance(second, int):
-            self.refused += 1
-            return
-        at_s = second if second >= _FIRST_OF_DAY else appended_ms // 1_000
         for _, group in self._groups_of(vehicle, at_s, appended_ms):
             group.add(counts)
 
     def _groups_of(self, vehicle: str, second: int, appended_ms: int) -> Iterator[tuple[str, Group]]:
-        """Yield the groups of an event with their names; none of a second that cannot be."""
-        if not 1 <= second <= _LAST_SECOND:
-            self.refused += 1
-            return
+        """Yield the groups of an event with their names."""
         # A second that lies ahead closes no window of the others.
         self._newest_second = max(self._newest_second, min(second, appended_ms // 1_000))
         start = second // self._window_s * self._window_s
@@ -322,10 +338,26 @@ def _counters(group: Group, *, run: bool) -> dict[str, Any]:
     return said | more
 
 
+def _placed(row: dict[str, Any], appended_ms: int) -> tuple[str, int]:
+    """Return whose counts these are, and the second since 1970 that they belong to; ValueError where it does not say."""
+    vehicle, second = row.get("vehicle_id"), row.get("second")
+    if not isinstance(vehicle, str) or type(second) is not int:
+        raise ValueError(vehicle, second)
+    # Seconds of the run say no time of day: they are placed by the append stamp.
+    return vehicle, appended_ms // 1_000 if 0 <= second < _FIRST_OF_DAY else _possible(second)
+
+
 def _emitted(row: dict[str, Any]) -> Counts:
-    return {name: row[name] for name in ("emitted", "unsent") if isinstance(row.get(name), int)}
+    return {name: _counted(row[name]) for name in ("emitted", "unsent") if row.get(name) is not None}
 
 
 def _crossed(row: dict[str, Any]) -> Counts:
-    way, count = row.get("direction"), row.get("wire_bytes")
-    return {f"wire_bytes_{way}": count} if way in WAYS and isinstance(count, int) else {}
+    way = row.get("direction")
+    return {f"wire_bytes_{way}": _counted(row.get("wire_bytes"))} if way in WAYS else {}
+
+
+def _counted(value: object) -> int:
+    """Return a count of a record; ValueError where it is none from 0 to `_MOST`."""
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise ValueError(value)
+    return value

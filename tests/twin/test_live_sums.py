@@ -86,7 +86,15 @@ def test_owners_counts_are_summed_where_they_belong() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"no json", b"[]", b"7", b'{"emitted": 2}', b'{"vehicle_id": 4, "second": 1800000000, "emitted": 2}']
+    "value",
+    [
+        b"", b"no json", b"[]", b"7", b'{"emitted": 2}', b'{"vehicle_id": 4, "second": 1800000000, "emitted": 2}',
+        *(
+            b'{"vehicle_id": "a", "second": 1800000000, "emitted": %b}' % count
+            for count in (b"-1", b"true", b"1.5", b'"2"', b"9007199254740993", b"1" + b"0" * 400)
+        ),
+        b'{"vehicle_id": "a", "second": true, "emitted": 1}', b'{"vehicle_id": "a", "second": -1, "emitted": 1}',
+    ],
 )  # fmt: skip
 def test_what_is_none_of_ours_is_counted_and_passed_over(value: bytes) -> None:
     sums = LiveSums(10)
@@ -94,14 +102,21 @@ def test_what_is_none_of_ours_is_counted_and_passed_over(value: bytes) -> None:
     assert (rows(sums), sums.refused) == ({}, 1)
 
 
-@pytest.mark.parametrize(
-    "said", [{"messages": "x"}, {"gaps": ""}, {"sampled_at_ns": "-5"}, {"payload_bytes": b"\xff"}]
-)
-def test_so_is_a_twin_s_record_that_is_none(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("number", ["x", "", "-5", "1" + "0" * 30, "1" + "0" * 400, "1" * 5_000])
+@pytest.mark.parametrize("name", ["messages", "gaps", "payload_bytes", "received_at_ns", "sampled_before_ns"])
+def test_so_is_a_twin_s_record_that_is_none(name: str, number: str) -> None:
+    if (name, number) == ("sampled_before_ns", ""):
+        return  # a twin's first update
     sums = LiveSums(10)
-    sums.take_state("a", state(**said), AT_S * 1_000)
-    assert sums.refused == 1
-    assert ("a", AT_S) not in rows(sums)
+    sums.take_state("a", state(**{name: number}), AT_S * 1_000)
+    assert (rows(sums), sums.refused) == ({}, 1)
+
+
+def test_a_twin_s_record_without_one_of_its_headers_is_none() -> None:
+    sums = LiveSums(10)
+    for name, _ in state():
+        sums.take_state("a", [header for header in state() if header[0] != name], AT_S * 1_000)
+    assert (rows(sums), sums.refused) == ({}, len(state()))
 
 
 def test_a_window_is_closed_behind_the_watermark_and_a_run_never() -> None:
