@@ -20,6 +20,7 @@ VALUE_BYTES: Final = 1_024
 HEADERS: Final = 32
 HEADER_BYTES: Final = 256
 _UNHURRIED: Final = {"kafka.fetch.min.bytes": "1048576", "kafka.fetch.max.wait.ms": "1000"}
+_BATCH_EVERY: Final = "2 seconds"
 _POLL_S: Final = 0.2
 _WAIT_S: Final = 5.0
 
@@ -47,10 +48,12 @@ def dead_letters(records: DataFrame, config: TwinConfig) -> DataFrame:
 
 
 def start(session: SparkSession, config: TwinConfig) -> StreamingQuery:
-    """Start the query that writes them."""
-    # Nobody waits for a dead letter: its records come many at a time.
+    """Start the query that writes them, by the trigger of the twin's."""
+    # Nobody waits for a dead letter: its records come many at a time, and micro-batches, which cost the same whatever they
+    # hold, come seldom.
     records = source.read_stream(session, config, config.topics.status, **_UNHURRIED)
-    return job.writer(dead_letters(records, config), config, NAME).trigger(**job.trigger(config)).start()
+    every = job.trigger(config) if config.trigger == "realtime" else {"processingTime": _BATCH_EVERY}
+    return job.writer(dead_letters(records, config), config, NAME).trigger(**every).start()
 
 
 def await_written(config: TwinConfig, due: int, alive: Callable[[], None], limit_s: float) -> None:
