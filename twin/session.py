@@ -41,6 +41,8 @@ logger.c.name = org.apache.spark.sql.execution.datasources.v2.DataWritingSparkTa
 logger.c.level = OFF
 logger.d.name = org.apache.spark.util.ErrorNotifier
 logger.d.level = OFF
+logger.e.name = org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec
+logger.e.level = OFF
 logger.admin.name = org.apache.kafka.clients.admin
 logger.admin.level = ERROR
 """
@@ -72,7 +74,12 @@ def settings(config: TwinConfig) -> dict[str, str]:
         "spark.cleaner.referenceTracking.blocking": "false",
         "spark.sql.ui.retainedExecutions": "1",
         "spark.python.worker.faulthandler.enabled": "true",
-        "spark.python.daemon.module": "twin.python_daemon",
+        # Executors on other machines have none of our packages.
+        **(
+            {"spark.python.daemon.module": "twin.python_daemon"}
+            if config.spark_master.startswith("local")
+            else {}
+        ),
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         **config.spark_conf,
     }

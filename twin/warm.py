@@ -18,6 +18,7 @@ from twin.source import WARM_KEY, warm_output_topic, warm_topic
 
 _KEYS = 8
 _PAYLOAD_BYTES = 1_157
+_LOOK_S = 0.1
 
 
 class WarmUp:
@@ -101,9 +102,14 @@ def _await(consumer: Consumer, epoch: int, sequence: int, alive: Callable[[], No
                 waiting.discard(message.key())
 
 
-def await_first_batch(queries: list[StreamingQuery], alive: Callable[[], None]) -> None:
-    """Return once each query has worked through a batch: only then is it compiled."""
+def await_first_batch(
+    queries: list[StreamingQuery], alive: Callable[[], None], timeout_s: float = 90.0
+) -> None:
+    """Return once each query has worked through a batch: only then is it compiled. TimeoutError when one does not."""
+    deadline_s = time.monotonic() + timeout_s
     for query in queries:
         while query.lastProgress is None or not query.lastProgress["numInputRows"]:
             alive()
-            time.sleep(0.1)
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"query {query.name} took no batch in {timeout_s:g} s")
+            time.sleep(_LOOK_S)  # Spark tells no Python program of a batch that has ended

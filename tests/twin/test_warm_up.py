@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from twin.config import TwinConfig
 from twin.rehearsal import BATCHES
-from twin.warm import WarmUp
+from twin.warm import WarmUp, await_first_batch
 
 
 def config(**fields: object) -> TwinConfig:
@@ -35,3 +39,11 @@ def test_batch_boundaries_are_rehearsed_until_a_session_has_crossed_them() -> No
     warm.served(config(rehearse=True), BATCHES)
     assert not warm.rehearse(config(rehearse=True))
     assert not WarmUp().rehearse(config(rehearse=False))
+
+
+def test_a_query_that_takes_no_batch_is_not_waited_for_for_ever() -> None:
+    query: Any = SimpleNamespace(name="live", lastProgress=None)
+    with pytest.raises(TimeoutError, match=r"query live took no batch in 0\.2 s"):
+        await_first_batch([query], lambda: None, 0.2)
+    query.lastProgress = {"numInputRows": 3}
+    await_first_batch([query], lambda: None, 0.2)
