@@ -8,7 +8,7 @@ from gateways.batching.policies import POLICIES
 from ivsim.option import Naming
 from ivsim.options import RunOptions, rtt_of
 from ivsim.topologies import TOPOLOGIES
-from simulator.links.direct import DirectLink
+from simulator.links import DIRECT
 from simulator.traces import Trace
 
 
@@ -37,7 +37,7 @@ def batch_limits(options: RunOptions, name: Naming) -> Iterator[str]:
 
 def least_round_trip_ms(options: RunOptions) -> float:
     """Return the least round trip that the link is asked for in any second; 0 where it is asked for none."""
-    if options.link == DirectLink.name:
+    if options.link == DIRECT:
         return 0.0
     rtt = rtt_of(options)
     if isinstance(rtt, Trace):

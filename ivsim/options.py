@@ -52,8 +52,7 @@ from schemas.formats.padded import MAX_BYTES, MIN_BYTES
 from schemas.settings import producer_settings, spark_settings
 from schemas.topics import FIRST_GATEWAY, MAX_BROKERS, MAX_FLEET, MAX_GATEWAYS, MAX_VEHICLES, VEHICLES_NETWORK
 from simulator.links import AUTO, LINKS
-from simulator.links.tcp_stack import ALGORITHMS
-from simulator.links.tcp_stack import DEFAULT as DEFAULT_ALGORITHM
+from simulator.links.base import DEFAULT_TCP_ALGORITHM, TCP_ALGORITHMS
 from simulator.logs import VehicleLog, read_log
 from simulator.traces import BUNDLED, DEFAULT, Trace, bundled, read_trace
 from twin.queries import QUERIES
@@ -561,12 +560,12 @@ class RunOptions(BaseModel):
         Option(
             "Congestion control of TCP across the link, at both ends; the host's own choice has no effect.",
             LINK,
-            choices=lambda: ALGORITHMS,
+            choices=lambda: TCP_ALGORITHMS,
             effective=(TCP_ON_LINK,),
-            off=DEFAULT_ALGORITHM,
+            off=DEFAULT_TCP_ALGORITHM,
             axis="tcp",
         ),
-    ] = DEFAULT_ALGORITHM
+    ] = DEFAULT_TCP_ALGORITHM
     prove_link: Annotated[
         bool,
         Option(

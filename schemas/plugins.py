@@ -1,8 +1,9 @@
 """Parts of other people's packages: tables that entry points extend, each part loaded when it is asked for.
 
 An installed package says `[project.entry-points."ivsim.formats"]` and `name = "module:object"`. Nothing of it is imported
-before its name is asked for or a table is listed. A table never has the wrong part under a name: what does not load, or
-takes a name that is there, is refused by name where it is asked for, and left out where others are listed.
+before its name is asked for or a table is listed; a row of the program's own may be such a `module:object`, too. A table
+never has the wrong part under a name: what does not load, or takes a name that is there, is refused by name where it is
+asked for, and left out where others are listed.
 """
 
 from __future__ import annotations
@@ -78,19 +79,22 @@ class Table(MutableMapping[str, Row], Generic[Row]):
 
     Args:
         group: of the entry points.
-        own: the program's own rows.
+        own: the program's own rows, or where they are, as "module:object".
         row: makes a row of a plug-in and the object that it names; any exception of it is the plug-in's fault.
     """
 
-    def __init__(self, group: str, own: Mapping[str, Row], row: Callable[[Plugin, Any], Row]) -> None:
+    def __init__(self, group: str, own: Mapping[str, Row | str], row: Callable[[Plugin, Any], Row]) -> None:
         self.group: Final = group
-        self._own = dict(own)
+        self._own: dict[str, Row | str] = dict(own)
         self._row = row
         self._loaded: dict[str, Row | Refusal] = {}
 
     def __getitem__(self, name: str) -> Row:
         if name in self._own:
-            return self._own[name]
+            own = self._own[name]
+            if isinstance(own, str):
+                own = self._own[name] = made(_object(own))
+            return own
         if name not in self._loaded:
             claims = self._claims(name)
             if not claims:
@@ -113,7 +117,7 @@ class Table(MutableMapping[str, Row], Generic[Row]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __setitem__(self, name: str, row: Row) -> None:
+    def __setitem__(self, name: str, row: Row | str) -> None:
         self._own[name] = row
 
     def __delitem__(self, name: str) -> None:

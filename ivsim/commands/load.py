@@ -40,6 +40,8 @@ from ivsim.load.service_level import service_level
 from ivsim.load.verdict import first_word
 from ivsim.option_signature import given_of, taking
 from ivsim.options import RUN, VEHICLES, RunOptions, fields_with_mode
+from ivsim.report.style import number
+from ivsim.report.terminal import print_summary
 from ivsim.runs.display import Display
 from ivsim.runs.phase_times import PhaseTimes, cache_file
 from ivsim.runs.runner import Outcome, execute
@@ -193,9 +195,6 @@ def _stages(outcome: Outcome, options: RunOptions) -> list[StageFigures]:
 
 
 def _print(outcome: Outcome, options: RunOptions, stages: list[StageFigures], judged: list[Judged]) -> None:
-    from ivsim.report import print_summary  # noqa: PLC0415 - charts load in a second that --help need not wait
-    from ivsim.report.style import number  # noqa: PLC0415
-
     console = Console()
     word, reasons = first_word(outcome.metrics)
     style = _VERDICTS.get(word, "bold red")

@@ -12,6 +12,8 @@ import typer
 from ivsim.commands.result_path import result_path
 from ivsim.labels import checked_tags
 from ivsim.listing import listing, width_of
+from ivsim.report.style import spoken_in
+from ivsim.report.terminal import print_summary
 from schemas.errors import Refusal
 
 if TYPE_CHECKING:
@@ -76,8 +78,6 @@ def show(
         print(report.read_text(encoding="utf-8"), end="")
         return
     from ivsim.library.runs import load_results  # noqa: PLC0415
-    from ivsim.report import print_summary  # noqa: PLC0415
-    from ivsim.report.style import spoken_in  # noqa: PLC0415
 
     found = load_results(results)
     options = found.manifest["options"]

@@ -31,6 +31,7 @@ from ivsim.deployment import Profile, read_profile
 from ivsim.option_rules import checked_options
 from ivsim.option_signature import given_of, taking
 from ivsim.options import RUN, RunOptions, fields_with_mode
+from ivsim.report.terminal import print_summary
 from ivsim.thresholds import Threshold, judge
 from schemas.errors import Refusal
 
@@ -121,8 +122,6 @@ def _told(
     as_json: bool,
 ) -> int:
     """Print the result and what each threshold came to, and return the exit code."""
-    from ivsim.report import print_summary  # noqa: PLC0415 - charts load in a second that --help need not wait
-
     if outcome.error is not None:
         print(f"ivsim: {outcome.error}", file=sys.stderr)
     if as_json:

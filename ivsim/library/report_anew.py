@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from ivsim.library.folder import is_study
 from ivsim.library.ledger_anew import LEDGER, rows_changed, write_ledger_anew
 from ivsim.library.runs import load_results
-from ivsim.report import write_page
+from ivsim.report.page import write_page
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.part_figures import part_figures
 from ivsim.runs.query_figures import query_figures

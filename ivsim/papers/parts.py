@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from ivsim.study.claims import AGREE, CANNOT_TELL, DISAGREE, Finding, RepetitionCount
 from ivsim.study.clusters import MIN_REPETITIONS
@@ -67,7 +67,7 @@ class Part(NamedTuple):
         nearest = min(abs(mean - bound) for bound in bounds)
         if spread <= 1e-12:
             return 0.0 if nearest > 1e-12 else 1.0
-        return 2 * float(stats.t.sf(nearest / spread, data.size - 1))
+        return 2 * float(special.stdtr(data.size - 1, -nearest / spread))
 
 
 def found_of(parts: Sequence[Part]) -> list[Finding]:

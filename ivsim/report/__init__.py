@@ -1,8 +1,4 @@
-"""What a person reads after a run: a table in the terminal and one page; it measures nothing."""
+"""What a person reads after a run: a table in the terminal (`terminal`) and one page (`page`); it measures nothing.
 
-from __future__ import annotations
-
-from ivsim.report.page import write_page
-from ivsim.report.terminal import print_summary
-
-__all__ = ["print_summary", "write_page"]
+Charts take a second to load: import `page` where a page is written, and not before.
+"""

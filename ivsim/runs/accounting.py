@@ -74,7 +74,7 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
         _keep_kafka_records(started, problems)
         _finish_metrics(started, metrics, problems, probed)
         display.phase("writing the report")
-        from ivsim.report import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
+        from ivsim.report.page import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
 
         page = write_page(started.directory.path)
     return Result(metrics, page, error, late.number or number)

@@ -35,8 +35,7 @@ from schemas.errors import Refusal
 from simulator.fleet import messages_due
 from simulator.garbage import spared
 from simulator.link_schedule import Impairments, LinkSchedule
-from simulator.links import LinkError
-from simulator.links.direct import DirectLink
+from simulator.links import DIRECT, LinkError
 from simulator.links.privileges import ensure_privileges
 from simulator.links.proof.prober import Prober
 from simulator.links.replay import LINK_STEPS, LinkReplay
@@ -222,7 +221,7 @@ class Run:
         opened_s = time.monotonic() - self._began_s + START_AFTER_NS / 1e9
         replay = LinkReplay(components.link, plan.schedule.at, start_at_ns, plan.directory.work / LINK_STEPS)
         # A link that emulates nothing has no conditions to show, whatever the trace says.
-        shown = plan.options.page and components.link.name != DirectLink.name
+        shown = plan.options.page and components.link.name != DIRECT
         publisher = LivePublisher(
             plan.directory,
             plan.shards,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from scipy import stats
+from scipy import special
 
 from ivsim.study.clusters import MIN_REPETITIONS
 from ivsim.study.markdown import table
@@ -28,7 +28,7 @@ CANNOT_TELL: Final[Verdict] = "cannot tell"
 NOT_COMPARABLE: Final[Verdict] = "not comparable"
 VERDICTS: Final = (AGREE, DISAGREE, CANNOT_TELL, NOT_COMPARABLE)
 _ALPHA: Final = 0.05
-_Z: Final = float(stats.norm.ppf(1 - _ALPHA / 2))
+_Z: Final = float(special.ndtri(1 - _ALPHA / 2))
 
 
 class Finding(NamedTuple):
@@ -64,7 +64,7 @@ class Published(NamedTuple):
     @property
     def half_width(self) -> float:
         """Return half of the mean's 95 % interval (Student's t)."""
-        return float(stats.t.ppf(1 - _ALPHA / 2, self.n - 1)) * self.deviation / math.sqrt(self.n)
+        return float(special.stdtrit(self.n - 1, 1 - _ALPHA / 2)) * self.deviation / math.sqrt(self.n)
 
 
 def together(findings: Iterable[Finding]) -> Verdict:
@@ -120,7 +120,7 @@ def p_beyond(found: Comparison, border: float) -> float:
     half = (found.high - found.low) / 2
     if half == 0:
         return 0.0 if found.difference != border else 1.0
-    return 2 * float(stats.norm.sf(_Z * abs(found.difference - border) / half))
+    return 2 * float(special.ndtr(-_Z * abs(found.difference - border) / half))
 
 
 def _ordering(claim: Ordering, significant: bool, *, ties: bool) -> Finding:
@@ -199,6 +199,8 @@ def _share_text(what: str, count: int, n: int, low: float, high: float) -> str:
 
 def differ(here: tuple[int, int], there: tuple[int, int]) -> bool:
     """Return whether two counts (each of how many) differ by more than chance at 5 %: Fisher's exact test, 1922."""
+    from scipy import stats  # noqa: PLC0415 - a second to load, and no other claim needs it
+
     (a, n), (b, m) = here, there
     return bool(n and m and stats.fisher_exact([[a, b], [n - a, m - b]]).pvalue < _ALPHA)
 

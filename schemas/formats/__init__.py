@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from schemas.formats.avro import Avro
 from schemas.formats.base import Format, Peek
-from schemas.formats.flatbuffers import FlatBuffers
-from schemas.formats.json import Json
-from schemas.formats.msgpack import MessagePack
-from schemas.formats.protobuf import Protobuf
-from schemas.formats.small import Small
 from schemas.plugins import Plugin, Table, checked, made
 
-_ALL: Final[tuple[Format, ...]] = (Json(), Protobuf(), FlatBuffers(), Avro(), MessagePack(), Small())
+# A format's library is loaded when the format is first asked for.
+_ALL: Final = {
+    "json": "schemas.formats.json:Json",
+    "protobuf": "schemas.formats.protobuf:Protobuf",
+    "flatbuffers": "schemas.formats.flatbuffers:FlatBuffers",
+    "avro": "schemas.formats.avro:Avro",
+    "msgpack": "schemas.formats.msgpack:MessagePack",
+    "small": "schemas.formats.small:Small",
+}
 _PROMISED: Final = (
     "content_type", "blocks", "header_only", "sequence_modulus", "encode", "decode", "peek",
 )  # fmt: skip
@@ -24,8 +26,8 @@ def _row(plugin: Plugin, found: object) -> Format:
     return part
 
 
-FORMATS: Final[Table[Format]] = Table("ivsim.formats", {f.name: f for f in _ALL}, _row)
+FORMATS: Final[Table[Format]] = Table("ivsim.formats", _ALL, _row)
 # Those that every part knows without asking: the twin takes no other but the run's own.
-OWN_FORMATS: Final = tuple(f.name for f in _ALL)
+OWN_FORMATS: Final = tuple(_ALL)
 
 __all__ = ["FORMATS", "OWN_FORMATS", "Format", "Peek"]

@@ -6,22 +6,23 @@ import json
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
 import msgspec
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from schemas.errors import PayloadError
-from schemas.formats.avro_blocks import AvroLayout
 from schemas.formats.base import Peek, peeked
-from schemas.formats.blocks import Blocks
 from schemas.formats.chunks import Chunks
 from schemas.formats.scalars import zigzag
 from schemas.generated.records import Document
 from schemas.generated.runs import AVRO
 from schemas.layout import LAYOUT, RECORDS, ROOT
 from schemas.messages import CurrentStatus
+
+if TYPE_CHECKING:
+    from schemas.formats.blocks import Blocks
 
 _MARKER: Final = b"\xc3\x01"  # Avro 1.11, "Single-object encoding": marker, fingerprint, body
 
@@ -47,9 +48,14 @@ class Avro:
         text = (Path(__file__).parent.parent / "current_status.avsc").read_text()
         self.schema = parse_schema(json.loads(text))
         self.prefix = _MARKER + _fingerprint(json.loads(text))
-        self.blocks: Blocks | None = partial(AvroLayout, prefix=self.prefix)
         self._beginning = self.prefix + b"\x02\x22"  # a header, and a vehicle id of 17 characters
         self._writers = {self.prefix: self.schema}
+
+    @property
+    def blocks(self) -> Blocks | None:
+        from schemas.formats.avro_blocks import AvroLayout  # noqa: PLC0415 - NumPy, which senders alone need
+
+        return partial(AvroLayout, prefix=self.prefix)
 
     def learn(self, schema: dict[str, Any]) -> bytes:
         """Let `decode` read another writer's payloads; return the 10 bytes with which they begin."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schemas.errors import PayloadError
-from schemas.formats.blocks import Blocks
-from schemas.messages import CurrentStatus
+
+if TYPE_CHECKING:
+    from schemas.formats.blocks import Blocks
+    from schemas.messages import CurrentStatus
 
 
 class Peek(NamedTuple):
@@ -23,11 +25,13 @@ class Format(Protocol):
 
     name: str
     content_type: str
-    blocks: (
-        Blocks | None
-    )  # makes payloads in blocks, the bytes that `encode` gives; None: `encode` alone makes them
     header_only: bool  # whether a payload says no more of a vehicle than its header does
     sequence_modulus: int | None  # None: sequences never wrap; 100 for `small`: they run 1..100, 1..100
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """What makes payloads in blocks, the bytes that `encode` gives; None: `encode` alone makes them."""
+        ...
 
     def encode(self, status: CurrentStatus) -> bytes:
         """Return the payload; the same status gives the same bytes."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from struct import error as StructError  # noqa: N812
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
-from schemas.formats.blocks import Blocks
-from schemas.formats.flat_blocks import FlatLayout
 from schemas.formats.flat_prepared import Prepared
 from schemas.formats.flat_read import I32, U32, U64, VTABLE_3, VTABLE_10, read_fields, read_root
 from schemas.layout import LAYOUT
 from schemas.messages import CurrentStatus
+
+if TYPE_CHECKING:
+    from schemas.formats.blocks import Blocks
 
 # Slots in the header's vtable: the Protobuf numbers less one, after the vtable's two sizes.
 _SLOT: Final = {f.name: f.number + 1 for f in LAYOUT.messages["Header"]}
@@ -28,7 +29,12 @@ class FlatBuffers:
     content_type = "application/x-flatbuffers"
     sequence_modulus: int | None = None
     header_only = False
-    blocks: Blocks | None = FlatLayout
+
+    @property
+    def blocks(self) -> Blocks | None:
+        from schemas.formats.flat_blocks import FlatLayout  # noqa: PLC0415 - NumPy, which senders alone need
+
+        return FlatLayout
 
     def encode(self, status: CurrentStatus) -> bytes:
         state, pending = status.changes_for("flatbuffers")

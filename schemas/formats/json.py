@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
-from schemas.formats.blocks import Blocks
 from schemas.formats.chunks import Chunks
 from schemas.formats.faults import refusal
 from schemas.generated.records import Document
 from schemas.generated.runs import JSON, whole_json_current_status
 from schemas.layout import LAYOUT, ROOT
 from schemas.messages import CurrentStatus
+
+if TYPE_CHECKING:
+    from schemas.formats.blocks import Blocks
 
 # Lax, as the mapping asks: 64-bit integers are strings, and 1.0 is an integer too.
 _DECODER: Final = msgspec.json.Decoder(Document, strict=False)

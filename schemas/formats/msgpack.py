@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
-from schemas.formats.blocks import Blocks
 from schemas.formats.faults import refusal
 from schemas.generated.records import Document
 from schemas.messages import CurrentStatus
+
+if TYPE_CHECKING:
+    from schemas.formats.blocks import Blocks
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Document)

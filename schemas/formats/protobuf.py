@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
-from schemas.formats.blocks import Blocks
-from schemas.formats.protobuf_blocks import ProtobufLayout
 from schemas.formats.wire import fault_offset
 from schemas.generated import current_status_pb2 as pb
 from schemas.generated.runs import FROM_PROTOBUF, TO_PROTOBUF, fill_current_status
 from schemas.layout import LAYOUT, RECORDS, ROOT
 from schemas.messages import CurrentStatus
+
+if TYPE_CHECKING:
+    from schemas.formats.blocks import Blocks
 
 _Path = tuple[str, str, tuple[str | int, ...]]
 _PATHS: Final[dict[_Path, _Path]] = {}
@@ -33,7 +34,12 @@ class Protobuf:
     content_type = "application/x-protobuf"
     sequence_modulus: int | None = None
     header_only = False
-    blocks: Blocks | None = ProtobufLayout
+
+    @property
+    def blocks(self) -> Blocks | None:
+        from schemas.formats.protobuf_blocks import ProtobufLayout  # noqa: PLC0415 - NumPy, which senders alone need
+
+        return ProtobufLayout
 
     def encode(self, status: CurrentStatus) -> bytes:
         if status.encoders is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek
-from schemas.formats.blocks import Blocks
 from schemas.messages import CurrentStatus, Document, Header
+
+if TYPE_CHECKING:
+    from schemas.formats.blocks import Blocks
 
 _FORM: Final = re.compile(rb"message(0[0-9][1-9]|0[1-9]0|100)")
 

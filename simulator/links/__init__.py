@@ -1,4 +1,7 @@
-"""The link between vehicles and cloud: one table of link back ends, chosen by name or by a real probe."""
+"""The link between vehicles and cloud: one table of link back ends, chosen by name or by a real probe.
+
+A back end, and pyroute2 below it, is imported when it is opened: a command line that is refused needs neither.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,33 @@ from collections.abc import Callable
 from typing import Final
 
 from schemas.errors import Refusal
-from simulator.links import netem
-from simulator.links.base import Condition, GilbertElliott, Link, LinkCounter, LinkError
-from simulator.links.direct import DirectLink
-from simulator.links.netem import NetemRouter
-from simulator.links.routed import RoutedLink
-from simulator.links.uml import router
-from simulator.links.uml.router import UmlRouter
+from simulator.links.base import DIRECT, Condition, GilbertElliott, Link, LinkCounter, LinkError
 
 # Run, how many vehicles, and the number of the first.
 Factory = Callable[[str, int, int], Link]
 
 
 def _uml(run: str, vehicles: int, first: int = 1) -> Link:
+    from simulator.links.routed import RoutedLink
+    from simulator.links.uml.router import UmlRouter
+
     return RoutedLink("uml", run, vehicles, UmlRouter(), first)
 
 
 def _netem(run: str, vehicles: int, first: int = 1) -> Link:
+    from simulator.links.netem import NetemRouter
+    from simulator.links.routed import RoutedLink
+
     return RoutedLink("netem", run, vehicles, NetemRouter(), first)
 
 
-LINKS: Final[dict[str, Factory]] = {"netem": _netem, "uml": _uml, "direct": DirectLink}
+def _direct(run: str, vehicles: int, first: int = 1) -> Link:
+    from simulator.links.direct import DirectLink
+
+    return DirectLink(run, vehicles, first)
+
+
+LINKS: Final[dict[str, Factory]] = {"netem": _netem, "uml": _uml, DIRECT: _direct}
 AUTO: Final = "auto"
 
 
@@ -41,6 +50,8 @@ def why_not(name: str) -> str | None:
 
 def _probe_netem() -> None:
     """Open the whole link for one vehicle: each missing module and each missing right shows."""
+    from simulator.links import netem
+
     try:
         with _netem(netem.probe_run(), 1):
             pass
@@ -48,15 +59,23 @@ def _probe_netem() -> None:
         raise netem.refusal(error) from error
 
 
+def _probe_uml() -> None:
+    from simulator.links.uml import router
+
+    router.probe()
+
+
 def _probe_direct() -> None:
-    with DirectLink(netem.probe_run(), 1):
+    from simulator.links import netem
+
+    with _direct(netem.probe_run(), 1):
         pass
 
 
 PROBES: Final[dict[str, Callable[[], None]]] = {
     "netem": _probe_netem,
-    "uml": router.probe,
-    "direct": _probe_direct,
+    "uml": _probe_uml,
+    DIRECT: _probe_direct,
 }
 
 
@@ -86,6 +105,7 @@ def open_link(name: str, run: str, vehicles: int, first: int = 1) -> Link:
 
 __all__ = [
     "AUTO",
+    "DIRECT",
     "LINKS",
     "Condition",
     "Factory",

@@ -12,7 +12,11 @@ from schemas.errors import Refusal
 from schemas.topics import end_id
 
 Direction = Literal["uplink", "downlink"]
+# The control without emulation, which some options and the page ask about.
+DIRECT: Final = "direct"
 DIRECTIONS: Final[tuple[Direction, Direction]] = ("uplink", "downlink")
+TCP_ALGORITHMS: Final = ("cubic", "reno", "bbr")
+DEFAULT_TCP_ALGORITHM: Final = "cubic"
 DISTRIBUTIONS: Final = ("uniform", "normal", "pareto", "paretonormal")
 
 RATE_MIN_BPS: Final = 8.0  # netem counts whole bytes per second

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from simulator.links import addressing, wiring
-from simulator.links.base import Conditions, LinkCounter, check
+from simulator.links.base import DIRECT, Conditions, LinkCounter, check
 
 
 class DirectLink:
     """Vehicles' and cloud's namespaces on one wire: conditions are checked and then have no effect."""
 
-    name = "direct"
+    name = DIRECT
     vehicles_device = addressing.VEHICLES_SIDE.device
 
     def __init__(self, run: str, vehicles: int, first: int = 1) -> None:

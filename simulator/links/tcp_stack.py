@@ -18,8 +18,6 @@ from pyroute2 import IPRoute, NetlinkError
 from simulator.links.base import Link, LinkError
 from simulator.links.namespaces import inside
 
-ALGORITHMS: Final = ("cubic", "reno", "bbr")
-DEFAULT: Final = "cubic"
 _MAIN_TABLE: Final = 254
 _SYSCTLS: Final = Path("/proc/sys/net/ipv4")
 # Each belongs to a namespace. What a connection has learnt (its threshold, its RTT) must not shape the next one.

@@ -20,7 +20,7 @@ from ivsim.library.runs import load_results
 from ivsim.load.capacity_asked import asked
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
-from ivsim.report import write_page
+from ivsim.report.page import write_page
 from ivsim.runs.directory import make_run_directory
 from ivsim.runs.runner import Outcome, make_plan
 from ivsim.study.engines.whole_run.engine import WholeRun

@@ -19,7 +19,7 @@ PACKAGES = ("ivsim", "simulator", "twin", "schemas", "gateways")
 _NAMES = "|".join(PROTOCOLS)
 _BROKERS = "|".join(row.broker for row in PROTOCOLS.values() if row.broker)
 OWN = re.compile(
-    r"gateways/protocols/\w+/|gateways/protocols/(__init__|private_names)\.py|ivsim/(papers|audit)/"
+    r"gateways/protocols/\w+/|gateways/protocols/__init__\.py|ivsim/(papers|audit)/"
     rf"|simulator/capture/({_NAMES}|parsers)\.py|ivsim/testbed/({_BROKERS})\.py"
 )
 SETTINGS = {setting for row in PROTOCOLS.values() for setting in row.settings}

@@ -28,11 +28,11 @@ from pika.exceptions import (
     StreamLostError,
 )
 
+from gateways.protocols.amqp.private_names import CarriedConnection
 from gateways.protocols.amqp.reader import Deliver, DeliveryReader, FrameError
 from gateways.protocols.amqp.transport import Stream, connect_stream
 from gateways.protocols.base import Endpoint
 from gateways.protocols.ends import AccessRefusedError, ConnectError
-from gateways.protocols.private_names import CarriedConnection
 from gateways.protocols.tcp import reason_of
 from gateways.protocols.tls import TlsClient, refuses
 

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 on RabbitMQ, by pika: the row of the table; the ends are in the modules beside it."""
+"""AMQP 0-9-1 on RabbitMQ, by pika: the row of the table; the ends are in the modules beside it, imported when one is made."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ from itertools import product
 from types import MappingProxyType
 
 from gateways.protocols.amqp.address import LEVELS
-from gateways.protocols.amqp.forget import delete_queue
-from gateways.protocols.amqp.intake import AmqpIntake
-from gateways.protocols.amqp.subscriber import AmqpSubscriber
-from gateways.protocols.amqp.vehicle import AmqpVehicle
 from gateways.protocols.base import (
     Endpoint,
     IntakeSettings,
@@ -80,9 +76,13 @@ class Amqp(Protocol):
     def vehicle_client(
         self, endpoint: Endpoint, vehicle: int, mode: Mode, events: VehicleEvents, settings: VehicleSettings
     ) -> VehicleClient:
+        from gateways.protocols.amqp.vehicle import AmqpVehicle
+
         return AmqpVehicle(endpoint, vehicle, mode, events, settings)
 
     def intake(self, endpoint: Endpoint, mode: Mode, sink: Sink, settings: IntakeSettings) -> Intake:
+        from gateways.protocols.amqp.intake import AmqpIntake
+
         return AmqpIntake(endpoint, mode, sink, settings)
 
     def subscriber(
@@ -93,7 +93,11 @@ class Amqp(Protocol):
         events: SubscriberEvents,
         settings: VehicleSettings,
     ) -> Subscriber:
+        from gateways.protocols.amqp.subscriber import AmqpSubscriber
+
         return AmqpSubscriber(endpoint, vehicle, mode, events, settings)
 
     def forget(self, endpoint: Endpoint, client_name: str) -> None:
+        from gateways.protocols.amqp.forget import delete_queue
+
         delete_queue(endpoint, client_name)

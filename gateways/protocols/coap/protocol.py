@@ -1,4 +1,4 @@
-"""CoAP (RFC 7252, 7641, 7959) over UDP: the row of the table; the ends are in the modules beside it."""
+"""CoAP (RFC 7252, 7641, 7959) over UDP: the row of the table; the ends are in the modules beside it, imported when one is made."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ from gateways.protocols.base import (
     Word,
 )
 from gateways.protocols.coap.address import LEVELS
-from gateways.protocols.coap.echo import CoapEcho
-from gateways.protocols.coap.intake import CoapIntake
-from gateways.protocols.coap.ping import ping
-from gateways.protocols.coap.subscriber import CoapObserver
-from gateways.protocols.coap.vehicle import CoapVehicle
 from gateways.protocols.ends import (
     EchoServer,
     Intake,
@@ -78,10 +73,14 @@ class Coap(Protocol):
     def vehicle_client(
         self, endpoint: Endpoint, vehicle: int, mode: Mode, events: VehicleEvents, settings: VehicleSettings
     ) -> VehicleClient:
+        from gateways.protocols.coap.vehicle import CoapVehicle
+
         con = mode.options["con"]
         return CoapVehicle(_usable(endpoint), vehicle, con=con, events=events, settings=settings)
 
     def intake(self, endpoint: Endpoint, mode: Mode, sink: Sink, settings: IntakeSettings) -> Intake:
+        from gateways.protocols.coap.intake import CoapIntake
+
         del mode  # the server answers each request in the request's own type
         return CoapIntake(_usable(endpoint), sink, settings)
 
@@ -93,13 +92,19 @@ class Coap(Protocol):
         events: SubscriberEvents,
         settings: VehicleSettings,
     ) -> Subscriber:
+        from gateways.protocols.coap.subscriber import CoapObserver
+
         con = mode.options["con"]
         return CoapObserver(_plain(endpoint), vehicle, con=con, events=events, settings=settings)
 
     def reach(self, host: str, port: int, timeout_s: float) -> None:
+        from gateways.protocols.coap.ping import ping
+
         ping(host, port, timeout_s)
 
     def echo_server(self, endpoint: Endpoint, mode: Mode) -> EchoServer:
+        from gateways.protocols.coap.echo import CoapEcho
+
         return CoapEcho(_plain(endpoint), con=mode.options["con"])
 
 

@@ -18,7 +18,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.ends import AccessRefusedError, ConnectError
-from gateways.protocols.private_names import AdoptingClient
+from gateways.protocols.mqtt.private_names import AdoptingClient
 from gateways.protocols.tcp import unacknowledged_bytes
 from gateways.protocols.tls import TlsClient, refuses
 

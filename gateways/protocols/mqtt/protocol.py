@@ -1,4 +1,4 @@
-"""MQTT 5 and 3.1.1: the row of the table; the ends are in the modules beside it."""
+"""MQTT 5 and 3.1.1: the row of the table; the ends are in the modules beside it, imported when one is made."""
 
 from __future__ import annotations
 
@@ -16,14 +16,10 @@ from gateways.protocols.base import (
     VehicleSettings,
     Word,
 )
-from gateways.protocols.ends import Sink, SubscriberEvents, VehicleEvents
+from gateways.protocols.ends import Intake, Sink, Subscriber, SubscriberEvents, VehicleClient, VehicleEvents
 from gateways.protocols.mqtt.address import LEVELS
-from gateways.protocols.mqtt.connection import VERSIONS
-from gateways.protocols.mqtt.forget import end_session
-from gateways.protocols.mqtt.intake import MqttIntake
-from gateways.protocols.mqtt.subscriber import MqttSubscriber
-from gateways.protocols.mqtt.vehicle import MqttVehicle
 
+_VERSIONS = ("5", "3.1.1")
 _GUARANTEES: Mapping[int, Any] = {0: "at_most_once", 1: "at_least_once", 2: "exactly_once"}
 _LOOKS = {0: Look("#0072B2", "o"), 1: Look("#56B4E9", "s"), 2: Look("#CC79A7", "^")}
 
@@ -38,7 +34,7 @@ class Mqtt(Protocol):
     words = MappingProxyType(
         {
             "qos": Word((0, 1, 2), "Quality of service: 0, 1 or 2."),
-            "mqtt_version": Word(("5", "3.1.1"), "Version of the protocol: 5 or 3.1.1."),
+            "mqtt_version": Word(_VERSIONS, "Version of the protocol: 5 or 3.1.1."),
         }
     )
     gateway_words = ("qos", "mqtt_version")
@@ -66,7 +62,7 @@ class Mqtt(Protocol):
                     gateway_acknowledges=qos > 0,
                     leaves_session=version == "3.1.1",  # whose DISCONNECT has no properties (3.14)
                 )
-                for version in VERSIONS
+                for version in _VERSIONS
                 for qos in _GUARANTEES
             )
         }
@@ -74,10 +70,14 @@ class Mqtt(Protocol):
 
     def vehicle_client(
         self, endpoint: Endpoint, vehicle: int, mode: Mode, events: VehicleEvents, settings: VehicleSettings
-    ) -> MqttVehicle:
+    ) -> VehicleClient:
+        from gateways.protocols.mqtt.vehicle import MqttVehicle
+
         return MqttVehicle(endpoint, vehicle, mode, events, settings)
 
-    def intake(self, endpoint: Endpoint, mode: Mode, sink: Sink, settings: IntakeSettings) -> MqttIntake:
+    def intake(self, endpoint: Endpoint, mode: Mode, sink: Sink, settings: IntakeSettings) -> Intake:
+        from gateways.protocols.mqtt.intake import MqttIntake
+
         return MqttIntake(endpoint, mode, sink, settings)
 
     def subscriber(
@@ -87,8 +87,12 @@ class Mqtt(Protocol):
         mode: Mode,
         events: SubscriberEvents,
         settings: VehicleSettings,
-    ) -> MqttSubscriber:
+    ) -> Subscriber:
+        from gateways.protocols.mqtt.subscriber import MqttSubscriber
+
         return MqttSubscriber(endpoint, vehicle, mode, events, settings)
 
     def forget(self, endpoint: Endpoint, client_name: str) -> None:
+        from gateways.protocols.mqtt.forget import end_session
+
         end_session(endpoint, client_name)

@@ -5,11 +5,14 @@ A plug-in of `ivsim.engines` is a row, too.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from schemas.plugins import Plugin, Table, checked, made
 
-# engine in study.toml -> module:class; ivsim.study.engines.base.engine_named loads it when a study asks for it
+if TYPE_CHECKING:
+    from ivsim.study.engines.base import Engine
+
+# engine in study.toml -> module:class, loaded when a study asks for it
 _OWN = {
     "whole_run": "ivsim.study.engines.whole_run.engine:WholeRun",
     "echo": "ivsim.study.engines.echo.engine:Echo",
@@ -20,11 +23,11 @@ _OWN = {
 }
 
 
-def _row(plugin: Plugin, found: object) -> str:
+def _row(plugin: Plugin, found: object) -> Engine:
     from ivsim.study.engines.base import Engine  # noqa: PLC0415 - it reads this table
 
-    checked(made(found), plugin.name, Engine)
-    return plugin.where
+    engine: Engine = checked(made(found), plugin.name, Engine)
+    return engine
 
 
-ENGINES: Final[Table[str]] = Table("ivsim.engines", _OWN, _row)
+ENGINES: Final[Table[Engine]] = Table("ivsim.engines", _OWN, _row)

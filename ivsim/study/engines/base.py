@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -182,11 +180,4 @@ def engine_named(name: str) -> Engine:
     """Return an engine of the table; Refusal lists the names for an unknown one."""
     if name not in ENGINES:
         raise Refusal(f"engine {name!r}: allowed are {', '.join(ENGINES)}")
-    return _loaded(ENGINES[name])
-
-
-@cache
-def _loaded(where: str) -> Engine:
-    module, _, name = where.partition(":")
-    engine: Engine = getattr(import_module(module), name)()
-    return engine
+    return ENGINES[name]

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from scipy.special import betaincinv
-
 from schemas.quantiles import rank_index
 
 Verdict = Literal["pass", "off", "unproven"]
@@ -17,6 +15,8 @@ CONFIDENCE: Final = 0.999
 
 def loss_interval(lost: int, sent: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the exact (Clopper-Pearson) interval of a loss ratio, from `lost` of `sent` packets."""
+    from scipy.special import betaincinv  # noqa: PLC0415 - a third of a second, which not every run needs
+
     tail = (1 - confidence) / 2
     low = 0.0 if lost == 0 else float(betaincinv(lost, sent - lost + 1, tail))
     high = 1.0 if lost == sent else float(betaincinv(lost + 1, sent - lost, 1 - tail))

@@ -4,14 +4,14 @@ A check of a run asks whether a share of packets (lost, late) fits what was aske
 by chance: all chance checks of a run together do so in at most `FALSE_OFF_PER_RUN` of runs (Bonferroni), so each one
 has `ALPHA`. It must not call a link right that it could not have found wrong either: `SharePower` says which true
 share a test would have found with probability `POWER`, and a check passes only where that is close enough.
+
+SciPy is imported when a test is made, and `scipy.stats` not at all: it takes a second, which every run would wait for.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Final, NamedTuple
-
-from scipy.special import betaincinv
-from scipy.stats import binom
 
 FALSE_OFF_PER_RUN: Final = 0.01
 # Per direction: early packets, the median, p95 and p99 of delay, loss of probes, loss counted by the kernel.
@@ -34,19 +34,38 @@ class SharePower(NamedTuple):
 
 def most_by_chance(n: int, share: float, alpha: float = ALPHA) -> int:
     """Return how many of `n` packets may be counted where `share` of all is asked; more are not chance."""
-    return int(binom.isf(alpha, n, share)) if 0 < share < 1 else round(n * share)
+    if not (n and 0 < share < 1):
+        return round(n * share)
+    from scipy.special import bdtrc, bdtrik  # noqa: PLC0415 - as above
+
+    # The inverse is off by one where its rounding decides; the smallest count with P(X > count) <= alpha is meant.
+    count: int = max(ceil(bdtrik(1 - alpha, n, share)), 0)
+    while bdtrc(count, n, share) > alpha:
+        count += 1
+    while count and bdtrc(count - 1, n, share) <= alpha:
+        count -= 1
+    return count
 
 
 def least_by_chance(n: int, share: float, alpha: float = ALPHA) -> int:
     """Return how many of `n` packets must be counted at least; fewer are not chance."""
-    if not 0 < share < 1:
+    if not (n and 0 < share < 1):
         return round(n * share)
-    count = int(binom.ppf(alpha, n, share))
-    return count if binom.cdf(count - 1, n, share) <= alpha else count - 1
+    from scipy.special import bdtr, bdtrik  # noqa: PLC0415 - as above
+
+    # The largest count with P(X < count) <= alpha.
+    count: int = max(ceil(bdtrik(alpha, n, share)), 0)
+    while count and bdtr(count - 1, n, share) > alpha:
+        count -= 1
+    while bdtr(count, n, share) <= alpha:
+        count += 1
+    return count
 
 
 def share_power(n: int, share: float, *, two_sided: bool) -> SharePower:
     """Return which true shares a test of `n` packets against `share` finds."""
+    from scipy.special import betaincinv  # noqa: PLC0415 - as above
+
     alpha = ALPHA / 2 if two_sided else ALPHA
     least_off = most_by_chance(n, share, alpha) + 1
     above = 1.0 if least_off > n else float(betaincinv(least_off, n - least_off + 1, POWER))

@@ -16,7 +16,7 @@ from ivsim.audit.due import due_of
 from ivsim.audit.kafka_records import Kafka
 from ivsim.audit.ledger import Ledger
 from ivsim.audit.result import Terms
-from ivsim.report import write_page
+from ivsim.report.page import write_page
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.directory import SCHEMA, RunDirectory
 from ivsim.runs.link_log import SCHEMA as LINK_SCHEMA

@@ -15,8 +15,8 @@ from gateways.batching.decision_log import DecisionLog
 from gateways.batching.observation import LinkState, Observation
 from gateways.batching.rules import Bounds
 from ivsim.options import RunOptions
-from ivsim.report import write_page
 from ivsim.report.decisions import HEADS, chosen_over_time, decision_rows, read_decisions
+from ivsim.report.page import write_page
 
 START_NS = 1_800_000_000_000_000_000
 

@@ -14,8 +14,8 @@ import pytest
 from jinja2 import UndefinedError
 
 from ivsim.options import RunOptions
-from ivsim.report import write_page
 from ivsim.report.html import rendered
+from ivsim.report.page import write_page
 from ivsim.study.markdown import page
 
 EVIL = "<script>alert('a & b')</script>"

@@ -33,6 +33,7 @@ from schemas.topics import (
 from simulator.capture.second_log import vehicle_name
 from simulator.link_schedule import LinkSchedule
 from simulator.links import open_link, tcp_stack
+from simulator.links.base import DEFAULT_TCP_ALGORITHM
 from simulator.links.proof.prober import probed_vehicles
 from simulator.traces import bundled
 
@@ -173,7 +174,7 @@ def test_kafka_tells_each_gateway_the_address_at_which_it_has_asked(
 
 
 def test_a_congestion_control_that_the_kernel_has_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tcp_stack.has(tcp_stack.DEFAULT)
+    assert tcp_stack.has(DEFAULT_TCP_ALGORITHM)
     assert not tcp_stack.has("nosuch")
     monkeypatch.setattr(tcp_stack, "has", lambda name: name != "bbr")
     with pytest.raises(Refusal, match="--tcp bbr: this kernel has no such congestion control"):

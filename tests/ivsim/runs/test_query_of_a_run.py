@@ -11,7 +11,7 @@ import pytest
 
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
-from ivsim.report import write_page
+from ivsim.report.page import write_page
 from ivsim.runs import processes
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import KafkaAddress

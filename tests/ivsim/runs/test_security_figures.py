@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivsim.options import RunOptions
-from ivsim.report import write_page
+from ivsim.report.page import write_page
 from ivsim.runs.security_figures import security_figures
 from ivsim.study.engines.whole_run.security_metrics import SECURITY_METRICS, security_metrics
 

@@ -7,6 +7,7 @@ import pytest
 
 from schemas.topics import CLOUD_ADDRESS, vehicle_address
 from simulator.links import LINKS, LinkError, tcp_stack
+from simulator.links.base import DEFAULT_TCP_ALGORITHM, TCP_ALGORITHMS
 from simulator.links.namespaces import inside
 
 pytestmark = pytest.mark.netns
@@ -28,7 +29,7 @@ def test_both_ends_use_what_was_asked_though_the_server_listened_before(link):
         server = socket.create_server((CLOUD_ADDRESS, 0))
     port = server.getsockname()[1]
     with server:
-        for algorithm in (*tcp_stack.ALGORITHMS, tcp_stack.DEFAULT):
+        for algorithm in (*TCP_ALGORITHMS, DEFAULT_TCP_ALGORITHM):
             tcp_stack.use(link, algorithm)
             with inside(link.vehicles_namespace):
                 client = socket.create_connection((CLOUD_ADDRESS, port), 10, (vehicle_address(1), 0))

@@ -36,10 +36,8 @@ from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER, kill_of
 from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
 from ivsim.study.engines.pipe.records import RECORDS
 from schemas.errors import Refusal
-from simulator.links import AUTO, LINKS
-from simulator.links.direct import DirectLink
-from simulator.links.tcp_stack import ALGORITHMS
-from simulator.links.tcp_stack import DEFAULT as DEFAULT_ALGORITHM
+from simulator.links import AUTO, DIRECT, LINKS
+from simulator.links.base import DEFAULT_TCP_ALGORITHM, TCP_ALGORITHMS
 from simulator.traces import DEFAULT
 
 CONTENT: Final = "Records"
@@ -49,7 +47,6 @@ RUN: Final = "Run"
 LINK: Final = "Link between producers and platform"
 PANELS: Final = (CONTENT, PLATFORM, CLIENTS, LINK, RUN)
 
-DIRECT: Final = DirectLink.name
 MOST_RECORDS: Final = 50_000_000
 FIXED: Final = "fixed"
 _HTTP: Final = re.compile(r"https?://[^\s/]+\S*")
@@ -440,11 +437,11 @@ class PipeOptions(BaseModel):
         Option(
             "Congestion control of TCP across the link, at both ends.",
             LINK,
-            choices=lambda: ALGORITHMS,
+            choices=lambda: TCP_ALGORITHMS,
             axis="tcp",
             effective=(LINKED,),
         ),
-    ] = DEFAULT_ALGORITHM
+    ] = DEFAULT_TCP_ALGORITHM
     rate: Annotated[
         float | None,
         Field(gt=0, le=1_000_000),

@@ -16,8 +16,8 @@ from ivsim.report.page import certificate_table, decided_by_host
 from ivsim.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION, number
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import PIPE_METRICS, STAGES
-from ivsim.study.engines.pipe.options import DIRECT
 from ivsim.study.engines.pipe.platforms import platform_named
+from simulator.links import DIRECT
 
 OPEN_LOOP: Final = ("consumed", "lost", "latency_p50_ms", "latency_p99_ms", "client_cpu_us")
 FULL_SPEED: Final = ("consumed", "lost", "records_per_s", "payload_mb_per_s", "client_cpu_us")

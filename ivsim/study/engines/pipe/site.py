@@ -30,6 +30,7 @@ from ivsim.testbed.registry import RunRecord
 from schemas.topics import CLOUD_ADDRESS, vehicle_address
 from simulator.link_schedule import LinkSchedule
 from simulator.links import Condition, choose, open_link, tcp_stack, wiring
+from simulator.links.base import DEFAULT_TCP_ALGORITHM
 from simulator.links.proof.certificate import certificate
 from simulator.links.proof.prober import PROBE_PORT, Prober
 from simulator.links.replay import LINK_STEPS, LinkReplay
@@ -110,7 +111,7 @@ class Site:
         try:
             # Kafka's clients cannot bind an address: they are vehicle 1.
             wiring.prefer_source(self.link.vehicles_namespace, vehicle_address(1))
-            tcp_stack.use(self.link, tcp_stack.DEFAULT)
+            tcp_stack.use(self.link, DEFAULT_TCP_ALGORITHM)
         except BaseException:
             self.link.__exit__(None, None, None)
             raise

@@ -5,8 +5,6 @@ A plug-in of `ivsim.platforms` is a row, too.
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from schemas.plugins import Plugin, Table, checked, made
@@ -29,23 +27,16 @@ _OWN = {
 }
 
 
-def _row(plugin: Plugin, found: object) -> str:
+def _row(plugin: Plugin, found: object) -> Platform:
     from ivsim.study.engines.pipe.platforms.base import Platform  # noqa: PLC0415 - when there is one to check
 
-    checked(made(found), plugin.name, Platform)
-    return plugin.where
+    platform: Platform = checked(made(found), plugin.name, Platform)
+    return platform
 
 
-PLATFORMS: Final[Table[str]] = Table("ivsim.platforms", _OWN, _row)
+PLATFORMS: Final[Table[Platform]] = Table("ivsim.platforms", _OWN, _row)
 
 
 def platform_named(name: str) -> Platform:
     """Return a platform of the table; KeyError for an unknown one."""
-    return _loaded(PLATFORMS[name])
-
-
-@cache
-def _loaded(where: str) -> Platform:
-    module, _, name = where.partition(":")
-    platform: Platform = getattr(import_module(module), name)()
-    return platform
+    return PLATFORMS[name]

@@ -1,0 +1,32 @@
+"""What a program loads before it begins: a run's first message, a gateway and a refusal wait for no library they do without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# SciPy and Matplotlib are for the end of a run, and take two seconds of CPU; a gateway has one protocol and no columns.
+WITHOUT = {
+    "ivsim.runs.runner": ("scipy", "matplotlib", "pyspark", "aiocoap"),
+    "ivsim.commands.run": (
+        "scipy",
+        "matplotlib",
+        "pyspark",
+        "pyarrow",
+        "pyroute2",
+        "aiocoap",
+        "pika",
+        "paho",
+    ),
+    "gateways.__main__": ("numpy", "pyarrow", "scipy", "aiocoap", "pika", "paho", "fastavro"),
+    "simulator.sender": ("scipy", "pyarrow", "aiocoap", "pika", "paho", "fastavro"),
+}
+
+
+@pytest.mark.parametrize("module", WITHOUT)
+def test_it_begins_without(module: str) -> None:
+    program = f"import sys, {module}; print(*sorted({set(WITHOUT[module])} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
