@@ -76,7 +76,16 @@ def kill(gateway: Any) -> None:
     gateway.popen.wait(10)
 
 
-@pytest.mark.parametrize("mode", ["qos0", "qos1", "qos2", "qos0-v311", "qos1-v311", "qos2-v311"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "qos0",
+        "qos1",
+        "qos2",
+        "qos1-v311",
+        *(pytest.param(mode, marks=pytest.mark.full) for mode in ("qos0-v311", "qos2-v311")),
+    ],
+)
 def test_every_message_becomes_one_record(
     mode, broker, kafka, topics, start_gateway, read_records, payloads, publish, tmp_path
 ) -> None:

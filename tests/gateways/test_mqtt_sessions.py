@@ -194,7 +194,7 @@ async def drive(both: Both, mode: str, vehicle_at: Endpoint, gateway_at: Endpoin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.full) for seed in (2, 3))])
 @pytest.mark.parametrize("mode", ["qos1", "qos2", "qos1-v311", "qos2-v311"])
 async def test_cut_connections_keep_the_promise(broker, both: Both, mode: str, seed: int) -> None:
     vehicles = Relay((broker.host, broker.port), seed, cuts=8)

@@ -38,6 +38,7 @@ def store(tmp_path_factory) -> Store:
     return store
 
 
+@pytest.mark.full
 def test_every_record_is_accounted_for_and_every_cost_is_there(store: Store):
     found = results(store)
     assert [one.reasons for one in found] == [[]] * 3
@@ -76,7 +77,7 @@ def platforms(tmp_path_factory):
     [
         pytest.param({"kill": "broker@1.5s", "idempotence": True}, 30, marks=pytest.mark.full),
         ({"kill": "consumer-1@1.5s", "consumers": 3, "commit": "call"}, 10),
-        ({"kill": "producer@1.5s"}, 10),
+        pytest.param({"kill": "producer@1.5s"}, 10, marks=pytest.mark.full),
     ],
     ids=lambda value: value["kill"] if isinstance(value, dict) else "",
 )

@@ -80,7 +80,8 @@ def test_one_that_has_died_is_started_anew_for_the_next_measurement(run_record, 
         assert platforms.open(pipe_options({"platform": "redis"})) is not first
 
 
-NEEDS = {"kafka": [pytest.mark.kafka], "redis": [pytest.mark.broker]}
+# Kafka's kill itself is held by tests/contract/test_platforms.py, and a kill's account by one platform.
+NEEDS = {"kafka": [pytest.mark.kafka, pytest.mark.full], "redis": [pytest.mark.broker]}
 
 
 @pytest.mark.parametrize("durability", ["synced", pytest.param("cache", marks=pytest.mark.full)])
