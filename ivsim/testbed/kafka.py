@@ -71,7 +71,8 @@ class KafkaServer(OwnedServer):
         self._host = host
         self._node = node
         self._keystore = keystore
-        found = class_archive.java_options("kafka") if java_options is None else java_options
+        self._archive = class_archive.java_options("kafka")
+        found = self._archive if java_options is None else java_options
         self._java_options = [*JIT[jit], *found]
         self._heap_mb = heap_mb
         self._listener: Listener = listener or IN_THE_CLEAR
@@ -184,7 +185,7 @@ class KafkaServer(OwnedServer):
 
     def _format(self, java: str, class_path: str, properties: Path, cluster: str) -> None:
         done = subprocess.run(
-            [java, "-Xmx128m", *SHORT_LIVED_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format",
+            [java, "-Xmx128m", *SHORT_LIVED_JAVA, *self._archive, "-cp", class_path, "kafka.tools.StorageTool", "format",
              "-t", cluster, "-c", str(properties), *format_arguments(self._listener, self._dir)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip

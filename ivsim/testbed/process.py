@@ -17,7 +17,7 @@ from typing import IO, Self
 from ivsim.testbed.registry import RunRecord
 from schemas.last_words import cause_of, end_of
 
-POLL_S = 0.02
+POLL_S, LONGEST_POLL_S = 0.02, 0.1
 LAST_LINES = 12
 # A trace of Java's with its causes is longer than a screen, and the cause may stand at its top.
 LAST_BYTES = 262_144
@@ -143,12 +143,16 @@ class OwnedProcess:
 
     def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
         """Return once `ready()`; ProcessDied when the process ends first, NotReady after `timeout_s`."""
-        deadline_s = time.monotonic() + timeout_s
+        began_s = time.monotonic()
+        deadline_s = began_s + timeout_s
         while not ready():
             self.check()
             if time.monotonic() > deadline_s:
                 raise NotReady(self._not_ready(timeout_s))
-            time.sleep(POLL_S)  # what `ready` looks at tells nobody that it has changed
+            # What `ready` looks at tells nobody that it has changed, and a look at the kernel's table of connections
+            # takes 5 ms of a core: whoever takes long is looked at less often.
+            waited_s = time.monotonic() - began_s
+            time.sleep(min(max(POLL_S, waited_s / 50), LONGEST_POLL_S))
 
     def _not_ready(self, timeout_s: float) -> str:
         said, log = self.last_words(), _at(self.kept_log_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +16,7 @@ from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.paths import compose_dir, how_to_get
 from ivsim.testbed.process import OwnedProcess, has_listener
 from ivsim.testbed.programs import program
+from ivsim.testbed.rabbitmq_home import make_home
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import OPEN, Account, Security, write_secret
 from ivsim.testbed.server import ServerKind
@@ -61,6 +61,7 @@ class RabbitmqServer(OwnedServer):
         # while anybody has the one for nodes, at whatever address: a client that chose its source address is enough.
         self._epmd_port, self._nodes_port = self._held_port(), self._held_port(ANY)
         self._epmd: OwnedProcess | None = None
+        self._scripts: Path | None = None
         self.host = host
         self.port = port or self._own_port()
 
@@ -110,7 +111,8 @@ class RabbitmqServer(OwnedServer):
 
     def environment(self) -> dict[str, str]:
         """Return the variables that a node takes its name, ports and files from."""
-        return {
+        scripts = {} if self._scripts is None else {"RABBITMQ_SCRIPTS_DIR": str(self._scripts)}
+        return scripts | {
             # The server then replaces its shell, as under systemd: our process is the node itself.
             "RUNNING_UNDER_SYSTEMD": "true",
             "HOME": str(self._dir),
@@ -138,9 +140,9 @@ class RabbitmqServer(OwnedServer):
 
     def _configure(self) -> None:
         shared = compose_dir() / "rabbitmq"
-        shutil.copy(shared / "enabled_plugins", self._dir)
-        if self._security.by_certificate:
-            (self._dir / "enabled_plugins").write_text("[rabbitmq_auth_mechanism_ssl].\n")
+        plugins = ["rabbitmq_auth_mechanism_ssl"] if self._security.by_certificate else []
+        (self._dir / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n")
+        self._scripts = make_home(self._dir / "home", Path(server_program()), plugins)
         lines = self._listener_lines()
         if self._security.accounts:
             definitions = self._dir / "definitions.json"
