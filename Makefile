@@ -1,11 +1,15 @@
 # Everything by two commands: `make run` and `make test`. Both install what is missing first (setup/install.sh).
 PYTHON := .venv/bin/python
 MARKED := broker or kafka or netns or spark or browser or slow
+SPELT := broker|kafka|netns|spark|browser|slow
 # What judges milliseconds has the machine to itself, and comes before anything else is up. Whole runs and tests of servers
 # mostly wait: two at a time on the two cores that a small machine has, all that needs a Spark in one of them.
 PYTEST := $(PYTHON) -m pytest -q --durations 20
 BY_FILE := -n 2 --dist loadfile
 BY_GROUP := -n 2 --dist loadscope --no-loadscope-reorder
+# Collecting all tests takes a quarter of a minute in each worker: files without the marks are left out (tests/conftest.py
+# refuses a mark that its file does not spell out).
+HAVING = $$(grep -rlE 'mark\.($(1))' tests --include='test_*.py')
 # An environment that forbids it has every process that a test starts compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
@@ -46,19 +50,19 @@ unit: # no root, no network, no Java
 
 timing: # what judges milliseconds, alone
 	@sh setup/install.sh test
-	@sh setup/with_rights.sh $(PYTEST) -m "timing and not full"
+	@sh setup/with_rights.sh $(PYTEST) -m "timing and not full" $(call HAVING,timing)
 
 marked: # servers, namespaces, Spark, a browser
 	@sh setup/install.sh test
-	@sh setup/with_rights.sh $(PYTEST) $(BY_GROUP) -m "($(MARKED)) and not timing and not full"
+	@sh setup/with_rights.sh $(PYTEST) $(BY_GROUP) -m "($(MARKED)) and not timing and not full" $(call HAVING,$(SPELT))
 
 full-timing:
 	@sh setup/install.sh test
-	@sh setup/with_rights.sh $(PYTEST) -m "timing and full"
+	@sh setup/with_rights.sh $(PYTEST) -m "timing and full" $(call HAVING,timing)
 
 full:
 	@sh setup/install.sh test
-	@sh setup/with_rights.sh $(PYTEST) $(BY_GROUP) -m "full and not timing"
+	@sh setup/with_rights.sh $(PYTEST) $(BY_GROUP) -m "full and not timing" $(call HAVING,full)
 
 wheel: # the wheel imports and answers in an environment of its own
 	@sh setup/install.sh test

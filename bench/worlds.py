@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ class Design(NamedTuple):
     messages: int
 
 
+@cache
 def designs() -> list[Design]:
     """Return the different cells of all bundled studies; of `codec`, vehicles that are timed.
 

@@ -38,6 +38,8 @@ settings.load_profile("ci")
 
 # Cheapest first: a broken pure part shows before anything is started, and shared servers start late.
 ORDER = ("broker", "kafka", "netns", "browser", "slow", "spark")
+# By these words `make` chooses the files in which it looks for tests (Makefile).
+SPELT = {*ORDER, "timing", "full"}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -46,8 +48,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Where workers share them, those with a Spark begin: they take longest, and one worker has them all.
     """
+    unspelt = {
+        item.path.name
+        for item in items
+        for mark in item.iter_markers()
+        if mark.name in SPELT and not _spells(item, mark.name)
+    }
+    if unspelt:
+        raise pytest.UsageError(
+            f"a mark that its file does not spell out as mark.NAME: {', '.join(sorted(unspelt))}"
+        )
     shared = hasattr(config, "workerinput")
     items.sort(key=lambda item: (shared and item.get_closest_marker("spark") is None, *_rank(item)))
+
+
+def _spells(item: pytest.Item, mark: str) -> bool:
+    return f"mark.{mark}" in _text_of(item.path)
+
+
+@cache
+def _text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -68,7 +89,7 @@ class OneWorkerForSpark(LoadScopeScheduling):
 
 @cache
 def _scope_of(file: str) -> str:
-    return "spark" if "mark.spark" in (ROOT / file).read_text(encoding="utf-8") else file
+    return "spark" if "mark.spark" in _text_of(ROOT / file) else file
 
 
 def _rank(item: pytest.Item) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from schemas.errors import Refusal
@@ -116,8 +117,16 @@ def bundled_path(name: str) -> Path:
 
 
 def bundled(name: str = DEFAULT) -> Trace:
-    """A bundled trace, read from its file."""
-    return read_trace(bundled_path(name))
+    """A bundled trace, read from its file; once in a process, since the options of each run are checked against it."""
+    return _read_once(bundled_path(name))
+
+
+@cache
+def _read_once(path: Path) -> Trace:
+    trace = read_trace(path)
+    for values in (trace.time_s, *trace.all_columns().values()):
+        values.flags.writeable = False
+    return trace
 
 
 def trace_named(name: str) -> Trace:
