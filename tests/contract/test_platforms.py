@@ -21,7 +21,8 @@ SETTINGS = {"partitions": 2, "producers": 2, "take_ms": 50.0, "take_records": 10
 WAIT_S = 30.0
 KAFKA_LIBRARIES = [name for name in PLATFORMS if name.startswith("kafka-")]
 NEEDS = {
-    **{name: [pytest.mark.kafka] for name in ("kafka", "pulsar", *KAFKA_LIBRARIES)},
+    **{name: [pytest.mark.kafka] for name in ("kafka", "pulsar")},
+    **{name: [pytest.mark.kafka, pytest.mark.full] for name in KAFKA_LIBRARIES},
     "redis": [pytest.mark.broker],
 }
 # Fetched by whoever wants it: set-up leaves it out.

@@ -18,7 +18,8 @@ from schemas.namespace import inside
 from schemas.topics import CLOUD_ADDRESS, HEADERS, KafkaTopics, vehicle_id
 from simulator.links.direct import DirectLink
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka, pytest.mark.netns]
+# What each client promises under a gateway: tests/contract/test_sinks.py.
+pytestmark = [pytest.mark.full, pytest.mark.broker, pytest.mark.kafka, pytest.mark.netns]
 
 OTHERS = [name for name in SINKS if name != CONFLUENT]
 

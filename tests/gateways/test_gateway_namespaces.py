@@ -25,7 +25,7 @@ VEHICLES = 3
 SCENARIO = {"vehicles": VEHICLES, "interval_s": 0.2, "duration_s": 4.0}
 
 
-@pytest.fixture(params=["plain", "tls"])
+@pytest.fixture(params=[pytest.param("plain", marks=pytest.mark.full), "tls"])
 def credentials(request: pytest.FixtureRequest, tmp_path: Path) -> Credentials:
     return PLAIN if request.param == "plain" else make_credentials(tmp_path / "keys", VEHICLES)
 

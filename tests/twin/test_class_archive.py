@@ -38,6 +38,7 @@ def test_kafka_takes_its_archive(run_record: RunRecord) -> None:
         assert maps(server.process.pid, "kafka")
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 def test_an_archive_that_does_not_fit_is_done_without(run_record: RunRecord, tmp_path: Path) -> None:
     archive = tmp_path / "other.jsa"

@@ -25,7 +25,10 @@ pytestmark = [pytest.mark.broker, pytest.mark.kafka]
 START_S, END_S = 60.0, 90.0
 OPTIONS = RunOptions(batching="fixed", batch_messages=4, batch_ms=150.0)
 SCENARIO = {"vehicles": 10, "interval_s": 0.1, "duration_s": 4.0}
-PROTOCOLS = [("mqtt", "qos1"), ("amqp", "manual-confirms-persistent")]
+PROTOCOLS = [
+    ("mqtt", "qos1"),
+    pytest.param("amqp", "manual-confirms-persistent", marks=pytest.mark.full),
+]
 
 
 @pytest.fixture

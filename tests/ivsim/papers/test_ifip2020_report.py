@@ -22,6 +22,9 @@ from ivsim.study.model import Study, cells_of
 from ivsim.study.store import Store
 from schemas.json_files import write_json
 
+# Each rule of its claims has a test of its own beside this file; the whole report, twice, takes half a minute.
+pytestmark = pytest.mark.full
+
 SMALL = {"vehicles": 3, "duration_s": 20.0, "warmup_s": 0.0}
 LACK = "g++ missing; `make cpp` installs them"
 

@@ -420,6 +420,7 @@ def test_an_error_whose_interval_holds_its_bound_is_undecided():
     assert accuracy._best({"a": {1: 0.01}}, 0.02)[3] == "undecided"
 
 
+@pytest.mark.full
 def test_the_paper_has_its_sections_and_charts(monkeypatch):
     monkeypatch.setattr(loss_models, "EPOCHS", 3)
     assert isinstance(paper_of(STUDY), ReactiveBatching)

@@ -137,6 +137,7 @@ def test_two_of_three_brokers_lose_nothing_when_one_is_killed(platforms):
     assert figures["outage_s"] > 0.5
 
 
+@pytest.mark.full
 def test_what_the_broker_refuses_is_counted_and_not_lost(platforms, monkeypatch):
     # A broker that takes less than the library lets through: it answers each batch with an error.
     asked = {"record": "s1", "format": "json", "rate": 300.0, "duration_s": 2.0, "warmup_s": 0.5}

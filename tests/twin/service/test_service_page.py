@@ -189,6 +189,7 @@ def test_a_vehicles_signals_are_drawn_over_time_and_can_be_chosen(shown: Shown) 
     expect(page.locator("#detail-name")).to_have_text(vehicle_id(3))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shown", [1_000], indirect=True)
 def test_a_thousand_vehicles_stay_smooth(shown: Shown) -> None:
     shown.open(1_000)
