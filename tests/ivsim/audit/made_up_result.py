@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
+import tempfile
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,16 @@ OPTIONS: dict[str, Any] = {
 
 def made_up_result(path: Path) -> Path:
     """Write a result in which messages are delivered, late, lost and unsent; return its directory."""
+    shutil.copytree(_made(), path)
+    return path
+
+
+@cache
+def _made() -> Path:
+    """Make it once in a process, with all its charts."""
+    base = Path(tempfile.mkdtemp(prefix="ivsim-made-up-"))
+    atexit.register(shutil.rmtree, base, ignore_errors=True)
+    path = base / "run"
     directory = RunDirectory(path)
     path.mkdir()
     manifest: dict[str, Any] = {
