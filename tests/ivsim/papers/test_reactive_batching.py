@@ -245,6 +245,7 @@ def test_runs_that_are_alike_contradict_laws_of_another_shape():
     assert [one.verdict for one in decide(claims, steps)] == ["disagree"] * 3
 
 
+@pytest.mark.full
 def test_the_phase_type_law_is_judged_by_the_long_runs_alone():
     def read(kept):
         rng = np.random.default_rng([kept.task.repetition, 5])
@@ -395,6 +396,7 @@ def test_a_reason_is_given_where_its_premises_hold_and_else_not():
     assert reasons(Cells([])) == {}
 
 
+@pytest.mark.full
 def test_what_is_accurate_enough_is_told_from_what_is_not(monkeypatch):
     monkeypatch.setattr(
         accuracy.loss_models, "fittable", lambda: [loss_models.LOGISTIC, loss_models.MEAN_LOSS]

@@ -90,6 +90,7 @@ def test_studies_alike_but_for_the_seed_do_not_differ(design: Design, apart: flo
     assert found.rows <= 0.05
 
 
+@pytest.mark.full
 def test_where_repetitions_are_alike_whole_tables_keep_five_per_cent():
     found = [false_differences(d, 160, 24, generator(6)).tables for d in designs() if d.messages < 100]
     assert np.mean(found) <= 0.05
