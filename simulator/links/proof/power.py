@@ -10,7 +10,7 @@ SciPy is imported when a test is made, and `scipy.stats` not at all: it takes a 
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isnan
 from typing import Final, NamedTuple
 
 FALSE_OFF_PER_RUN: Final = 0.01
@@ -34,12 +34,12 @@ class SharePower(NamedTuple):
 
 def most_by_chance(n: int, share: float, alpha: float = ALPHA) -> int:
     """Return how many of `n` packets may be counted where `share` of all is asked; more are not chance."""
-    if not (n and 0 < share < 1):
+    if not 0 < share < 1:
         return round(n * share)
-    from scipy.special import bdtrc, bdtrik  # noqa: PLC0415 - as above
+    from scipy.special import bdtrc  # noqa: PLC0415 - as above
 
-    # The inverse is off by one where its rounding decides; the smallest count with P(X > count) <= alpha is meant.
-    count: int = max(ceil(bdtrik(1 - alpha, n, share)), 0)
+    # The smallest count with P(X > count) <= alpha.
+    count = _near(1 - alpha, n, share)
     while bdtrc(count, n, share) > alpha:
         count += 1
     while count and bdtrc(count - 1, n, share) <= alpha:
@@ -49,17 +49,25 @@ def most_by_chance(n: int, share: float, alpha: float = ALPHA) -> int:
 
 def least_by_chance(n: int, share: float, alpha: float = ALPHA) -> int:
     """Return how many of `n` packets must be counted at least; fewer are not chance."""
-    if not (n and 0 < share < 1):
+    if not 0 < share < 1:
         return round(n * share)
-    from scipy.special import bdtr, bdtrik  # noqa: PLC0415 - as above
+    from scipy.special import bdtr  # noqa: PLC0415 - as above
 
     # The largest count with P(X < count) <= alpha.
-    count: int = max(ceil(bdtrik(alpha, n, share)), 0)
+    count = _near(alpha, n, share)
     while count and bdtr(count - 1, n, share) > alpha:
         count -= 1
     while bdtr(count, n, share) <= alpha:
         count += 1
     return count
+
+
+def _near(probability: float, n: int, share: float) -> int:
+    """Return a count near the binomial quantile: rounding may have it off by one, and no number (all is at 0) is 0."""
+    from scipy.special import bdtrik  # noqa: PLC0415 - as above
+
+    quantile = float(bdtrik(probability, n, share))
+    return 0 if isnan(quantile) else max(ceil(quantile), 0)
 
 
 def share_power(n: int, share: float, *, two_sided: bool) -> SharePower:
