@@ -93,7 +93,7 @@ class Table(MutableMapping[str, Row], Generic[Row]):
         if name in self._own:
             own = self._own[name]
             if isinstance(own, str):
-                own = self._own[name] = made(_object(own))
+                own = self._own[name] = made(object_at(own))
             return own
         if name not in self._loaded:
             claims = self._claims(name)
@@ -153,12 +153,13 @@ class Table(MutableMapping[str, Row], Generic[Row]):
         if others:
             return first.refusal(f"{others[0].package} {others[0].version} has one of that name, too")
         try:
-            return self._row(first, _object(first.where))
+            return self._row(first, object_at(first.where))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code, whatever is wrong with it
             return first.refusal(
                 f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
             )
 
 
-def _object(where: str) -> Any:
+def object_at(where: str) -> Any:
+    """Return what "module:object" names; imports the module."""
     return EntryPoint("", where, "").load()

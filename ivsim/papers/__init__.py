@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from schemas.errors import Refusal
-from schemas.plugins import Plugin, Table, made
+from schemas.plugins import Plugin, Table, made, object_at
 
 if TYPE_CHECKING:
     from ivsim.papers.base import Paper
@@ -70,6 +69,5 @@ def paper_of(study: str) -> Paper | None:
 
 @cache
 def _loaded(where: str) -> Paper:
-    module, _, name = where.partition(":")
-    paper: Paper = getattr(import_module(module), name)()
+    paper: Paper = made(object_at(where))
     return paper

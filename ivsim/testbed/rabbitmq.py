@@ -140,7 +140,9 @@ class RabbitmqServer(OwnedServer):
 
     def _configure(self) -> None:
         shared = compose_dir() / "rabbitmq"
-        plugins = ["rabbitmq_auth_mechanism_ssl"] if self._security.by_certificate else []
+        plugins = re.findall(r"\w+", (shared / "enabled_plugins").read_text())
+        if self._security.by_certificate:
+            plugins.append("rabbitmq_auth_mechanism_ssl")
         (self._dir / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n")
         self._scripts = make_home(self._dir / "home", Path(server_program()), plugins)
         lines = self._listener_lines()
