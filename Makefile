@@ -7,8 +7,8 @@ SPELT := broker|kafka|netns|spark|browser|slow
 PYTEST := $(PYTHON) -m pytest -q --durations 20
 BY_FILE := -n 2 --dist loadfile
 BY_GROUP := -n 2 --dist loadscope --no-loadscope-reorder
-# Collecting all tests takes a quarter of a minute in each worker: files without the marks are left out (tests/conftest.py
-# refuses a mark that its file does not spell out).
+# Collecting all tests takes a quarter of a minute in each worker: files without the marks are left out (tests/test_marks.py
+# fails for a mark that its file does not spell out).
 HAVING = $$(grep -rlE 'mark\.($(1))' tests --include='test_*.py')
 # An environment that forbids it has every process that a test starts compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -41,6 +41,7 @@ settings.load_profile("ci")
 ORDER = ("broker", "kafka", "netns", "browser", "slow", "spark")
 # By these words `make` chooses the files in which it looks for tests (Makefile).
 SPELT = {*ORDER, "timing", "full"}
+UNSPELT = pytest.StashKey[set[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,16 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Where workers share them, those with a Spark begin: they take longest, and one worker has them all.
     """
-    unspelt = {
-        item.path.name
+    config.stash[UNSPELT] = {
+        f"{item.path.name}: {mark.name}"
         for item in items
         for mark in item.iter_markers()
-        if mark.name in SPELT and not _spells(item, mark.name)
+        if mark.name in SPELT and f"mark.{mark.name}" not in _text_of(item.path)
     }
-    if unspelt:
-        raise pytest.UsageError(
-            f"a mark that its file does not spell out as mark.NAME: {', '.join(sorted(unspelt))}"
-        )
     shared = hasattr(config, "workerinput")
     items.sort(key=lambda item: (shared and item.get_closest_marker("spark") is None, *_rank(item)))
 
@@ -69,8 +66,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _spells(item: pytest.Item, mark: str) -> bool:
-    return f"mark.{mark}" in _text_of(item.path)
+@pytest.fixture
+def unspelt(pytestconfig: pytest.Config) -> set[str]:
+    """The files and marks of collected tests that `make` would not find, since the file does not spell the mark out."""
+    return pytestconfig.stash[UNSPELT]
 
 
 @cache
