@@ -22,6 +22,8 @@ log = logging.getLogger("twin.live")
 FLEET_EVERY_S: Final = 0.5
 # A row costs 35 us of CPU to make: a large fleet's come less often, all of them at the end.
 VEHICLE_ROWS_PER_S: Final = 500
+# A broker answers a request as soon as it has a record, unless it is told to wait for more.
+FETCH_WAIT_MS: Final = 200
 _BATCH: Final = 2_000
 _POLL_S: Final = 0.2
 _END_S: Final = 2.0
@@ -63,21 +65,21 @@ class LiveFigures:
         self._thread.join()
 
     def _run(self) -> None:
-        consumer = Consumer(
-            {
-                **self._config.kafka_client(),
-                "group.id": "ivsim-live",
-                "enable.auto.commit": False,
-                # A broker answers a request as soon as it has a record, unless it is told to wait for more.
-                "fetch.wait.max.ms": 200,
-                "fetch.min.bytes": 100_000,
-                "queued.max.messages.kbytes": 16_384,
-                "log_level": 2,
-            }
-        )
+        client = {
+            **self._config.kafka_client(), "group.id": "ivsim-live", "enable.auto.commit": False, "log_level": 2
+        }  # fmt: skip
+        fetching = {
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
+            "fetch.min.bytes": 100_000,
+            "queued.max.messages.kbytes": 16_384,
+        }
+        consumer = Consumer({**client, **fetching})
+        # A broker answers one request of a connection behind the other: on the consumer's, each question for the end of a
+        # partition would wait for a fetch to be answered.
+        asking = Consumer(client)
         producer = Producer({**self._config.kafka_client(), "linger.ms": 50, "log_level": 2})
         try:
-            self._follow(consumer, producer)
+            self._follow(consumer, asking, producer)
         except Exception as error:
             log.exception("the live figures ended by an error")
             self.failure = repr(error)[:300]
@@ -86,10 +88,11 @@ class LiveFigures:
             if self._sums.refused:
                 log.warning("%d records of live figures were none", self._sums.refused)
             producer.flush(0 if self._closing.is_set() else _FLUSH_S)
+            asking.close()
             consumer.close()
 
-    def _follow(self, consumer: Consumer, producer: Producer) -> None:
-        places = self._places(consumer)
+    def _follow(self, consumer: Consumer, asking: Consumer, producer: Producer) -> None:
+        places = self._places(asking)
         consumer.assign([TopicPartition(part.topic, part.partition, OFFSET_BEGINNING) for part in places])
         ends: list[int] | None = None
         caught_up = False
@@ -100,12 +103,12 @@ class LiveFigures:
                     self._take(message)
             now_s = time.monotonic()
             if not caught_up:
-                ends = _ends(consumer, places) if ends is None else ends
+                ends = _ends(asking, places) if ends is None else ends
                 caught_up = ends is not None and _reached(consumer, places, ends)
                 ends = None if caught_up else ends
                 continue
             if self._wanted.is_set() and not self._done.is_set():
-                ends = _ends(consumer, places) if ends is None else ends
+                ends = _ends(asking, places) if ends is None else ends
                 if ends is not None and _reached(consumer, places, ends):
                     self._tell(producer, None)
                     producer.flush(_FLUSH_S)
@@ -118,13 +121,13 @@ class LiveFigures:
                 self._tell(producer, round(VEHICLE_ROWS_PER_S * passed_s))
                 self._sums.forget_windows()
 
-    def _places(self, consumer: Consumer) -> list[TopicPartition]:
+    def _places(self, asking: Consumer) -> list[TopicPartition]:
         """Return the partitions of the three topics, once Kafka names them; none when closed before."""
         topics = self._config.topics
         wanted = (topics.state, topics.emissions, topics.link)
         while not self._closing.is_set():
             try:
-                known = consumer.list_topics(timeout=_END_S).topics
+                known = asking.list_topics(timeout=_END_S).topics
             except KafkaException:  # it starts again
                 continue
             if all(name in known and known[name].error is None for name in wanted):
@@ -159,10 +162,10 @@ class LiveFigures:
                 return
 
 
-def _ends(consumer: Consumer, places: list[TopicPartition]) -> list[int] | None:
+def _ends(asking: Consumer, places: list[TopicPartition]) -> list[int] | None:
     """Return the offset behind the last record of each place, 0 where it holds none; None where Kafka has not said."""
     try:
-        marks = [consumer.get_watermark_offsets(place, timeout=_END_S) for place in places]
+        marks = [asking.get_watermark_offsets(place, timeout=_END_S) for place in places]
     except KafkaException:
         return None
     return [end if end > begin else 0 for begin, end in marks]

@@ -76,6 +76,15 @@ def test_a_topic_whose_records_are_gone_holds_nothing_back(updated: MadeUpRun) -
     assert contained(updated)[-1] == VEHICLES * UPDATES
 
 
+def test_the_last_figures_do_not_wait_for_a_broker_that_holds_back_its_answer(
+    run: MadeUpRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker answers the requests of a connection in turn, and a fetch only once it has enough, or time is over."""
+    monkeypatch.setattr("twin.live.FETCH_WAIT_MS", 10_000)
+    with closing(LiveFigures(run.config)) as live:
+        live.finish(8.0)
+
+
 def test_closing_does_not_wait_for_a_kafka_that_is_gone(run: MadeUpRun) -> None:
     gone = run.config.model_copy(update={"bootstrap": "127.0.0.1:1"})
     began_s = time.monotonic()
