@@ -15,7 +15,7 @@ from ivsim.chaos.faults import FAULTS, Fault
 from ivsim.chaos.promises import KEEPS, Judgement, Promise, judge, owed_by_broker, promise_of
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
-from ivsim.runs.runner import Outcome
+from ivsim.runs.outcome import Outcome
 from ivsim.runs.started import StartedRun
 from ivsim.runs.testbed import Testbed
 

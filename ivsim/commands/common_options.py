@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,12 +16,10 @@ from ivsim.annotations import NONE, SERVICES, lines, wrong_with
 from ivsim.commands.files import check_writable
 from ivsim.option_signature import check_variables, option_parameters, word_parameters
 from ivsim.options import OPTIONS, PANELS, PROTOCOL, RUN, RunOptions
+from ivsim.runs.outcome import EXIT_FAILED, Outcome
 from ivsim.target import needs_consent
 from ivsim.target import parse as parse_target
 from ivsim.thresholds import EXIT_MISSED, Judged, Threshold, all_met, parse, write_junit
-
-if TYPE_CHECKING:
-    from ivsim.runs.runner import Outcome
 
 Output = Annotated[
     Path | None,
@@ -110,8 +108,6 @@ def exit_code(
 
     1 where the file, which could be written before the run, cannot be any more.
     """
-    from ivsim.runs.runner import EXIT_FAILED  # noqa: PLC0415 - loads in a second that --help need not wait
-
     code = outcome.exit_code or (0 if all_met(judged) else EXIT_MISSED)
     if junit is None:
         return code

@@ -43,8 +43,9 @@ from ivsim.options import RUN, VEHICLES, RunOptions, fields_with_mode
 from ivsim.report.style import number
 from ivsim.report.terminal import print_summary
 from ivsim.runs.display import Display
+from ivsim.runs.outcome import Outcome
 from ivsim.runs.phase_times import PhaseTimes, cache_file
-from ivsim.runs.runner import Outcome, execute
+from ivsim.runs.runner import execute
 from ivsim.thresholds import Judged, Threshold, judge
 
 CAPACITY = "Capacity"

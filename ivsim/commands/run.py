@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -32,11 +32,9 @@ from ivsim.option_rules import checked_options
 from ivsim.option_signature import given_of, taking
 from ivsim.options import RUN, RunOptions, fields_with_mode
 from ivsim.report.terminal import print_summary
+from ivsim.runs.outcome import Outcome
 from ivsim.thresholds import Threshold, judge
 from schemas.errors import Refusal
-
-if TYPE_CHECKING:
-    from ivsim.runs.runner import Outcome
 
 _PROGRESS = ("terminal", "json")
 

@@ -14,8 +14,9 @@ from ivsim.option_rules import possible_options, run_options
 from ivsim.options import RunOptions, option_name
 from ivsim.runs.directory import SCHEMA, RunDirectory
 from ivsim.runs.display import Display
+from ivsim.runs.outcome import Outcome
 from ivsim.runs.own_thread import OwnThread
-from ivsim.runs.runner import Disturb, Outcome, execute
+from ivsim.runs.runner import Disturb, execute
 from ivsim.runs.testbed import Testbed
 from schemas.errors import Refusal
 

@@ -20,8 +20,8 @@ from ivsim.options import RunOptions
 from ivsim.runs.counters import Sample, Sampler
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, interruptible
+from ivsim.runs.outcome import Outcome
 from ivsim.runs.processes import session_config
-from ivsim.runs.runner import Outcome
 from ivsim.runs.testbed import Testbed
 from ivsim.thresholds import Judged
 

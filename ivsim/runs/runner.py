@@ -6,9 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from gateways.protocols.base import Mode
 from ivsim.options import RunOptions, load_traces, rtt_of
@@ -21,6 +19,7 @@ from ivsim.runs.disk import DiskNearlyFull, DiskWatch, check_room, ran_out
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.live_publisher import LivePublisher
+from ivsim.runs.outcome import EXIT_FAILED, EXIT_SIGNALLED, EXIT_STOPPED_EARLY, Outcome
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.preflight import preflight
 from ivsim.runs.scrape import Scrape
@@ -41,9 +40,6 @@ from simulator.links.proof.prober import Prober
 from simulator.links.replay import LINK_STEPS, LinkReplay
 
 Disturb = Callable[[StartedRun], None]
-EXIT_FAILED = 1
-EXIT_STOPPED_EARLY = 3
-EXIT_SIGNALLED = 128  # and the signal's number, as a shell says it
 START_AFTER_NS = 1_000_000_000
 TICK_S = 0.25
 # What the sender may take to say that it has given up what it kept.
@@ -53,26 +49,6 @@ BROKEN = (ProcessDied, NotReady, LinkError, DiskNearlyFull)
 
 class StoppedEarly(Exception):  # noqa: N818 - what happened
     """Raised by what disturbs a run, to end it before its time; it is accounted for up to there, and is partial."""
-
-
-@dataclass
-class Outcome:
-    """What a run came to: its exit code, its figures, and what went wrong, if anything did.
-
-    `directory` is None, and there are no figures, when it broke before its first message was due.
-    """
-
-    exit_code: int = 0
-    directory: Path | None = None
-    metrics: dict[str, Any] = field(default_factory=dict)
-    report: Path | None = None
-    twin_distinct: int = 0
-    error: str | None = None
-
-    @property
-    def signal(self) -> int | None:
-        """Return the number of the signal that stopped it, whatever went wrong afterwards; None where none did."""
-        return self.exit_code - EXIT_SIGNALLED if self.exit_code > EXIT_SIGNALLED else None
 
 
 def execute(

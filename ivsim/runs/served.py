@@ -18,7 +18,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from rich.console import Console
 
@@ -26,11 +26,13 @@ from ivsim.option_rules import possible_options
 from ivsim.options import RunOptions, option_name
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
-from ivsim.runs.runner import Outcome
-from ivsim.runs.started import StartedRun
-from ivsim.runs.testbed import Testbed
+from ivsim.runs.outcome import Outcome
 from ivsim.testbed.paths import state_dir
 from schemas.errors import Refusal
+
+if TYPE_CHECKING:  # a client loads nothing that a run is made of: the testbed has it
+    from ivsim.runs.started import StartedRun
+    from ivsim.runs.testbed import Testbed
 
 NAME: Final = "testbed.sock"
 _WIDTH: Final = 200

@@ -16,8 +16,9 @@ from ivsim.options import RunOptions
 from ivsim.runs import processes
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import EndingSignals, interruptible
+from ivsim.runs.outcome import Outcome
 from ivsim.runs.own_thread import OwnThread
-from ivsim.runs.runner import Disturb, Outcome, Run, make_plan, run_record
+from ivsim.runs.runner import Disturb, Run, make_plan, run_record
 from ivsim.runs.shared_parts import SharedParts
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal

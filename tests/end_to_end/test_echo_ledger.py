@@ -11,7 +11,8 @@ import pytest
 
 from ivsim.option_rules import run_options
 from ivsim.runs import ledger_job
-from ivsim.runs.runner import EXIT_FAILED, Outcome, execute
+from ivsim.runs.outcome import EXIT_FAILED, Outcome
+from ivsim.runs.runner import execute
 from ivsim.testbed.mosquitto import MosquittoServer
 from schemas.topics import vehicle_id
 

@@ -22,7 +22,8 @@ from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.report.page import write_page
 from ivsim.runs.directory import make_run_directory
-from ivsim.runs.runner import Outcome, make_plan
+from ivsim.runs.outcome import Outcome
+from ivsim.runs.runner import make_plan
 from ivsim.study.engines.whole_run.engine import WholeRun
 from schemas.errors import Refusal
 from tests.ivsim.audit.made_up_result import made_up_result

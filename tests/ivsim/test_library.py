@@ -14,7 +14,7 @@ import pytest
 from ivsim import Refusal, RunFailed, RunOptions, load_results, run
 from ivsim.library import runs
 from ivsim.runs.directory import SCHEMA
-from ivsim.runs.runner import Outcome
+from ivsim.runs.outcome import Outcome
 
 
 def made_up(directory: Path, **manifest: object) -> Path:

@@ -15,8 +15,8 @@ from ivsim import cli
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.runs.display import JsonDisplay
+from ivsim.runs.outcome import Outcome
 from ivsim.runs.phase_times import PhaseTimes
-from ivsim.runs.runner import Outcome
 
 FIGURES = {
     "end_to_end_latency_p99_ms": 600.0,

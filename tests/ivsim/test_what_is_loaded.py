@@ -20,6 +20,8 @@ WITHOUT = {
         "pika",
         "paho",
     ),
+    # The client of a testbed: what a run is made of is there.
+    "ivsim.runs.served": ("scipy", "matplotlib", "pyspark", "pyarrow", "pyroute2", "confluent_kafka"),
     "gateways.__main__": ("numpy", "pyarrow", "scipy", "aiocoap", "pika", "paho", "fastavro"),
     "simulator.sender": ("scipy", "pyarrow", "aiocoap", "pika", "paho", "fastavro"),
 }

@@ -11,7 +11,7 @@ import typer
 from ivsim.chaos.case import Case
 from ivsim.chaos.promises import Judgement
 from ivsim.commands import chaos
-from ivsim.runs.runner import Outcome
+from ivsim.runs.outcome import Outcome
 from schemas.errors import Refusal
 
 COUNTS = {"due": 3, "delivered": 3, "late": 0, "lost": 0, "unsent": 0}

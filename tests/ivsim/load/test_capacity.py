@@ -22,7 +22,7 @@ from ivsim.load.service_level import judgement, service_level
 from ivsim.option_rules import run_options
 from ivsim.runs.counters import Sample
 from ivsim.runs.interrupt import Interrupted
-from ivsim.runs.runner import Outcome
+from ivsim.runs.outcome import Outcome
 from ivsim.thresholds import EXIT_MISSED, parse
 
 MACHINE = {"cores": 2}

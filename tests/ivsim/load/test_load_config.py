@@ -11,7 +11,7 @@ import pytest
 from ivsim import cli
 from ivsim.commands import load
 from ivsim.options import RunOptions
-from ivsim.runs.runner import Outcome
+from ivsim.runs.outcome import Outcome
 
 SCENARIO = """
 protocol = "coap"

@@ -11,7 +11,7 @@ import pytest
 from ivsim.commands import load
 from ivsim.load.by_stage import StageFigures
 from ivsim.option_rules import run_options
-from ivsim.runs.runner import EXIT_FAILED, Outcome
+from ivsim.runs.outcome import EXIT_FAILED, Outcome
 from ivsim.runs.validity import EXIT_INVALID
 from ivsim.thresholds import EXIT_MISSED, parse
 

@@ -17,7 +17,8 @@ import pytest
 
 from ivsim.runs.accounting import Result, so_far
 from ivsim.runs.interrupt import Interrupted, interruptible, unhurried
-from ivsim.runs.runner import EXIT_FAILED, Outcome, add_failure, kept_words
+from ivsim.runs.outcome import EXIT_FAILED, Outcome
+from ivsim.runs.runner import add_failure, kept_words
 from ivsim.runs.started import Ending
 
 PROGRAM = """

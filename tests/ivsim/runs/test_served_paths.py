@@ -10,7 +10,7 @@ from typing import Any
 
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
-from ivsim.runs.runner import Outcome
+from ivsim.runs.outcome import Outcome
 from ivsim.runs.served import _serve_one
 
 DRIVES = Path(__file__).resolve().parents[3] / "examples/drives"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from ivsim.runs.interrupt import Interrupted
-from ivsim.runs.runner import Outcome
+from ivsim.runs.outcome import Outcome
 from ivsim.study import execution
 from ivsim.study.cells import DONE, FAILED, OPEN, repetition_seed
 from ivsim.study.engines.whole_run import engine

@@ -23,7 +23,7 @@ from ivsim.report.drawing import Charts
 from ivsim.report.style import mode_style
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.interrupt import Interrupted
-from ivsim.runs.runner import Outcome as RunOutcome
+from ivsim.runs.outcome import Outcome as RunOutcome
 from ivsim.runs.testbed import Testbed
 from ivsim.study import charts
 from ivsim.study.cells import Cell, Kept, Session
