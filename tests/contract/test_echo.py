@@ -79,7 +79,7 @@ def test_the_configurations_are_modes():
             *one,
             marks=[
                 *([pytest.mark.timing] if one[0] == "coap" else []),
-                *([pytest.mark.full] if one[1] in {"non", "auto", "manual"} else []),
+                *([] if one in {("mqtt", "qos1"), ("coap", "con")} else [pytest.mark.full]),
             ],
         )
         for one in CONFIGURATIONS

@@ -29,7 +29,10 @@ from simulator.scenario import Scenario
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka]
 
-MODES = [(name, protocol.default_mode) for name, protocol in PROTOCOLS.items()]
+MODES = [
+    pytest.param(name, protocol.default_mode, marks=[pytest.mark.full] if name == "amqp" else [])
+    for name, protocol in PROTOCOLS.items()
+]
 # Longer than any of it takes: the test ends the vehicles once it has seen enough. So many that each gateway has some.
 FLEET = Scenario(vehicles=40, interval_s=1.0, duration_s=600.0)
 SOME = 40

@@ -176,7 +176,9 @@ async def test_who_is_refused_is_named_and_nobody_else_notices(
             await gateway.intake.close()
 
 
-@pytest.mark.parametrize(("protocol", "resumes"), [("mqtt", True), ("amqp", False)])
+@pytest.mark.parametrize(
+    ("protocol", "resumes"), [("mqtt", True), pytest.param("amqp", False, marks=pytest.mark.full)]
+)
 async def test_a_vehicle_that_comes_back_resumes_its_session_where_the_broker_gives_tickets(
     protocol: str, resumes: bool, run_record: RunRecord, tmp_path: Path
 ) -> None:

@@ -71,13 +71,14 @@ def platforms(tmp_path_factory):
         yield found
 
 
+@pytest.mark.full
 @pytest.mark.timing
 @pytest.mark.parametrize(
     ("more", "outage_s"),
     [
-        pytest.param({"kill": "broker@1.5s", "idempotence": True}, 30, marks=pytest.mark.full),
+        ({"kill": "broker@1.5s", "idempotence": True}, 30),
         ({"kill": "consumer-1@1.5s", "consumers": 3, "commit": "call"}, 10),
-        pytest.param({"kill": "producer@1.5s"}, 10, marks=pytest.mark.full),
+        ({"kill": "producer@1.5s"}, 10),
     ],
     ids=lambda value: value["kill"] if isinstance(value, dict) else "",
 )

@@ -55,6 +55,7 @@ def test_what_no_link_can_be_is_refused(given, says):
     assert str(refused.value).startswith(says)
 
 
+@pytest.mark.full
 @pytest.mark.timing
 @pytest.mark.kafka
 @pytest.mark.netns

@@ -221,6 +221,7 @@ def test_a_thousand_vehicles_stay_smooth(shown: Shown) -> None:
         driver.join()
 
 
+@pytest.mark.full
 def test_dark_light_and_paper(shown: Shown, tmp_path: Path) -> None:
     shown.open(12)
     page = shown.page
