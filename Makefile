@@ -6,7 +6,7 @@ SPELT := broker|kafka|netns|spark|browser|slow
 # mostly wait: two at a time on the two cores that a small machine has, all that needs a Spark in one of them.
 PYTEST := $(PYTHON) -m pytest -q --durations 20
 BY_FILE := -n 2 --dist loadfile
-BY_GROUP := -n 2 --dist loadscope --no-loadscope-reorder
+BY_GROUP := -n 3 --dist loadscope --no-loadscope-reorder
 # Collecting all tests takes a quarter of a minute in each worker: files without the marks are left out (tests/test_marks.py
 # fails for a mark that its file does not spell out).
 HAVING = $$(grep -rlE 'mark\.($(1))' tests --include='test_*.py')

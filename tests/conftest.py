@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -19,12 +19,11 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from ivsim import Testbed
-from ivsim.testbed import leftovers
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
-from tests.one_spark import KINDS, OWN, TESTBED, OneSpark, kind_of
+from tests.one_spark import KINDS, OWN, OneSpark, kind_of
 
 pytest_plugins = ["tests.machine_watch"]
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,7 +47,7 @@ UNSPELT = pytest.StashKey[set[str]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put tests in the order of what they start; within it their own order is kept.
 
-    Where workers share them, those with a Spark begin: they take longest, and one worker has them all.
+    Where workers share them, those with a Spark begin: they take longest, and two workers have them all.
     """
     config.stash[UNSPELT] = {
         f"{item.path.name}: {mark.name}"
@@ -80,11 +79,12 @@ def _text_of(path: Path) -> str:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling | None:
     """Let `--dist loadscope` mean the scopes below."""
-    return OneWorkerForSpark(config, log) if config.getoption("dist") == "loadscope" else None
+    return OneWorkerForASpark(config, log) if config.getoption("dist") == "loadscope" else None
 
 
-class OneWorkerForSpark(LoadScopeScheduling):
-    """A file to each worker at a time, but for the files with a Spark: those are one, so that one worker has them.
+class OneWorkerForASpark(LoadScopeScheduling):
+    """A file to each worker at a time, but for the files with a Spark: those with the testbed go to one worker together,
+    and the others to another.
 
     xdist's own groups (3.8) are lost on pytest 9.2, which no longer reads the names that they are put into.
     """
@@ -95,7 +95,10 @@ class OneWorkerForSpark(LoadScopeScheduling):
 
 @cache
 def _scope_of(file: str) -> str:
-    return "spark" if "mark.spark" in _text_of(ROOT / file) else file
+    text = _text_of(ROOT / file)
+    if "mark.spark" not in text:
+        return file
+    return "testbed" if re.search(r"\b(runs: Runs|testbed: Testbed)\b", text) else "spark"
 
 
 def _rank(item: pytest.Item) -> tuple[int, int]:
@@ -113,9 +116,9 @@ def one_spark() -> Iterator[OneSpark]:
 
 
 @pytest.fixture(autouse=True)
-def _alone_with_its_own_spark(request: pytest.FixtureRequest) -> None:
-    """A test that starts a Spark of its own has no idle one beside it."""
-    if request.node.get_closest_marker("spark") and kind_of(request.fixturenames) == OWN:
+def _no_idle_spark(request: pytest.FixtureRequest) -> None:
+    """A test without a Spark, or with one of its own, has no idle one beside it."""
+    if not request.node.get_closest_marker("spark") or kind_of(request.fixturenames) == OWN:
         request.getfixturevalue("one_spark").close()
 
 
@@ -163,23 +166,13 @@ def rabbitmq_loopback(session_record: RunRecord) -> Iterator[tuple[str, int]]:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, one_spark: OneSpark) -> Iterator[Runs]:
-    """Runs in processes of their own, on one `ivsim up` where they ask for it."""
+    """Runs in processes of their own, on the one testbed where they ask for it."""
     made = Runs(tmp_path_factory.mktemp("runs"), one_spark)
     yield made
     made.close()
 
 
 @pytest.fixture
-def testbed(tmp_path_factory: pytest.TempPathFactory, one_spark: OneSpark) -> Testbed:
-    """A testbed of the test process; runs follow each other on it."""
-    return one_spark.get(TESTBED, lambda: _testbed(tmp_path_factory.mktemp("state")))
-
-
-@contextmanager
-def _testbed(state: Path) -> Iterator[Testbed]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IVSIM_STATE_DIR", str(state))
-        with Testbed() as opened:
-            yield opened
-        assert list(state.iterdir()) == []
-        assert leftovers.find() == []
+def testbed(runs: Runs) -> Testbed:
+    """The testbed, in the test process; runs follow each other on it."""
+    return runs.testbed()

@@ -9,13 +9,15 @@ from typing import Any, TypeVar
 Opened = TypeVar("Opened")
 # Which of them a test asks for, by the fixture's name, in the order in which they are opened: each once in a process.
 # Tests that start one of their own come behind the first, and have the machine to themselves.
-SPARK, OWN, TESTBED, RUNS = "spark", "", "testbed", "runs"
-KINDS = (SPARK, OWN, TESTBED, RUNS)
+SPARK, OWN, TESTBED = "spark", "", "testbed"
+KINDS = (SPARK, OWN, TESTBED)
 
 
 def kind_of(fixture_names: list[str]) -> str:
-    """Return which Spark a test marked `spark` uses."""
-    return next((kind for kind in (RUNS, TESTBED, SPARK) if kind in fixture_names), OWN)
+    """Return which Spark a test marked `spark` uses; runs of other processes share the testbed."""
+    if "runs" in fixture_names:
+        return TESTBED
+    return next((kind for kind in (TESTBED, SPARK) if kind in fixture_names), OWN)
 
 
 class OneSpark:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
+from ivsim import Testbed
 from ivsim.runs.directory import tag_of
+from ivsim.runs.served import listening, serve
 from ivsim.runs.validity import EXIT_INVALID
-from tests.one_spark import RUNS, OneSpark
+from ivsim.testbed import leftovers
+from tests.one_spark import TESTBED, OneSpark
 
 TIMEOUT_S = 240
 # Findings that a busy machine brings about. They are true of the run, and not what tests of the whole path are about:
@@ -155,6 +162,33 @@ class Up:
         return code
 
 
+@contextmanager
+def served_testbed(state: Path) -> Iterator[Testbed]:
+    """A testbed of this process that serves `ivsim run --testbed` as well, with its notes and its socket in `state`."""
+    state.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IVSIM_STATE_DIR", str(state))
+        with Testbed() as testbed, listening() as server:
+            thread = threading.Thread(target=_serve_until_shut, args=(testbed, server))
+            thread.start()
+            try:
+                yield testbed
+            finally:
+                server.shutdown(socket.SHUT_RDWR)
+                thread.join(TIMEOUT_S)
+                assert not thread.is_alive()
+        assert list(state.iterdir()) == []
+        assert leftovers.find() == []
+
+
+def _serve_until_shut(testbed: Testbed, server: socket.socket) -> None:
+    try:
+        serve(testbed, server)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # what `accept` says of a socket that was shut down
+            raise
+
+
 class Runs:
     """Starts runs below one directory and ends what is left of them.
 
@@ -173,14 +207,12 @@ class Runs:
         return self.start_on_testbed(name, *arguments).finish()
 
     def start_on_testbed(self, name: str, *arguments: str) -> Started:
-        self._one_spark.get(RUNS, self._up)
+        self.testbed()
         return self.start(name, "--testbed", *arguments)
 
-    @contextmanager
-    def _up(self) -> Iterator[Up]:
-        up = Up(self.base, self.state)
-        yield up
-        assert up.close() == 0
+    def testbed(self) -> Testbed:
+        """Return the shared testbed, for runs of this process."""
+        return self._one_spark.get(TESTBED, lambda: served_testbed(self.state))
 
     def start(self, name: str, *arguments: str) -> Started:
         directory = self.base / name
