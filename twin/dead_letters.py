@@ -8,7 +8,6 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StreamingQuery
 
 from twin import job, source
@@ -28,22 +27,17 @@ _WAIT_S: Final = 5.0
 def dead_letters(records: DataFrame, config: TwinConfig) -> DataFrame:
     """Return what to write to vehicle.dead-letter: key, first KiB of the value, headers with reason and place, topic."""
     bad = source.parsed(records, config).where("reason is not null")
-    said = [
-        F.struct(
-            F.lit(name).alias("key"),
-            F.coalesce(F.col(name).cast("string"), F.lit("")).cast("binary").alias("value"),
-        )
+    said = (
+        f"struct('{name}' as key, cast(coalesce(cast({name} as string), '') as binary) as value)"
         for name in ("reason", "partition", "offset", "payload_bytes")
-    ]
-    empty = F.expr("cast(array() as array<struct<key:string,value:binary>>)")
-    short = F.filter(
-        F.coalesce("headers", empty), lambda h: F.coalesce(F.length(h["value"]), F.lit(0)) <= HEADER_BYTES
     )
-    return bad.select(
-        F.col("vehicle_id").cast("binary").alias("key"),
-        F.substring("value", 1, VALUE_BYTES).alias("value"),
-        F.concat(F.slice(short, 1, HEADERS), F.array(*said)).alias("headers"),
-        F.lit(config.topics.dead_letter).alias("topic"),
+    every = "coalesce(headers, cast(array() as array<struct<key:string,value:binary>>))"
+    short = f"filter({every}, h -> coalesce(length(h.value), 0) <= {HEADER_BYTES})"
+    return bad.selectExpr(
+        "cast(vehicle_id as binary) as key",
+        f"substring(value, 1, {VALUE_BYTES}) as value",
+        f"concat(slice({short}, 1, {HEADERS}), array({', '.join(said)})) as headers",
+        f"{source.texts(config.topics.dead_letter)} as topic",
     )
 
 

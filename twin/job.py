@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
@@ -29,43 +29,40 @@ COUNTERS: Final = (
 _FOLDED: Final = (
     "epoch", "sequence", "received_at_ns", "sampled_at_ns", "partition", "offset", "batch", "head", "value",
 )  # fmt: skip
-_SEPARATOR: Final = "\x1f"
+_SEPARATOR: Final = r"'\u001f'"
 
 
 def state_records(records: DataFrame, config: TwinConfig) -> DataFrame:
     """Return what to write to twin.state: key, value (payload untouched), headers, topic."""
     good = source.parsed(records, config).where("reason is null")
-    head = F.concat_ws(_SEPARATOR, *(F.coalesce(F.col(name).cast("string"), F.lit("")) for name in HEADERS))
+    words = ", ".join(f"coalesce(cast({name} as string), '')" for name in HEADERS)
     # A column of its own: Spark takes no stamp of a batch inside an aggregate's arguments.
-    batched = good.withColumn("batch", _batch(config)).withColumn("head", head)
+    batched = good.selectExpr("*", f"{_batch(config)} as batch", f"concat_ws({_SEPARATOR}, {words}) as head")
     twin = F.call_function(FOLD, *(F.col(name) for name in _FOLDED))
     folded = batched.groupBy("vehicle_id").agg(twin.alias("twin"))
-    warm = F.col("vehicle_id").startswith(source.WARM_KEY)
     return folded.select(
-        F.col("vehicle_id").cast("binary").alias("key"),
-        F.col("twin.payload").alias("value"),
-        F.array(*_headers()).alias("headers"),
-        F.when(warm, F.lit(source.warm_output_topic(config)))
+        F.expr("cast(vehicle_id as binary) as key"),
+        F.expr("twin.payload as value"),
+        F.expr(f"{_headers()} as headers"),
+        F.when(F.col("vehicle_id").startswith(source.WARM_KEY), F.lit(source.warm_output_topic(config)))
         .otherwise(F.lit(config.topics.state))
         .alias("topic"),
     )
 
 
-def _batch(config: TwinConfig) -> Column:
+def _batch(config: TwinConfig) -> str:
     """Return what the records of one update share: Spark's stamp of the micro-batch; in real time nothing is shared."""
-    if config.trigger == "realtime":
-        return F.lit(None).cast("bigint")
-    return F.unix_micros(F.current_timestamp())
+    return "cast(null as bigint)" if config.trigger == "realtime" else "unix_micros(current_timestamp())"
 
 
-def _headers() -> list[Column]:
-    words = F.split("twin.head", _SEPARATOR)
-    newest = [(name, words[i]) for i, name in enumerate(HEADERS)]
-    counters = [(name, F.coalesce(F.col(f"twin.{name}").cast("string"), F.lit(""))) for name in COUNTERS]
-    return [
-        F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
-        for name, text in newest + counters
-    ]
+def _headers() -> str:
+    newest = {name: f"split(twin.head, {_SEPARATOR})[{i}]" for i, name in enumerate(HEADERS)}
+    counters = {name: f"coalesce(cast(twin.{name} as string), '')" for name in COUNTERS}
+    said = (
+        f"struct('{name}' as key, cast({text} as binary) as value)"
+        for name, text in (newest | counters).items()
+    )
+    return f"array({', '.join(said)})"
 
 
 def trigger(config: TwinConfig) -> dict[str, Any]:

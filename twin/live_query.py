@@ -58,7 +58,7 @@ def events(records: DataFrame, config: TwinConfig) -> DataFrame:
     topics = config.topics
     is_state = F.col("topic").isin(topics.state, source.warm_output_topic(config))
     texts = records.select("topic", "timestamp", F.col("key").cast("string").alias("key"), "headers", "value")
-    numbers = {name: source.header(name).try_cast("bigint") for name in _HEADERS}
+    numbers = {name: F.expr(f"try_cast({source.header(name)} as bigint)") for name in _HEADERS}
     text = F.col("value").cast("string")
     typed = (
         texts.withColumns({name: F.when(is_state, column) for name, column in numbers.items()})

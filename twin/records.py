@@ -81,11 +81,8 @@ def _messages(rows: DataFrame, states: DataFrame | None) -> DataFrame:
     first = F.struct("appended_at_ns", "partition", "offset", "received_at_ns")
     good = rows.where("reason is null")
     messages = good.groupBy(*KEY).agg(F.min(first).alias("first"), F.count("*").alias("copies"))
-    messages = messages.select(
-        *KEY,
-        F.col("first.received_at_ns").alias("kafka_received_at_ns"),
-        F.col("first.appended_at_ns"),
-        "copies",
+    messages = messages.selectExpr(
+        *KEY, "first.received_at_ns as kafka_received_at_ns", "first.appended_at_ns", "copies"
     )
     rejected = rows.where("reason is not null and epoch is not null and sequence is not null")
     rejected = rejected.groupBy(*KEY).agg(F.min("reason").alias("rejected_reason"))
@@ -108,10 +105,13 @@ def state(kafka: DataFrame) -> DataFrame:
     """Return twin.state without payloads: whose, which newest message, when appended, messages counted."""
     # A tombstone ends a twin and updates none.
     frame = kafka.where("value is not null")
-    return frame.select(
-        F.col("key").cast("string").alias("vehicle_id"),
-        *(source.header(name).try_cast("bigint").alias(name) for name in ("epoch", "sequence", "messages")),
-        (F.unix_millis("timestamp") * F.lit(1_000_000)).alias("appended_at_ns"),
+    return frame.selectExpr(
+        "cast(key as string) as vehicle_id",
+        *(
+            f"try_cast({source.header(name)} as bigint) as {name}"
+            for name in ("epoch", "sequence", "messages")
+        ),
+        f"{source.APPENDED} as appended_at_ns",
     )
 
 

@@ -53,6 +53,8 @@ def settings(config: TwinConfig) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Which line of Python made a column is told to Java by four calls for each function, half of what a plan costs.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.jars": ",".join([*config.jars(), str(fold_jar())]),
         f"spark.sql.catalog.{FOLD.split('.')[0]}": _CATALOG,
         "spark.driver.host": "127.0.0.1",

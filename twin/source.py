@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own name for it
+from pyspark.sql import DataFrame, SparkSession
 
 from schemas.topics import HEADERS
 from twin.config import TwinConfig
@@ -76,9 +75,9 @@ def read_until(session: SparkSession, config: TwinConfig, topic: str, ends: dict
     return session.read.format("kafka").options(**options).load()
 
 
-def header(name: str) -> Column:
-    """Return the last header of that name as text, null where there is none."""
-    return F.expr(f"cast(try_element_at(filter(headers, h -> h.key = '{name}'), -1).value as string)")
+def header(name: str) -> str:
+    """Return SQL: the last header of that name as text, null where there is none."""
+    return f"cast(try_element_at(filter(headers, h -> h.key = '{name}'), -1).value as string)"
 
 
 def parsed(records: DataFrame, config: TwinConfig) -> DataFrame:
@@ -86,70 +85,62 @@ def parsed(records: DataFrame, config: TwinConfig) -> DataFrame:
 
     Columns: vehicle_id, epoch, sequence, sampled_at_ns (null for formats without), received_at_ns,
     appended_at_ns, format, protocol, mode, payload_bytes, reason, and Kafka's own.
+
+    It is SQL text, as little as can be of it in pieces: each function of PySpark's that makes a column goes to Java and
+    back, and a run that starts would wait a second for the two thousand of them that its queries took.
     """
-    texts = records.select(
+    texts = records.selectExpr(
         "topic", "partition", "offset", "timestamp", "value", "headers",
-        F.col("key").cast("string").alias("vehicle_id"),
-        F.length("value").alias("payload_bytes"),
-        *(header(name).alias(f"h_{name}") for name in HEADERS),
+        "cast(key as string) as vehicle_id",
+        "length(value) as payload_bytes",
+        f"{APPENDED} as appended_at_ns",
+        *(f"{header(name)} as h_{name}" for name in HEADERS),
     )  # fmt: skip
-    numbers = {name: F.col(f"h_{name}").try_cast("bigint") for name in HEADERS if name not in _WORDS}
-    typed = texts.withColumns(
-        {**numbers, **{name: F.col(f"h_{name}") for name in _WORDS}, "appended_at_ns": _appended()}
+    numbers = [name for name in HEADERS if name not in _WORDS]
+    typed = texts.selectExpr(
+        *_PLAIN,
+        *(f"h_{name}" for name in HEADERS),
+        *(f"try_cast(h_{name} as bigint) as {name}" for name in numbers),
+        *(f"h_{name} as {name}" for name in _WORDS),
     )
-    return typed.withColumn("reason", _reason(config)).drop(
-        *(f"h_{name}" for name in HEADERS if name != "sampled_at_ns")
-    )
+    return typed.selectExpr(*_PLAIN, *HEADERS, "h_sampled_at_ns", f"{_reason(config)} as reason")
 
 
 _WORDS: Final = ("format", "protocol", "mode")
+_PLAIN: Final = (
+    "topic", "partition", "offset", "timestamp", "value", "headers", "vehicle_id", "payload_bytes", "appended_at_ns"
+)  # fmt: skip
+# Kafka's stamps have whole milliseconds.
+APPENDED: Final = "unix_millis(timestamp) * 1000000L"
 
 
-def _appended() -> Column:
-    # Kafka's stamps have whole milliseconds.
-    return F.unix_millis("timestamp") * F.lit(1_000_000)
-
-
-def _reason(config: TwinConfig) -> Column:
+def _reason(config: TwinConfig) -> str:
     required = [name for name in HEADERS if name != "sampled_at_ns"]
-    late = F.col("appended_at_ns") + F.lit(int(config.future_tolerance_s * 1e9))
-    stamps = F.col("received_at_ns").isNull() | (F.col("received_at_ns") <= 0)
-    sampled = (F.col("h_sampled_at_ns") != "") & (
-        F.col("sampled_at_ns").isNull() | (F.col("sampled_at_ns") <= 0)
-    )
-    rules: list[tuple[str, Column]] = [
-        ("no_key", F.col("vehicle_id").isNull() | ~F.col("vehicle_id").rlike(r"\A[A-Za-z0-9_-]{1,32}\z")),
-        ("payload_too_large", F.col("payload_bytes") > config.max_payload_bytes),
-        ("no_payload", F.col("payload_bytes").isNull() | (F.col("payload_bytes") == 0)),
-        ("header_missing", _any([F.col(f"h_{name}").isNull() for name in required])),
-        ("bad_header", _any([~F.col(f"h_{name}").rlike(r"\A[ -~]{0,64}\z") for name in HEADERS])),
-        ("unknown_format", ~F.col("h_format").isin(*FORMAT_NAMES, *config.more_formats)),
-        ("bad_epoch", ~_between("epoch", 0)),
-        ("bad_sequence", ~_between("sequence", 1)),
-        ("bad_stamp", stamps | F.coalesce(sampled, F.lit(False))),
-        (
-            "stamp_in_future",
-            (F.col("received_at_ns") > late) | F.coalesce(F.col("sampled_at_ns") > late, F.lit(False)),
+    late = f"appended_at_ns + {int(config.future_tolerance_s * 1e9)}L"
+    rules = {
+        "no_key": r"vehicle_id is null or not vehicle_id rlike r'\A[A-Za-z0-9_-]{1,32}\z'",
+        "payload_too_large": f"payload_bytes > {config.max_payload_bytes}",
+        "no_payload": "payload_bytes is null or payload_bytes = 0",
+        "header_missing": " or ".join(f"h_{name} is null" for name in required),
+        "bad_header": " or ".join(
+            f"coalesce(not h_{name} rlike r'\\A[ -~]{{0,64}}\\z', false)" for name in HEADERS
         ),
-        ("other_vehicle", ~F.col("h_format").isin(*NAMELESS_FORMATS) & ~_names_its_vehicle()),
-    ]
-    chain = F.when(rules[0][1], F.lit(rules[0][0]))
-    for name, condition in rules[1:]:
-        chain = chain.when(condition, F.lit(name))
-    return chain
+        "unknown_format": f"h_format not in ({texts(*FORMAT_NAMES, *config.more_formats)})",
+        "bad_epoch": f"not coalesce(epoch between 0 and {MAX_SEQUENCE}, false)",
+        "bad_sequence": f"not coalesce(sequence between 1 and {MAX_SEQUENCE}, false)",
+        "bad_stamp": (
+            "received_at_ns is null or received_at_ns <= 0"
+            " or coalesce(h_sampled_at_ns != '' and (sampled_at_ns is null or sampled_at_ns <= 0), false)"
+        ),
+        "stamp_in_future": f"received_at_ns > {late} or coalesce(sampled_at_ns > {late}, false)",
+        # No Python function may decode inside a real-time query; every format but `small` has the name as plain bytes.
+        "other_vehicle": (
+            f"h_format not in ({texts(*NAMELESS_FORMATS)}) and not contains(value, cast(vehicle_id as binary))"
+        ),
+    }
+    return f"case {' '.join(f'when {rule} then {texts(name)}' for name, rule in rules.items())} end"
 
 
-def _names_its_vehicle() -> Column:
-    # No Python function may decode inside a real-time query; every format but `small` has the name as plain bytes.
-    return F.expr("contains(value, cast(vehicle_id as binary))")
-
-
-def _between(name: str, low: int) -> Column:
-    return F.coalesce(F.col(name).between(low, MAX_SEQUENCE), F.lit(False))
-
-
-def _any(conditions: list[Column]) -> Column:
-    chain = conditions[0]
-    for condition in conditions[1:]:
-        chain = chain | F.coalesce(condition, F.lit(False))
-    return chain
+def texts(*words: str) -> str:
+    """Return words as SQL's literals."""
+    return ", ".join("'" + word.replace("\\", "\\\\").replace("'", "\\'") + "'" for word in words)
