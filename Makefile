@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 MARKED := broker or kafka or netns or spark or browser or slow
 SPELT := broker|kafka|netns|spark|browser|slow
 # What judges milliseconds has the machine to itself, and comes before anything else is up. Whole runs and tests of servers
-# mostly wait: two at a time on the two cores that a small machine has, all that needs a Spark in one of them.
+# wait now and then: three at a time on the two cores that a small machine has, two of them with a Spark.
 PYTEST := $(PYTHON) -m pytest -q --durations 20
 BY_FILE := -n 2 --dist loadfile
 BY_GROUP := -n 3 --dist loadscope --no-loadscope-reorder
