@@ -5,7 +5,7 @@ SPELT := broker|kafka|netns|spark|browser|slow
 # What judges milliseconds has the machine to itself, and comes before anything else is up. Whole runs and tests of servers
 # wait now and then: three at a time on the two cores that a small machine has, two of them with a Spark.
 PYTEST := $(PYTHON) -m pytest -q --durations 20
-BY_FILE := -n 2 --dist loadfile
+BY_FILE := -n 3 --dist loadfile
 BY_GROUP := -n 3 --dist loadscope --no-loadscope-reorder
 # Collecting all tests takes a quarter of a minute in each worker: files without the marks are left out (tests/test_marks.py
 # fails for a mark that its file does not spell out).
