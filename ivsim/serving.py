@@ -20,6 +20,7 @@ from ivsim.options import RunOptions
 from ivsim.runs.children import READY_S, Children, ChildSpec
 from ivsim.runs.endpoints import login_of
 from ivsim.runs.interrupt import Interrupted, interruptible
+from ivsim.runs.outcome import EXIT_FAILED
 from ivsim.runs.preflight import check_producer, check_spark, check_spark_master, free_port
 from ivsim.runs.processes import session_config
 from ivsim.runs.twin_session import READY_S as TWIN_READY_S
@@ -36,7 +37,6 @@ from twin.kafka_topics import wanted
 from twin.service.config import ServiceConfig
 
 TITLE: Final = "ivsim serve"
-EXIT_FAILED: Final = 1
 _LOOK_EVERY_S: Final = 0.5
 
 

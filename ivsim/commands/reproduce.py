@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from ivsim.papers import PAPERS, paper_named
-
-EXIT_FAILED = 1
+from ivsim.runs.outcome import EXIT_FAILED
 
 _LIST = "\n\n".join(f"{name}: {row.citation}" for name, row in PAPERS.items())
 HELP = f"""Repeat a published study and decide its claims, one by one; goes on with results that are there.

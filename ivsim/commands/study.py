@@ -14,6 +14,7 @@ import typer
 
 from ivsim.commands.files import check_page, check_writable, writing
 from ivsim.listing import listing, paragraph, table, width_of
+from ivsim.runs.outcome import EXIT_FAILED
 from ivsim.study.catalogue import studies, study_named, title_of
 from ivsim.study.engines import ENGINES
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ivsim.library.studies import StudyResults
     from ivsim.study.engines.base import Engine
 
-EXIT_FAILED = 1
 EXIT_MISSED = 3
 EXIT_UNDECIDED = 5
 

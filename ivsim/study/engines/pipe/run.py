@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, interruptible
+from ivsim.runs.outcome import EXIT_FAILED
 from ivsim.runs.validity import EXIT_INVALID
 from ivsim.runs.versions import environment
 from ivsim.study.engines.pipe.idioms import packages
@@ -42,7 +43,6 @@ from simulator.links import LinkError, choose
 from simulator.links.privileges import ensure_privileges
 
 SCHEMA: Final = 1
-EXIT_FAILED: Final = 1
 
 
 @dataclass
