@@ -28,7 +28,7 @@ def dead_letters(records: DataFrame, config: TwinConfig) -> DataFrame:
     """Return what to write to vehicle.dead-letter: key, first KiB of the value, headers with reason and place, topic."""
     bad = source.parsed(records, config).where("reason is not null")
     said = (
-        f"struct('{name}' as key, cast(coalesce(cast({name} as string), '') as binary) as value)"
+        source.record_header(name, f"coalesce(cast({name} as string), '')")
         for name in ("reason", "partition", "offset", "payload_bytes")
     )
     every = "coalesce(headers, cast(array() as array<struct<key:string,value:binary>>))"
@@ -37,7 +37,7 @@ def dead_letters(records: DataFrame, config: TwinConfig) -> DataFrame:
         "cast(vehicle_id as binary) as key",
         f"substring(value, 1, {VALUE_BYTES}) as value",
         f"concat(slice({short}, 1, {HEADERS}), array({', '.join(said)})) as headers",
-        f"{source.texts(config.topics.dead_letter)} as topic",
+        f"{source.literals(config.topics.dead_letter)} as topic",
     )
 
 

@@ -29,6 +29,7 @@ COUNTERS: Final = (
 _FOLDED: Final = (
     "epoch", "sequence", "received_at_ns", "sampled_at_ns", "partition", "offset", "batch", "head", "value",
 )  # fmt: skip
+# As SQL: no header of a good record has this character in it.
 _SEPARATOR: Final = r"'\u001f'"
 
 
@@ -40,29 +41,28 @@ def state_records(records: DataFrame, config: TwinConfig) -> DataFrame:
     batched = good.selectExpr("*", f"{_batch(config)} as batch", f"concat_ws({_SEPARATOR}, {words}) as head")
     twin = F.call_function(FOLD, *(F.col(name) for name in _FOLDED))
     folded = batched.groupBy("vehicle_id").agg(twin.alias("twin"))
-    return folded.select(
-        F.expr("cast(vehicle_id as binary) as key"),
-        F.expr("twin.payload as value"),
-        F.expr(f"{_headers()} as headers"),
-        F.when(F.col("vehicle_id").startswith(source.WARM_KEY), F.lit(source.warm_output_topic(config)))
-        .otherwise(F.lit(config.topics.state))
-        .alias("topic"),
+    warm = f"startswith(vehicle_id, {source.literals(source.WARM_KEY)})"
+    topics = source.literals(source.warm_output_topic(config), config.topics.state)
+    return folded.selectExpr(
+        "cast(vehicle_id as binary) as key",
+        "twin.payload as value",
+        f"{_headers()} as headers",
+        f"if({warm}, {topics}) as topic",
     )
 
 
 def _batch(config: TwinConfig) -> str:
-    """Return what the records of one update share: Spark's stamp of the micro-batch; in real time nothing is shared."""
+    """Return SQL: what the records of one update share: Spark's stamp of the micro-batch; in real time nothing is shared."""
     return "cast(null as bigint)" if config.trigger == "realtime" else "unix_micros(current_timestamp())"
 
 
 def _headers() -> str:
+    """Return SQL: the headers of the twin's newest message, and its counters."""
     newest = {name: f"split(twin.head, {_SEPARATOR})[{i}]" for i, name in enumerate(HEADERS)}
     counters = {name: f"coalesce(cast(twin.{name} as string), '')" for name in COUNTERS}
-    said = (
-        f"struct('{name}' as key, cast({text} as binary) as value)"
-        for name, text in (newest | counters).items()
+    return (
+        f"array({', '.join(source.record_header(name, text) for name, text in (newest | counters).items())})"
     )
-    return f"array({', '.join(said)})"
 
 
 def trigger(config: TwinConfig) -> dict[str, Any]:

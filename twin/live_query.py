@@ -68,7 +68,7 @@ def events(records: DataFrame, config: TwinConfig) -> DataFrame:
     # The update that a message itself caused: a late one or a duplicate leaves an older stamp as the newest.
     own = F.col("received_at_ns") == F.col("last_received_at_ns")
     due = F.coalesce("sampled_at_ns", "received_at_ns")
-    applied = F.unix_millis("timestamp") * F.lit(1_000_000)
+    applied = F.expr(source.APPENDED)
     received = F.col("messages") - F.col("duplicates") - F.col("given_up")
     # A record of run.link without a direction says what a link gives: nothing has crossed it.
     crossed = F.when(F.col("l.direction").isNotNull(), F.col("l.vehicle_id"))

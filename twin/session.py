@@ -53,7 +53,7 @@ def settings(config: TwinConfig) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Which line of Python made a column is told to Java by four calls for each function, half of what a plan costs.
+        # PySpark tells Java which line of Python made a column, by several calls for each: half of what a plan costs.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.jars": ",".join([*config.jars(), str(fold_jar())]),
         f"spark.sql.catalog.{FOLD.split('.')[0]}": _CATALOG,

@@ -86,8 +86,8 @@ def parsed(records: DataFrame, config: TwinConfig) -> DataFrame:
     Columns: vehicle_id, epoch, sequence, sampled_at_ns (null for formats without), received_at_ns,
     appended_at_ns, format, protocol, mode, payload_bytes, reason, and Kafka's own.
 
-    It is SQL text, as little as can be of it in pieces: each function of PySpark's that makes a column goes to Java and
-    back, and a run that starts would wait a second for the two thousand of them that its queries took.
+    The columns are SQL text. A function of PySpark's that makes a column calls Java, and a run's first message would wait
+    for thousands of such calls.
     """
     texts = records.selectExpr(
         "topic", "partition", "offset", "timestamp", "value", "headers",
@@ -125,7 +125,7 @@ def _reason(config: TwinConfig) -> str:
         "bad_header": " or ".join(
             f"coalesce(not h_{name} rlike r'\\A[ -~]{{0,64}}\\z', false)" for name in HEADERS
         ),
-        "unknown_format": f"h_format not in ({texts(*FORMAT_NAMES, *config.more_formats)})",
+        "unknown_format": f"h_format not in ({literals(*FORMAT_NAMES, *config.more_formats)})",
         "bad_epoch": f"not coalesce(epoch between 0 and {MAX_SEQUENCE}, false)",
         "bad_sequence": f"not coalesce(sequence between 1 and {MAX_SEQUENCE}, false)",
         "bad_stamp": (
@@ -135,12 +135,17 @@ def _reason(config: TwinConfig) -> str:
         "stamp_in_future": f"received_at_ns > {late} or coalesce(sampled_at_ns > {late}, false)",
         # No Python function may decode inside a real-time query; every format but `small` has the name as plain bytes.
         "other_vehicle": (
-            f"h_format not in ({texts(*NAMELESS_FORMATS)}) and not contains(value, cast(vehicle_id as binary))"
+            f"h_format not in ({literals(*NAMELESS_FORMATS)}) and not contains(value, cast(vehicle_id as binary))"
         ),
     }
-    return f"case {' '.join(f'when {rule} then {texts(name)}' for name, rule in rules.items())} end"
+    return f"case {' '.join(f'when {rule} then {literals(name)}' for name, rule in rules.items())} end"
 
 
-def texts(*words: str) -> str:
-    """Return words as SQL's literals."""
+def record_header(name: str, text: str) -> str:
+    """Return SQL: a header of a record to be written, whose value is the SQL `text`."""
+    return f"struct('{name}' as key, cast({text} as binary) as value)"
+
+
+def literals(*words: str) -> str:
+    """Return SQL: the words as string literals, with commas between them."""
     return ", ".join("'" + word.replace("\\", "\\\\").replace("'", "\\'") + "'" for word in words)
