@@ -79,10 +79,10 @@ def _text_of(path: Path) -> str:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling | None:
     """Let `--dist loadscope` mean the scopes below."""
-    return OneWorkerForASpark(config, log) if config.getoption("dist") == "loadscope" else None
+    return ScopesBySpark(config, log) if config.getoption("dist") == "loadscope" else None
 
 
-class OneWorkerForASpark(LoadScopeScheduling):
+class ScopesBySpark(LoadScopeScheduling):
     """A file to each worker at a time, but for the files with a Spark: those with the testbed go to one worker together,
     and the others to another.
 

@@ -164,11 +164,12 @@ class Up:
 
 @contextmanager
 def served_testbed(state: Path) -> Iterator[Testbed]:
-    """A testbed of this process that serves `ivsim run --testbed` as well, with its notes and its socket in `state`."""
+    """A testbed of this process that serves `ivsim run --testbed` as `ivsim up` does, with notes and socket in `state`."""
     state.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IVSIM_STATE_DIR", str(state))
         with Testbed() as testbed, listening() as server:
+            testbed.warm()
             thread = threading.Thread(target=_serve_until_shut, args=(testbed, server))
             thread.start()
             try:

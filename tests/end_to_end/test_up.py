@@ -58,6 +58,7 @@ def test_a_stop_closes_everything_in_the_middle_of_a_run_too(tmp_path: Path) -> 
     runs = Runs(tmp_path, OneSpark())  # its own: the one that is shared has to stay
     up = Up(tmp_path, runs.state)
     try:
+        assert runs.run("whole", "--testbed", *SMALL).in_order
         run = runs.start("cut", "--testbed", "--vehicles", "5", "--duration", "120", "--loss-timeout", "5")
         run.wait_until_emitting(20)
         up.popen.send_signal(signal.SIGTERM)
