@@ -74,6 +74,11 @@ class Drawing:
 
     def _save(self, target: Any, to: str) -> None:
         with mpl.rc_context(self._style):
+            # Laid out once, here. While a figure has a layout engine, `savefig` draws it once more, unseen, to lay it out.
+            if layout := self._figure.get_layout_engine():
+                layout.execute(self._figure)
+                with mpl.rc_context({"figure.constrained_layout.use": False}):
+                    self._figure.set_layout_engine(None)
             self._figure.savefig(target, format=to, **FORMATS[to])
 
 

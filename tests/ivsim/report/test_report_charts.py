@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.backend_bases import RendererBase
+from matplotlib.lines import Line2D
 
 from ivsim.report.charts import (
     FATES,
@@ -163,3 +165,17 @@ def test_a_partial_run_says_which_messages_it_counts() -> None:
     )
     assert window_words(figures | {"window_to_s": -3.0}).startswith("none of the 84 messages due")
     assert window_words(figures | {"window_to_s": None}) is None
+
+
+def test_a_chart_is_laid_out_and_then_drawn_once():
+    drawn = []
+
+    class Counted(Line2D):
+        def draw(self, renderer: RendererBase) -> None:
+            drawn.append(renderer)
+            super().draw(renderer)
+
+    chart = Drawing(lambda axes: axes.add_line(Counted([0, 1], [0, 1])))
+    assert chart.svg() == chart.svg()
+    # One for each of the two: the layout asks for sizes alone, and is made once.
+    assert len(drawn) == 2
