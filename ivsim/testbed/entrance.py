@@ -14,7 +14,7 @@ from pathlib import Path
 from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.relay import BACKLOG, until_stopped
-from simulator.links.namespaces import inside
+from schemas.namespace import inside
 
 
 class Entrance(OwnedServer):

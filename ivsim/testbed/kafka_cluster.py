@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ivsim.testbed.kafka import KafkaServer, cluster_id
 from ivsim.testbed.kafka_listener import IN_THE_CLEAR, PLAINTEXT, Listener, SaslSsl
-from ivsim.testbed.machine import Machine
 from ivsim.testbed.registry import RunRecord
 from schemas.java import Jit
+
+if TYPE_CHECKING:
+    # It loads pyroute2, a quarter of a second, which only a server on a machine of its own needs.
+    from ivsim.testbed.machine import Machine
 
 # A broker that shares a machine with others: 350 to 400 MiB resident after some work.
 HEAP_MB: Final = 384

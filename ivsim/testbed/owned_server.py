@@ -6,12 +6,15 @@ import shutil
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from ivsim.testbed.machine import Machine
 from ivsim.testbed.process import OwnedProcess, hold_port
 from ivsim.testbed.registry import RunRecord
 from schemas.namespace import inside
+
+if TYPE_CHECKING:
+    # It loads pyroute2, a quarter of a second, which only a server on a machine of its own needs.
+    from ivsim.testbed.machine import Machine
 
 
 class OwnedServer(ABC):

@@ -21,7 +21,7 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import OPEN, Account, Security, write_secret
 from ivsim.testbed.server import ServerKind
 from schemas.errors import Refusal
-from simulator.links.namespaces import inside
+from schemas.namespace import inside
 
 STOP_TIMEOUT_S = 20.0
 DEFAULT_PORT = 5672

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from simulator.links.namespaces import inside
+from schemas.namespace import inside
 
 BACKLOG: Final = 4_096
 READ_BYTES: Final = 65_536

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from simulator.links.namespaces import inside
+from schemas.namespace import inside
 
 DATAGRAM_BYTES: Final = 65_535
 DATAGRAMS_PER_WAKE: Final = 64

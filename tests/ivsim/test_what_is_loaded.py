@@ -23,6 +23,10 @@ WITHOUT = {
     # The client of a testbed: what a run is made of is there.
     "ivsim.runs.served": ("scipy", "matplotlib", "pyspark", "pyarrow", "pyroute2", "confluent_kafka"),
     "gateways.__main__": ("numpy", "pyarrow", "scipy", "aiocoap", "pika", "paho", "fastavro"),
+    # A pipe's clients, one process each: a server's machine, and the network that it needs, are the measuring process' own.
+    "ivsim.study.engines.pipe.consumer": ("scipy", "matplotlib", "pyspark", "pyroute2"),
+    "ivsim.study.engines.pipe.platforms.kafka": ("scipy", "matplotlib", "pyspark", "pyroute2"),
+    "ivsim.study.engines.pipe.platforms.redis": ("scipy", "matplotlib", "pyspark", "pyroute2"),
     "simulator.sender": ("scipy", "pyarrow", "aiocoap", "pika", "paho", "fastavro"),
 }
 

@@ -14,12 +14,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, runtime_checkable
 
-from ivsim.testbed.machine import Machine
 from ivsim.testbed.paths import set_up
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
+
+if TYPE_CHECKING:
+    # It loads pyroute2, a quarter of a second, which only a server on a machine of its own needs.
+    from ivsim.testbed.machine import Machine
 
 # What clients need to find the records of one measurement; JSON.
 Place = dict[str, Any]
