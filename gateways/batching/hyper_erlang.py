@@ -51,11 +51,14 @@ class HyperErlang:
         for _step in range(_EM_STEPS):
             weights, phases, rates = _maximised(sample, answers)
             densities = _log_densities(sample, logs, weights, phases, rates)
-            totals = special.logsumexp(densities, axis=0)
-            likelihood = float(totals.mean())
+            # The likelihood's logarithm and each branch's share of it, from one exponential: no sum is 0 or overflows.
+            greatest = densities.max(axis=0)
+            parts = np.exp(densities - greatest)
+            sums = parts.sum(axis=0)
+            likelihood = float((greatest + np.log(sums)).mean())
             if likelihood - before < _EM_TOLERANCE:
                 break
-            before, answers = likelihood, np.exp(densities - totals)
+            before, answers = likelihood, parts / sums
         return cls(tuple(map(float, weights)), tuple(map(int, phases)), tuple(map(float, rates)))
 
     @property
