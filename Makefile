@@ -14,7 +14,7 @@ HAVING = $$(grep -rlE 'mark\.($(1))' tests --include='test_*.py')
 unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 
-.PHONY: run test test-all bare cpp check unit timing marked full-timing full wheel bench soak setup format doctor docs
+.PHONY: run test test-all bare cpp check unit timing marked full-timing full properties wheel bench soak setup format doctor docs
 
 run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 	@sh setup/install.sh run
@@ -26,7 +26,7 @@ test: # check, unit tests, the built wheel, what judges time, tests of the real 
 	@sh setup/parts.sh unit wheel timing marked
 
 test-all: test # and the rest: second modes, own clusters, further back ends, executed pages, whatever takes long
-	@sh setup/parts.sh full-timing full
+	@sh setup/parts.sh full-timing full properties
 
 bare: # both commands above where nothing is installed, in a bare Debian chroot; one of them: make bare ARGS=test
 	@sh setup/bare.sh $(ARGS)
@@ -63,6 +63,10 @@ full-timing:
 full:
 	@sh setup/install.sh test
 	@sh setup/with_rights.sh $(PYTEST) $(BY_GROUP) -m "full and not timing" $(call HAVING,full)
+
+properties: # what the gate shows with 40 examples, with ten times as many
+	@sh setup/install.sh test
+	$(PYTEST) $(BY_FILE) -m "hypothesis and not ($(MARKED)) and not timing and not full" --hypothesis-profile thorough
 
 wheel: # the wheel imports and answers in an environment of its own
 	@sh setup/install.sh test

@@ -137,7 +137,6 @@ STEPS = ["accept", "wait", "reset", "old_reset", "refuse", "reset_soon"]
 SCRIPTS = st.lists(st.lists(st.sampled_from(STEPS), max_size=6).map(" ".join), max_size=8)
 
 
-@settings(max_examples=150)
 @given(SCRIPTS)
 def test_the_connection_comes_up_whatever_the_peer_does(script: list[str]) -> None:
     async def drive() -> list[str]:

@@ -6,7 +6,7 @@ import tracemalloc
 
 import flatbuffers
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ivsim.study.engines.codec.corpus import START_AT_NS, driving, status_of
@@ -34,7 +34,6 @@ def test_peek_says_what_the_header_says(name, status):
 
 
 @pytest.mark.parametrize("name", FULL)
-@settings(max_examples=60, deadline=None)
 @given(
     sequence=st.integers(1, 2**63 - 1),
     epoch=st.integers(1, 2**32 - 1),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ivsim.audit.answers import query_figures
@@ -32,7 +32,6 @@ ANSWERS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(MESSAGES, ANSWERS, st.sampled_from([1.0, 250.5, 1_000.0, 60_000.0]))
 def test_both_say_the_same_of_a_query(
     messages: dict[tuple[str, int], tuple[int, bool]],

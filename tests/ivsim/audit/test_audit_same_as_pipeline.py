@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateways.receive_log import ReceiveLog
@@ -103,7 +103,6 @@ def logged(directory: Path, events: Sequence[dict[str, Any]]) -> Path:
 
 
 @given(events=EVENTS, torn=st.integers(0, 31))
-@settings(deadline=None)
 def test_emissions_connections_and_backlog(events: list[dict[str, Any]], torn: int) -> None:
     scenario = Scenario(vehicles=3, duration_s=4.0, seed=5)
     with TemporaryDirectory() as directory:
@@ -136,7 +135,6 @@ def test_emissions_connections_and_backlog(events: list[dict[str, Any]], torn: i
     ),
     fitting=st.booleans(),
 )
-@settings(deadline=None)
 def test_what_the_capture_proves(
     events: list[dict[str, Any]], wire: list[tuple[Any, ...]], fitting: bool
 ) -> None:
@@ -178,7 +176,6 @@ def test_what_the_capture_proves(
     ),
     torn=st.integers(0, 51),
 )  # fmt: skip
-@settings(deadline=None)
 def test_what_gateways_took(taken: list[tuple[int, int, int, int]], torn: int) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "received-0.events"
@@ -205,7 +202,6 @@ CELLS = st.lists(
     ),
     captured=st.booleans(),
 )
-@settings(deadline=None)
 def test_what_the_capture_counted(
     cells: list[tuple[int, int, int, int]], asked: list[tuple[int, int, str]], captured: bool
 ) -> None:
@@ -269,7 +265,6 @@ def test_the_rank_is_the_same_for_every_number_of_values() -> None:
 
 
 @given(events=EVENTS, from_s=st.integers(-1, 3), length_s=st.integers(0, 6))
-@settings(deadline=None)
 def test_echo_cells(events: list[dict[str, Any]], from_s: int, length_s: int) -> None:
     window = START + from_s * SECOND, START + (from_s + length_s) * SECOND
     with TemporaryDirectory() as directory:
@@ -326,7 +321,6 @@ LEDGER = st.lists(
         st.dictionaries(st.sampled_from(certificate.LIVE_COUNTS), st.none() | st.integers(0, 9)),
     ),
 )
-@settings(deadline=None)
 def test_live_figures_and_the_senders_own_lag(
     rows: list[dict[str, Any]], link: list[tuple[int, str, int | None]], live: dict[str, Any]
 ) -> None:
@@ -402,7 +396,6 @@ def test_validity(
     counted=st.booleans(),
     late=st.integers(0, 3 * 10**8),
 )
-@settings(deadline=None)
 def test_certificate_and_replay(seed: int, vehicles: int, seconds: int, counted: bool, late: int) -> None:
     random = Random(seed)
     rows = [

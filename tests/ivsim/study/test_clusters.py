@@ -51,7 +51,9 @@ def near(found: float, trials: int) -> bool:
 
 
 @pytest.mark.parametrize("design", designs(), ids=str)
-@pytest.mark.parametrize(("skew", "apart"), [(0.0, 0.0), (0.6, 0.0), (0.6, 1.0)])
+@pytest.mark.parametrize(
+    ("skew", "apart"), [*(pytest.param(skew, 0.0, marks=pytest.mark.full) for skew in (0.0, 0.6)), (0.6, 1.0)]
+)
 def test_intervals_of_means_cover_what_they_say(design: Design, skew: float, apart: float):
     trials = trials_of(design)
     now, before = coverage_of_means(design, trials, generator(1), skew=skew, apart=apart)
@@ -69,7 +71,9 @@ def test_over_all_designs_means_cover_93_to_97_per_cent():
 
 
 @pytest.mark.parametrize("design", [d for d in designs() if d.messages < 200], ids=str)
-@pytest.mark.parametrize("ratio", [0.05, 0.1, 0.25])
+@pytest.mark.parametrize(
+    "ratio", [0.05, *(pytest.param(more, marks=pytest.mark.full) for more in (0.1, 0.25))]
+)
 def test_intervals_of_loss_cover_what_they_say_when_it_comes_in_bursts(design: Design, ratio: float):
     trials = trials_of(design)
     now, before = coverage_of_shares(design, trials, generator(3), ratio=ratio, burst=4.0)
@@ -84,7 +88,7 @@ def test_of_few_bursts_an_interval_is_rather_too_wide_than_too_narrow(design: De
 
 
 @pytest.mark.parametrize("design", [d for d in designs() if d.messages < 100], ids=str)
-@pytest.mark.parametrize("apart", [0.0, 1.0])
+@pytest.mark.parametrize("apart", [pytest.param(0.0, marks=pytest.mark.full), 1.0])
 def test_studies_alike_but_for_the_seed_do_not_differ(design: Design, apart: float):
     found = false_differences(design, 100, 24, generator(5), apart=apart)
     assert found.rows <= 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import frame_factory as make
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.capture.attribution import Attributor
@@ -74,7 +74,6 @@ def delivery(draw, size):
     return [whole[0], *order]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data(), payload_lists, st.sampled_from([mqtt_stream, amqp_stream]))
 def test_any_delivery_gives_the_same_application_bytes(data, payloads, stream):
     content = stream(payloads)
@@ -99,7 +98,6 @@ def test_any_delivery_gives_the_same_application_bytes(data, payloads, stream):
     )
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -131,7 +129,6 @@ def test_every_byte_is_booked_once_whatever_the_frames(rows, base):
     assert {key: amount for key, amount in byte_totals(totals).items() if amount} == counted
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.binary(max_size=60)), max_size=20))
 def test_any_datagram_is_booked_once(rows):
     frames = [make.udp_frame(4, up, data) for up, data in rows]

@@ -8,7 +8,7 @@ import itertools
 import frame_factory as make
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import Refusal
@@ -56,7 +56,6 @@ def slow(rows, base):
     return result
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.tuples(
