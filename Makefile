@@ -22,8 +22,8 @@ run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 
 test: # check, unit tests, the built wheel, what judges time, tests of the real parts: the gate
 	@sh setup/install.sh test
-	@sh setup/parts.sh check
-	@sh setup/parts.sh unit wheel timing marked
+	@sh setup/parts.sh check,wheel
+	@sh setup/parts.sh unit timing marked
 
 test-all: test # and the rest: second modes, own clusters, further back ends, executed pages, whatever takes long
 	@sh setup/parts.sh full-timing full properties

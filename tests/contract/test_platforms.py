@@ -210,6 +210,7 @@ def resumed(module, place, asked, count):
     return dict(begins), found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("opened", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
 def test_a_broker_that_is_killed_comes_back_with_what_it_had(opened, place):
     _, platform = opened

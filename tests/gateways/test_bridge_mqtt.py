@@ -112,7 +112,7 @@ def test_every_message_becomes_one_record(
     assert sorted((r["vehicle_id"], r["sequence"]) for r in table) == sorted(expected)
 
 
-@pytest.mark.parametrize("mode", ["qos1", "qos2"])
+@pytest.mark.parametrize("mode", ["qos1", pytest.param("qos2", marks=pytest.mark.full)])
 def test_broker_is_not_acknowledged_before_kafka_has_the_record(
     mode, broker, own_kafka, start_gateway, read_records, payloads, publish, until
 ) -> None:
@@ -275,7 +275,7 @@ def test_small_sequences_are_unwrapped_across_a_restart(
     assert {dict(r.headers())["sampled_at_ns"] for r in records} == {b""}
 
 
-@pytest.mark.parametrize("mode", ["qos1", "qos2"])
+@pytest.mark.parametrize("mode", [pytest.param("qos1", marks=FULL), "qos2"])
 def test_broker_restarted_by_sigterm_loses_nothing(
     mode, broker, kafka, topics, start_gateway, read_records, payloads, publish, until
 ) -> None:

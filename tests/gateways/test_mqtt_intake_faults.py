@@ -159,8 +159,11 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateways.protocols.mqtt.intake._CONNECT_TIMEOUT_S", 1.0)
 
 
+# The connection is below both versions' packets: MQTT 3.1.1 cut at any byte is for test-all.
 @pytest.mark.parametrize("fault", FAULTS)
-@ALL
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=pytest.mark.full if mode.endswith("v311") else ()) for mode in MODES]
+)
 async def test_a_connection_that_fails_at_any_byte(mode: str, fault: Fault) -> None:
     _, sent_bytes, taken_bytes = await session(mode, None)
     cuts = [Cut(fault, out=at) for at in range(sent_bytes)] + [

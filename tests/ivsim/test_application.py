@@ -91,6 +91,7 @@ def test_the_list_of_commands_has_each_with_its_help() -> None:
         ("ivsim trace imp", ["import"]),
         ("ivsim run --vehi", ["--vehicles", "--vehicle-log", "--vehicle-mapping"]),
         ("ivsim run --protocol ", ["mqtt", "amqp", "coap"]),
+        ("ivsim run --mqtt-version ", ["5", "3.1.1"]),
     ],
 )
 def test_a_shell_completes_commands_options_and_values(typed: str, offered: list[str]) -> None:
@@ -113,28 +114,6 @@ def test_version_says_the_commit() -> None:
     for arguments in (("version",), ("--version",)):
         said = python("-m", "ivsim.cli", *arguments).stdout
         assert re.fullmatch(rf"ivsim \d+\.\d+\.\d+ \({head}(-dirty)?\)\n", said), said
-
-
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("ivsim tr", {"trace"}),
-        ("ivsim trace li", {"list"}),
-        ("ivsim run --vehi", {"--vehicles", "--vehicle-log", "--vehicle-mapping"}),
-        ("ivsim run --protocol ", {"mqtt", "amqp", "coap"}),
-        ("ivsim run --mqtt-version ", {"5", "3.1.1"}),
-    ],
-)
-def test_shells_complete_commands_options_and_values(typed: str, offered: set[str]) -> None:
-    words = typed.split(" ")
-    done = python(
-        "-c",
-        "import sys; sys.argv[0] = 'ivsim'; from ivsim.cli import main; main()",
-        _IVSIM_COMPLETE="complete_bash",
-        COMP_WORDS=typed,
-        COMP_CWORD=str(len(words) - 1),
-    )
-    assert set(done.stdout.split()) == offered, done.stderr
 
 
 @pytest.mark.parametrize("after_s", [0.1, 0.3, 0.6, 1.0])

@@ -63,7 +63,8 @@ def streams(draw: st.DrawFn) -> tuple[Rows, list[str]]:
     return rows, words + [")"] * depth
 
 
-@settings(max_examples=1_500)
+# Ten times the others: an example takes ten milliseconds.
+@settings(max_examples=10 * settings.default.max_examples)
 @given(stream=streams())
 def test_a_stream_in_any_pieces_gives_what_the_reference_gives(
     runner: java_fold.FoldRunner, stream: tuple[Rows, list[str]]

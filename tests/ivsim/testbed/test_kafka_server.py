@@ -73,7 +73,7 @@ def test_topics_are_there_for_everyone_once_they_are_made(kafka: str) -> None:
 @pytest.mark.kafka
 def test_every_partition_is_led_once_its_topic_is_made(kafka: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka})
-    for _ in range(10):
+    for _ in range(4):
         topics = KafkaTopics(f"led-{uuid.uuid4().hex[:8]}.")
         create_topics(kafka, topics, partitions=30)
         asked = {TopicPartition(topics.status, number): OffsetSpec.latest() for number in range(30)}

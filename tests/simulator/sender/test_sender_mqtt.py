@@ -36,7 +36,7 @@ def lose(broker: MosquittoServer, run) -> None:
         pass
 
 
-@pytest.mark.parametrize("mode", ["qos0", "qos1", "qos2", "qos1-v311"])
+@pytest.mark.parametrize("mode", ["qos0", "qos1", "qos2", pytest.param("qos1-v311", marks=pytest.mark.full)])
 def test_everything_due_is_emitted_in_time_and_acknowledged(broker, start_sender, mode) -> None:
     run = start_sender(broker.host, broker.port, {"vehicles": 10, "duration_s": 2.0}, mode=mode)
     run.start()
