@@ -14,7 +14,7 @@ HAVING = $$(grep -rlE 'mark\.($(1))' tests --include='test_*.py')
 unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 
-.PHONY: run test test-all bare cpp check unit timing marked full-timing full properties wheel bench soak setup format doctor docs
+.PHONY: run test test-all bare cpp check collect unit timing marked full-timing full properties wheel bench soak setup format doctor docs
 
 run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 	@sh setup/install.sh run
@@ -22,7 +22,7 @@ run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 
 test: # check, unit tests, the built wheel, what judges time, tests of the real parts: the gate
 	@sh setup/install.sh test
-	@sh setup/parts.sh check,wheel
+	@sh setup/parts.sh check,wheel,collect
 	@sh setup/parts.sh unit timing marked
 
 test-all: test # and the rest: second modes, own clusters, further back ends, executed pages, whatever takes long
@@ -43,6 +43,10 @@ check:
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+collect: # no test file is broken; three workers would each compile all of them
+	@sh setup/install.sh test
+	@said=$$($(PYTHON) -m pytest -q --collect-only) || { echo "$$said" | grep -v ::; exit 1; }; echo "$$said" | tail -n 1
 
 unit: # no root, no network, no Java
 	@sh setup/install.sh test
