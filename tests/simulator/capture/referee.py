@@ -19,7 +19,8 @@ AGAIN = FIELDS[3:7]
 
 
 def rows(path):
-    argv = ["tshark", "-r", str(path), "-T", "fields", "-E", "separator=;", "-E", "occurrence=a"]
+    # Of a field that comes twice the first: an ICMP error has the addresses of the packet that it is about behind its own.
+    argv = ["tshark", "-r", str(path), "-T", "fields", "-E", "separator=;", "-E", "occurrence=f"]
     for field in FIELDS:
         argv += ["-e", field]
     run = subprocess.run(argv, capture_output=True, text=True, check=True)
