@@ -55,14 +55,15 @@ class Reading(NamedTuple):
 
 def reading_of(exchange: Exchange) -> Reading:
     """Return what an exchange says; ValueError where a clock was set meanwhile, so that it says nothing."""
-    lasted_ns = exchange.returned_at_ns - exchange.sent_at_ns
-    if exchange.delay_ns < 0 or exchange.answered_at_ns < exchange.received_at_ns:
+    drift_ns = round((exchange.returned_at_ns - exchange.sent_at_ns) * DRIFT_PER_S)
+    # Ways that take no longer than the two clocks drift apart meanwhile may seem to take less than nothing.
+    if exchange.delay_ns < -drift_ns or exchange.answered_at_ns < exchange.received_at_ns:
         raise ValueError(f"the ways took {exchange.delay_ns} ns: a clock was set meanwhile")
     there = exchange.received_at_ns - exchange.sent_at_ns
     back = exchange.answered_at_ns - exchange.returned_at_ns
     at_ns = (exchange.received_at_ns + exchange.answered_at_ns) // 2
     # Half a nanosecond is lost by each of two divisions.
-    uncertainty_ns = exchange.delay_ns // 2 + 1 + round(lasted_ns * DRIFT_PER_S)
+    uncertainty_ns = exchange.delay_ns // 2 + 1 + drift_ns
     return Reading(at_ns, (there + back) // 2, uncertainty_ns)
 
 
