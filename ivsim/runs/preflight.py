@@ -53,10 +53,10 @@ def preflight(options: RunOptions) -> None:
             SERVERS[part.protocol.broker].find()
     if not tcp_stack.has(options.tcp):
         raise Refusal(f"{option_name('tcp')} {options.tcp}: this kernel has no such congestion control")
-    _descriptors(options)
+    check_open_files(options)
     if options.target is not None:
         _target(options, options.target)
-    _agents(options)
+    check_agents(options)
     _ports(options)
     if options.spark_master is not None:
         check_spark_master(options.spark_master)
@@ -68,7 +68,7 @@ def preflight(options: RunOptions) -> None:
         _kafka(options)
 
 
-def _descriptors(options: RunOptions) -> None:
+def check_open_files(options: RunOptions) -> None:
     """Each vehicle has a socket in its sender, an echo's receiver another; each connection has one in the broker."""
     sockets, allowed = sockets_a_vehicle(options), open_files()
     most = 0
@@ -120,7 +120,7 @@ def _target(options: RunOptions, url: str) -> None:
     check_answers(target, credentials.tls(vehicle_id(1)))
 
 
-def _agents(options: RunOptions) -> None:
+def check_agents(options: RunOptions) -> None:
     """Refuse agents that are not there, not ours, or that may open too few files for their vehicles."""
     if options.entrance is not None:
         _address_here(options.entrance)

@@ -142,12 +142,12 @@ def test_a_soft_limit_is_raised_for_what_a_run_starts(monkeypatch: pytest.Monkey
     raised = []
     monkeypatch.setattr(preflight.resource, "getrlimit", lambda _which: (1_024, 4_096))
     monkeypatch.setattr(preflight.resource, "setrlimit", lambda _which, limits: raised.append(limits))
-    preflight._descriptors(run_options(vehicles=2_000))
-    preflight._descriptors(run_options(vehicles=20))
+    preflight.check_open_files(run_options(vehicles=2_000))
+    preflight.check_open_files(run_options(vehicles=20))
     assert raised == [(4_096, 4_096)]
 
 
 def test_an_echos_receivers_need_open_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight.resource, "getrlimit", lambda _which: (1_024, 4_096))
     with pytest.raises(Refusal, match=r"--vehicles 2000: mosquitto needs 4512 open files"):
-        preflight._descriptors(run_options(vehicles=2_000, topology="echo"))
+        preflight.check_open_files(run_options(vehicles=2_000, topology="echo"))

@@ -160,8 +160,8 @@ def test_descriptors_are_counted_by_part(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(shards.resource, "getrlimit", lambda _which: (1_024, 4_096))
     says = r"^--vehicles 6000: mosquitto needs 4712 open files, 4096 are allowed, enough for 5120 vehicles: "
     with pytest.raises(Refusal, match=says):
-        preflight._descriptors(run_options(mix=MIX, vehicles=6_000, interval_s=10.0, shards="2"))
-    preflight._descriptors(run_options(mix=MIX, vehicles=5_000, interval_s=10.0, shards="2"))
+        preflight.check_open_files(run_options(mix=MIX, vehicles=6_000, interval_s=10.0, shards="2"))
+    preflight.check_open_files(run_options(mix=MIX, vehicles=5_000, interval_s=10.0, shards="2"))
 
 
 def row_of(vehicle: int, sequence: int, fate: str, latency_ms: int | None) -> dict[str, Any]:

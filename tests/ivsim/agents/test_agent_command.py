@@ -73,4 +73,4 @@ def test_a_load_test_asks_its_agents_before_anything_starts(
 def _agents_alone(options: object) -> None:
     from ivsim.runs import preflight  # noqa: PLC0415
 
-    preflight._agents(options)  # type: ignore[arg-type]
+    preflight.check_agents(options)  # type: ignore[arg-type]

@@ -167,9 +167,9 @@ def test_an_agent_that_allows_too_few_open_files_is_refused_by_name(monkeypatch:
         return [Welcome(proof="0" * 64, name="n", cores=1, open_files=files) for files in (0, 1_000)]
 
     monkeypatch.setattr(preflight, "ask_agents", welcomes)
-    preflight._agents(asked(vehicles=1_000, interval_s=10.0))
+    preflight.check_agents(asked(vehicles=1_000, interval_s=10.0))
     with pytest.raises(Refusal) as refused:
-        preflight._agents(asked(vehicles=3_000, interval_s=10.0))
+        preflight.check_agents(asked(vehicles=3_000, interval_s=10.0))
     assert str(refused.value) == (
         "--agent 192.0.2.2:7070: a sender needs 1512 open files, 1000 are allowed there: raise `ulimit -Hn` there,"
         " or --shards"
@@ -180,17 +180,17 @@ def test_the_relay_needs_files_for_the_vehicles_of_this_machine_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(preflight, "open_files", lambda: 1_600)
-    preflight._descriptors(asked(vehicles=1_500, interval_s=10.0, shards="3"))
+    preflight.check_open_files(asked(vehicles=1_500, interval_s=10.0, shards="3"))
     with pytest.raises(Refusal, match=r"^--vehicles 1800: the relay needs 1712 open files, 1600 are allowed"):
-        preflight._descriptors(asked(vehicles=1_800, interval_s=10.0, shards="3"))
-    preflight._descriptors(asked(vehicles=20_000, interval_s=10.0, shards="3", agents_only=True))
-    preflight._descriptors(asked(vehicles=1_600, interval_s=10.0, shards="3", agents_only=True))
+        preflight.check_open_files(asked(vehicles=1_800, interval_s=10.0, shards="3"))
+    preflight.check_open_files(asked(vehicles=20_000, interval_s=10.0, shards="3", agents_only=True))
+    preflight.check_open_files(asked(vehicles=1_600, interval_s=10.0, shards="3", agents_only=True))
     with pytest.raises(
         Refusal, match=r"^--vehicles 900: the entrance needs 1712 open files, 1600 are allowed"
     ):
-        preflight._descriptors(asked(target=None, entrance="198.51.100.1", vehicles=900, shards="3"))
+        preflight.check_open_files(asked(target=None, entrance="198.51.100.1", vehicles=900, shards="3"))
 
 
 def test_an_entrance_at_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(Refusal, match=r"^--entrance 198.51.100.1: Cannot assign requested address$"):
-        preflight._agents(asked(target=None, entrance="198.51.100.1"))
+        preflight.check_agents(asked(target=None, entrance="198.51.100.1"))

@@ -185,9 +185,9 @@ def test_open_files_are_counted_by_gateway(monkeypatch: pytest.MonkeyPatch) -> N
     """A broker that one gateway has serves that gateway's vehicles alone."""
     monkeypatch.setattr(preflight, "open_files", lambda: 1_100)
     options = run_options(vehicles=1_000, interval_s=10.0, topology="edge", gateways=2)
-    preflight._descriptors(options)
+    preflight.check_open_files(options)
     with pytest.raises(Refusal, match="mosquitto needs 1512 open files"):
-        preflight._descriptors(run_options(vehicles=1_000, interval_s=10.0, topology="edge", shards="4"))
+        preflight.check_open_files(run_options(vehicles=1_000, interval_s=10.0, topology="edge", shards="4"))
 
 
 def test_a_result_without_a_gateway_at_the_edge_has_no_log_of_what_was_in_flight(tmp_path: Path) -> None:

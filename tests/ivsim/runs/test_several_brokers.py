@@ -126,8 +126,8 @@ def test_open_files_are_counted_by_broker_and_the_refusal_says_what_takes_more(
         match=r"^--vehicles 1000: mosquitto needs 1512 open files, 1100 are allowed, enough for 588 vehicles:"
         r" raise `ulimit -Hn`, or --brokers$",
     ):
-        preflight._descriptors(run_options(**asked))
-    preflight._descriptors(run_options(**asked, brokers=2))
+        preflight.check_open_files(run_options(**asked))
+    preflight.check_open_files(run_options(**asked, brokers=2))
 
 
 @pytest.mark.parametrize(

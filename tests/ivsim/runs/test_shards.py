@@ -175,7 +175,7 @@ def test_descriptors_are_counted_by_process(
 ) -> None:
     monkeypatch.setattr(shards.resource, "getrlimit", lambda _which: (1_024, 4_096))
     with pytest.raises(Refusal, match=rf"^--vehicles {asked['vehicles']}: {says}"):
-        preflight._descriptors(run_options(**asked))
+        preflight.check_open_files(run_options(**asked))
 
 
 class Sender:
