@@ -1,4 +1,4 @@
-"""The sender's place before other processes; what the system does not grant is said, not assumed."""
+"""The place of what has to be on time before other processes; what the system does not grant is said, not assumed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NICE = -10
 
 
 def go_first() -> str:
-    """Ask the scheduler to prefer this process, since its lateness would be read as the network's.
+    """Ask the scheduler to prefer the calling thread, since its lateness would be read as the network's.
 
     Return what was granted. Real time first: a nice value counts only within the session where the kernel
     groups processes by session (sched(7), autogroup).

@@ -232,7 +232,7 @@ def _audit_metrics(made: Audit, rows: list[Row], found: figures.Figures) -> None
     played = [row for row in link if row["update_ms"] is not None and row["second"] >= 0]
     replay = certificate.replay(played, result.terms.start_at_ns)
     sheet = made.sheet("metrics.json replay", "link.parquet")
-    sheet.hold_values(said.get("replay", {}), replay, ["failure"])
+    sheet.hold_values(said.get("replay", {}), replay, ["failure", "scheduling"])
     proven = {"checks": []} | said.get("certificate", {})
     proof = result.json("link_proof.json") if result.has("link_proof.json") else None
     certified = certificate.certified(played, proven, replay["applied_late_max_ms"], proof)

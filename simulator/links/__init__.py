@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from schemas.errors import Refusal
-from simulator.links.base import DIRECT, Condition, GilbertElliott, Link, LinkCounter, LinkError
+from simulator.links.base import DIRECT, Condition, GilbertElliott, Link, LinkCounts, LinkError
 
 # Run, how many vehicles, and the number of the first.
 Factory = Callable[[str, int, int], Link]
@@ -111,7 +111,7 @@ __all__ = [
     "Factory",
     "GilbertElliott",
     "Link",
-    "LinkCounter",
+    "LinkCounts",
     "LinkError",
     "choose",
     "open_link",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from schemas.errors import Refusal
 from schemas.topics import end_id
@@ -135,22 +138,33 @@ def _within(value: float, bounds: tuple[float, float], what: str, allowed: str) 
         raise Refusal(f"{what} {value:g}: allowed {allowed}")
 
 
-@dataclass(frozen=True)
-class LinkCounter:
-    """The kernel's own count for one vehicle and direction, from the link's opening on.
+# Columns of `LinkCounts.values`: what has left the link (Ethernet frames), what was lost or found the queue full, what of it
+# found the queue full, what is inside, in the queue or on its way.
+COUNTED: Final = ("bytes", "packets", "drops", "queue_drops", "backlog_bytes", "backlog_packets")
 
-    `bytes` and `packets` have left the link (Ethernet frames); `drops` were lost or found the queue full;
-    `backlog_bytes` and `backlog_packets` are inside, in the queue or on their way.
+
+class LinkCounts(NamedTuple):
+    """The kernel's own counts at a moment, from the link's opening on: a row for each vehicle and direction, in any order.
+
+    Attributes:
+        vehicles: numbers, int64.
+        ways: places in DIRECTIONS, int64.
+        values: a row of `COUNTED` each, int64.
     """
 
-    vehicle: int
-    direction: Direction
-    bytes: int
-    packets: int
-    drops: int
-    queue_drops: int
-    backlog_bytes: int
-    backlog_packets: int
+    vehicles: npt.NDArray[np.int64]
+    ways: npt.NDArray[np.int64]
+    values: npt.NDArray[np.int64]
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return the counts of a link that counts nothing."""
+        nobody = np.zeros(0, np.int64)
+        return cls(nobody, nobody, np.zeros((0, len(COUNTED)), np.int64))
+
+    def column(self, name: str) -> npt.NDArray[np.int64]:
+        """Return the counts of one of COUNTED."""
+        return self.values[:, COUNTED.index(name)]
 
 
 Conditions = Mapping[int, tuple[Condition, Condition]]
@@ -178,7 +192,15 @@ class Link(Protocol):
         range, LinkError naming the vehicle when the kernel refuses.
         """
 
-    def counters(self) -> list[LinkCounter]:
+    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], None]:
+        """Return the update that is due at `at_s` (time.monotonic) as a call that only has to be sent.
+
+        Who prepares the next second in this one is not late by the checks and the messages of a large fleet. What is
+        prepared and never sent changes nothing; no other update comes between the two. Raises as `update` does: Refusal
+        here, LinkError in the call.
+        """
+
+    def counters(self) -> LinkCounts:
         """Return what the kernel has counted for every vehicle and direction."""
 
     def properties(self) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 from simulator.links import addressing, wiring
-from simulator.links.base import DIRECT, Conditions, LinkCounter, check
+from simulator.links.base import DIRECT, Conditions, LinkCounts, check
 
 
 class DirectLink:
@@ -52,9 +53,15 @@ class DirectLink:
             check(up, vehicle, "uplink")
             check(down, vehicle, "downlink")
 
-    def counters(self) -> list[LinkCounter]:
+    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], None]:
+        """Check the conditions; the call that is returned does nothing."""
+        del at_s
+        self.update(conditions)
+        return lambda: None
+
+    def counters(self) -> LinkCounts:
         """Return nothing: no queue counts per vehicle on a plain wire."""
-        return []
+        return LinkCounts.none()
 
     def properties(self) -> dict[str, Any]:
         return {"name": self.name, "kernel": platform.release(), "vehicles": self.vehicles}

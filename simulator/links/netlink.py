@@ -198,6 +198,16 @@ def _swap(value: int) -> int:
     return (value & 0xFF) << 8 | value >> 8
 
 
+# struct tcmsg: tcm_ifindex, tcm_handle and tcm_parent, behind the header and the family.
+_PLACE, _PLACE_AT = struct.Struct("=iII"), 20
+
+
+def leaf_at(device: int, minor: int, leaf: bytes) -> bytes:
+    """Return the message of a leaf for the one under class 1:minor of a device."""
+    place = _PLACE.pack(device, minor << 16, 0x10000 | minor)
+    return leaf[:_PLACE_AT] + place + leaf[_PLACE_AT + _PLACE.size :]
+
+
 PLUG_BUFFER, PLUG_RELEASE, PLUG_LIMIT = 0, 2, 3
 
 

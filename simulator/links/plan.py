@@ -27,6 +27,7 @@ from simulator.links.base import Condition, Direction
 from simulator.links.queueing import Meter
 
 SHARD_VEHICLES: Final = 128
+MOST_PACKED: Final = 1 << 16
 MAX_SHARDS: Final = 512
 VEHICLES_BASE: Final = int(IPv4Network(VEHICLES_NETWORK).network_address)
 STRAY_CLASS: Final = 0xFFFE  # what no vehicle sends ends here, and is lost
@@ -71,6 +72,7 @@ class Plan:
     lines: list[int]
     first: int = 1
     state: dict[int, Meter] = field(default_factory=dict)
+    _packed: dict[tuple[int, int | None], tuple[Condition, bytes]] = field(default_factory=dict, repr=False)
 
     @property
     def _key(self) -> int:
@@ -115,15 +117,20 @@ class Plan:
         yield nl.plug(meter, minor, nl.PLUG_RELEASE, limit, create=False)
         yield nl.netem(line, minor, queueing.netem_options(Condition(), None), create=True)
 
-    def changes(self, conditions: Iterable[tuple[int, Condition]], now_s: float) -> Iterator[Change]:
-        """Yield every message of an update: class and netem with all parameters, the plug where it turns."""
+    def changes(
+        self, conditions: Iterable[tuple[int, Condition]], at_s: float, told: dict[int, Meter]
+    ) -> Iterator[Change]:
+        """Yield every message of an update at `at_s`: class and netem with all parameters, the plug where it turns.
+
+        `told` gets what each vehicle is told by them: it belongs into `state` once they are sent.
+        """
         direction, shards = self.direction, len(self.meters)
         for vehicle, condition in conditions:
             shard, minor = vehicle % shards, vehicle + 1
             meter, line = self.meters[shard], self.lines[shard]
-            state = self.state[vehicle]
-            limit, held = state.queue_bytes, state.held
-            state.follow(condition, now_s)
+            before = self.state[vehicle]
+            limit, held = before.queue_bytes, before.held
+            state = told[vehicle] = before.following(condition, at_s)
             rate = queueing.UNLIMITED_BYTES if state.rate is None else state.rate
             if state.queue_bytes != limit:
                 message = nl.plug(meter, minor, nl.PLUG_LIMIT, state.queue_bytes, create=False)
@@ -132,7 +139,18 @@ class Plan:
                 yield Change(vehicle, direction, nl.plug(meter, minor, nl.PLUG_BUFFER, 0, create=False))
             message = nl.htb_class(meter, minor, rate, queueing.BURST_TICKS, create=False)
             yield Change(vehicle, direction, message)
-            options = queueing.netem_options(condition, state.rate)
-            yield Change(vehicle, direction, nl.netem(line, minor, options, create=False))
+            message = nl.leaf_at(line, minor, self._netem(condition, state.rate))
+            yield Change(vehicle, direction, message)
             if held and not state.held:
                 yield Change(vehicle, direction, nl.plug(meter, minor, nl.PLUG_RELEASE, 0, create=False))
+
+    def _netem(self, condition: Condition, rate: int | None) -> bytes:
+        """Return what netem is told of a condition, for no place yet: a schedule hands out the same objects again and again."""
+        key = id(condition), rate
+        known = self._packed.get(key)
+        if known is None or known[0] is not condition:
+            if len(self._packed) >= MOST_PACKED:
+                self._packed.clear()
+            options = queueing.netem_options(condition, rate)
+            known = self._packed[key] = condition, nl.netem(0, 0, options, create=False)
+        return known[1]

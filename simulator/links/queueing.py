@@ -95,7 +95,7 @@ def _share(ratio: float) -> int:
     return round(ratio * 0xFFFFFFFF)
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Meter:
     """What one direction of one vehicle was last told, and what it is owed below the floor."""
 
@@ -105,28 +105,24 @@ class Meter:
     credit_bytes: float = 0.0
     asked_at_s: float = 0.0
 
-    def follow(self, condition: Condition, now_s: float) -> None:
-        """Take a condition over: sets `rate` (bytes/s, None unlimited), `held` and `queue_bytes`."""
-        if condition.queue_bytes is not None:
-            self.queue_bytes = condition.queue_bytes
-        else:
+    def following(self, condition: Condition, at_s: float) -> Meter:
+        """Return what it is told for a condition from `at_s` on: `rate` (bytes/s, None unlimited), `held`, `queue_bytes`."""
+        queue_bytes = condition.queue_bytes
+        if queue_bytes is None:
             # Never smaller than before: a slow second must not drop what a fast one has queued.
-            self.queue_bytes = max(self.queue_bytes, queue_bytes_of(condition))
-        elapsed_s = min(now_s - self.asked_at_s, 1.5) if self.asked_at_s else 1.0
-        self.asked_at_s = now_s
+            queue_bytes = max(self.queue_bytes, queue_bytes_of(condition))
+        rate, held, credit_bytes = self.rate, False, self.credit_bytes
         if condition.rate_bps is None:
-            self.rate, self.held = None, False
+            rate = None
         elif condition.rate_bps == 0:
-            self.held = True  # the rate stays: it is the one that counts when the outage is over
+            held = True  # the rate stays: it is the one that counts when the outage is over
         elif (asked := rate_bytes(condition.rate_bps)) >= FLOOR_BYTES:
-            self.rate, self.held = asked, False
+            rate = asked
         else:
-            self._earn(asked * elapsed_s)
-
-    def _earn(self, earned_bytes: float) -> None:
-        """Below the floor: hold, and open at the floor's rate for each interval that has been earned."""
-        self.rate = FLOOR_BYTES
-        self.credit_bytes += earned_bytes
-        self.held = self.credit_bytes < FLOOR_BYTES
-        if not self.held:
-            self.credit_bytes -= FLOOR_BYTES
+            # Below the floor: hold, and open at the floor's rate for each interval that has been earned.
+            rate = FLOOR_BYTES
+            credit_bytes += asked * (min(at_s - self.asked_at_s, 1.5) if self.asked_at_s else 1.0)
+            held = credit_bytes < FLOOR_BYTES
+            if not held:
+                credit_bytes -= FLOOR_BYTES
+        return Meter(queue_bytes, rate, held, credit_bytes, at_s)

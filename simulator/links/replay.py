@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from simulator.links.base import Conditions, Link, LinkError
 from simulator.links.step_log import Asked, Rows, Second, StepLog
+from simulator.priority import go_first
 
 SECOND_NS: Final = 1_000_000_000
 LINK_STEPS: Final = "link.steps"  # what a run names the file of its replay's steps
@@ -39,10 +40,12 @@ class LinkReplay(threading.Thread):
         self._played = 0
         self._longest_update_ns = 0
         self._latest_ns: int | None = None
+        self._scheduling: str | None = None
         self.failure: Exception | None = None
 
     def __enter__(self) -> Self:
-        self._apply(-1, self._schedule(0), time.time_ns())
+        asked = self._schedule(0)
+        self._apply(-1, asked, self._link.prepare(asked, time.monotonic()), time.time_ns())
         self.start()
         return self
 
@@ -53,6 +56,8 @@ class LinkReplay(threading.Thread):
 
     def run(self) -> None:
         try:
+            # This thread alone: Linux takes a thread where it is asked about a process (sched_setscheduler(2), 0).
+            self._scheduling = go_first()
             self._play()
         except Exception as error:  # noqa: BLE001 - a thread's error must reach its owner
             self.failure = error
@@ -62,13 +67,14 @@ class LinkReplay(threading.Thread):
         while True:
             due_at_ns = self._start_at_ns + second * SECOND_NS
             asked = self._schedule(second)
+            change = self._link.prepare(asked, time.monotonic() + (due_at_ns - time.time_ns()) / 1e9)
             # Reading a large fleet's counters takes time that the next change must not wait for.
             if self._wait_until(due_at_ns - lead_ns):
                 return
             lead_ns = min(SECOND_NS // 2, self._count())
             if self._wait_until(due_at_ns):
                 return
-            self._apply(second, asked, due_at_ns)
+            self._apply(second, asked, change, due_at_ns)
             second += 1
 
     def _wait_until(self, at_ns: int) -> bool:
@@ -83,9 +89,9 @@ class LinkReplay(threading.Thread):
         self._step.counted_at_ns = time.time_ns()
         return (time.perf_counter_ns() - began) * 3 // 2
 
-    def _apply(self, second: int, asked: Conditions, due_at_ns: int) -> None:
+    def _apply(self, second: int, asked: Conditions, change: Callable[[], None], due_at_ns: int) -> None:
         began = time.perf_counter_ns()
-        self._link.update(asked)
+        change()
         took = time.perf_counter_ns() - began
         over, step = self._step, Second(second, asked, due_at_ns, time.time_ns(), took)
         self._step = step
@@ -125,6 +131,7 @@ class LinkReplay(threading.Thread):
             "steps": self._played,
             "update_max_ms": round(self._longest_update_ns / 1e6, 3),
             "applied_late_max_ms": round((self._latest_ns or 0) / 1e6, 3),
+            "scheduling": self._scheduling,
             "failure": None if self.failure is None else str(self.failure),
         }
 

@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -15,10 +15,14 @@ from schemas.errors import Refusal
 from schemas.topics import MAX_VEHICLES, end_id
 from simulator.links import addressing, counting, wiring
 from simulator.links import netlink as nl
-from simulator.links.base import Conditions, Direction, LinkCounter, LinkError, check
+from simulator.links.base import Conditions, Direction, LinkCounts, LinkError, check
 from simulator.links.plan import Change, Plan, shards_for
+from simulator.links.queueing import Meter
 
 BLOCK_MESSAGES = 400
+_Block = tuple[list[Change], bytes]
+# What an update tells each vehicle, uplink and downlink; in force once it is sent.
+_Told = tuple[dict[int, Meter], dict[int, Meter]]
 
 
 class Router(Protocol):
@@ -112,29 +116,47 @@ class RoutedLink:
 
     def update(self, conditions: Conditions) -> None:
         """Set both directions of each vehicle named; see `base.Link.update`."""
+        self._check(conditions)
+        told: _Told = ({}, {})
+        self._send(self._blocks(conditions, time.monotonic(), told), told)
+
+    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], None]:
+        """Return an update as messages that only have to be sent; see `base.Link.prepare`."""
+        self._check(conditions)
+        told: _Told = ({}, {})
+        blocks = list(self._blocks(conditions, at_s, told))
+        return lambda: self._send(blocks, told)
+
+    def _check(self, conditions: Conditions) -> None:
         for vehicle, (up, down) in conditions.items():
             last = self.first + self.vehicles - 1
             if not self.first <= vehicle <= last:
                 raise Refusal(f"vehicle {vehicle}: this link has vehicles {self.first} to {last}")
             check(up, vehicle, "uplink")
             check(down, vehicle, "downlink")
+
+    def _blocks(self, conditions: Conditions, at_s: float, told: _Told) -> Iterator[_Block]:
+        changes = itertools.chain.from_iterable(
+            plan.changes(((vehicle, pair[which]) for vehicle, pair in conditions.items()), at_s, told[which])
+            for which, plan in enumerate(self._plans)
+        )
+        while block := list(itertools.islice(changes, BLOCK_MESSAGES)):
+            yield block, nl.sequenced([change.message for change in block], 1)
+
+    def _send(self, blocks: Iterable[_Block], told: _Told) -> None:
+        sent: list[list[Change]] = []
+
+        def asked() -> Iterator[tuple[bytes, int]]:
+            for block, packed in blocks:
+                sent.append(block)
+                yield packed, len(block)
+
         with self._lock:
-            self._send(self._changes(conditions, time.monotonic()))
-
-    def _changes(self, conditions: Conditions, now_s: float) -> Iterator[Change]:
-        for which, plan in enumerate(self._plans):
-            yield from plan.changes(((vehicle, pair[which]) for vehicle, pair in conditions.items()), now_s)
-
-    def _send(self, changes: Iterator[Change]) -> None:
-        blocks: list[list[Change]] = []
-
-        def packed() -> Iterator[tuple[bytes, int]]:
-            while block := list(itertools.islice(changes, BLOCK_MESSAGES)):
-                blocks.append(block)
-                yield nl.sequenced([change.message for change in block], 1), len(block)
-
+            answers = self._router.exchange(asked())
+            for plan, meters in zip(self._plans, told, strict=True):
+                plan.state.update(meters)
         failures = []
-        for block, replies in zip(blocks, self._router.exchange(packed()), strict=True):
+        for block, replies in zip(sent, answers, strict=True):
             for reply in nl.errors(replies):
                 if reply.errno:
                     change = block[reply.sequence - 1]
@@ -142,7 +164,7 @@ class RoutedLink:
         if failures:
             raise LinkError(f"link {self.name}: {failures[0]} ({len(failures)} changes refused)")
 
-    def counters(self) -> list[LinkCounter]:
+    def counters(self) -> LinkCounts:
         """Return the kernel's counts for every vehicle and direction."""
         with self._lock:
             replies = self._router.exchange([(nl.sequenced([nl.dump(nl.GETQDISC, 0)], 1), 1)])

@@ -5,7 +5,7 @@ Conditions are kept once each, however many rows ask for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.topics import end_id
-from simulator.links.base import DIRECTIONS, Condition, Conditions, Direction, LinkCounter
+from simulator.links.base import DIRECTIONS, Condition, Conditions, LinkCounts
 
 # Tables of link.parquet's columns, each with whole seconds that follow those of the one before; gone through again and again.
 Rows = Iterable[pa.Table]
@@ -40,7 +40,13 @@ SCHEMA: Final = pa.schema(
         ("backlog_bytes", pa.int64()),
     ]
 )
-COUNTS: Final = ("qdisc_bytes", "qdisc_packets", "drops", "queue_drops", "backlog_bytes")
+COUNTS: Final = (
+    "qdisc_bytes",
+    "qdisc_packets",
+    "drops",
+    "queue_drops",
+    "backlog_bytes",
+)  # the first of COUNTED
 # One row of the file: a vehicle's uplink is followed by its downlink. `pair` numbers what was asked of the two.
 _RECORD: Final = np.dtype(
     [
@@ -56,7 +62,6 @@ _RECORD: Final = np.dtype(
 )
 _ROWS_TOGETHER: Final = 1 << 14  # written, and read, at a time
 _Records = npt.NDArray[np.void]
-_Counters = Mapping[tuple[int, Direction], LinkCounter]
 _Pair = tuple[Condition, Condition]
 
 
@@ -78,7 +83,7 @@ class Second:
     due_at_ns: int
     applied_at_ns: int
     update_ns: int
-    counters: list[LinkCounter] = field(default_factory=list)
+    counters: LinkCounts = field(default_factory=LinkCounts.none)
     counted_at_ns: int = 0
 
 
@@ -105,20 +110,21 @@ class StepLog:
         self._path = path
         self._written: list[tuple[int, int, int]] = []  # begin, bytes and rows of each part of the file
         self._pending: list[_Records] = []
-        self._before: _Counters = {}  # of the last step
+        self._before = LinkCounts.none()  # of the last step
         self._vehicles: list[int] = []
-        self._keys: list[tuple[int, Direction]] = []
-        self._totals: npt.NDArray[np.int64] | None = None  # of the last step, in the order of `_keys`
+        self._rows = np.zeros(
+            0, np.int64
+        )  # by a vehicle's number: where its uplink is among the rows of a step, or -1
+        self._totals: npt.NDArray[np.int64] | None = None  # of the last step, for the same vehicles
         self._pairs = _Pairs()
         # Of each pair's number the vehicle and the second that first had it.
         self._places: dict[int, tuple[int, int]] = {}
 
     def append(self, step: Second) -> None:
         """Keep a step that is over; OSError when its disk takes no more."""
-        found: _Counters = {(c.vehicle, c.direction): c for c in step.counters}
         if step.second >= 0:
-            self._pending.append(self._records(step, found))
-        self._before = found
+            self._pending.append(self._records(step))
+        self._before = step.counters
         if sum(len(records) for records in self._pending) >= _ROWS_TOGETHER:
             self._write()
 
@@ -136,29 +142,41 @@ class StepLog:
         """Return each pair of conditions that was asked for once, with the first place where it was."""
         return [Asked(*place, *self._pairs[number]) for number, place in self._places.items()]
 
-    def _records(self, step: Second, found: _Counters) -> _Records:
+    def _records(self, step: Second) -> _Records:
         vehicles = list(step.asked)
         if vehicles != self._vehicles:
             self._vehicles, self._totals = vehicles, None
-            self._keys = [(vehicle, direction) for vehicle in vehicles for direction in DIRECTIONS]
+            self._rows = np.full(max(vehicles, default=0) + 1, -1)
+            self._rows[np.array(vehicles, np.int64)] = np.arange(len(vehicles)) * len(DIRECTIONS)
         numbers = [self._pairs.number(pair) for pair in step.asked.values()]
         for number, vehicle in zip(numbers, vehicles, strict=True):
             if number not in self._places:
                 self._places[number] = vehicle, step.second
-        now = [found.get(key) for key in self._keys]
-        totals, before = _totals(now), self._totals
+        totals, counted = self._placed(step.counters)
+        before = self._totals
         if before is None:
-            before = _totals([self._before.get(key) for key in self._keys])
-        records = np.zeros(len(now), _RECORD)
+            before, _ = self._placed(self._before)
+        records = np.zeros(len(totals), _RECORD)
         for name in ("second", "applied_at_ns", "update_ns", "counted_at_ns"):
             records[name] = getattr(step, name)
         records["vehicle"] = np.repeat(np.array(vehicles, np.int32), 2)
         records["pair"] = np.repeat(np.array(numbers, np.int32), 2)
-        records["counted"] = [one is not None for one in now]
+        records["counted"] = counted
         records["counts"] = totals
         records["counts"][:, :-1] -= before[:, :-1]  # what waits is no count from the opening on
         self._totals = totals
         return records
+
+    def _placed(self, counts: LinkCounts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Return the counts of a step's rows in their order, zeros for what has none, and which have some."""
+        totals = np.zeros((len(self._vehicles) * len(DIRECTIONS), len(COUNTS)), np.int64)
+        counted = np.zeros(len(totals), np.bool_)
+        known = counts.vehicles < len(self._rows)
+        known[known] = self._rows[counts.vehicles[known]] >= 0
+        at = self._rows[counts.vehicles[known]] + counts.ways[known]
+        totals[at] = counts.values[known, : len(COUNTS)]
+        counted[at] = True
+        return totals, counted
 
     def _write(self) -> None:
         records = np.concatenate(self._pending)
@@ -204,15 +222,6 @@ class _Pairs:
             "asked_burst_packets": [one.burst_packets for one in ways],
         }
         return {name: pa.array(values, pa.float64()) for name, values in found.items()}
-
-
-def _totals(counters: Sequence[LinkCounter | None]) -> npt.NDArray[np.int64]:
-    """Return one row a counter, in the order of `COUNTS`; zeros for one that is missing."""
-    values = [
-        (0,) * len(COUNTS) if c is None else (c.bytes, c.packets, c.drops, c.queue_drops, c.backlog_bytes)
-        for c in counters
-    ]
-    return np.array(values, np.int64).reshape(-1, len(COUNTS))
 
 
 def _table(records: _Records, asked: Mapping[str, pa.Array]) -> pa.Table:

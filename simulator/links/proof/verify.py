@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from simulator.links.base import DIRECTIONS, Condition, Conditions, Direction, Link, LinkError
+import numpy as np
+
+from simulator.links.base import DIRECTIONS, Condition, Conditions, Direction, Link, LinkCounts, LinkError
 from simulator.links.proof import checks, probes
 from simulator.links.proof.bulk_tcp import tcp_rate_bps
 from simulator.links.proof.checks import Check, Verdict
@@ -113,10 +115,10 @@ def verify(link: Link, steps: Sequence[Step], seconds: float, first_vehicle: int
 def drain(link: Link, vehicles: Iterable[int]) -> None:
     """Open the link wide for these vehicles and return when nothing is left inside; LinkError if it stays."""
     free = Condition()
-    wanted = set(vehicles)
+    wanted = sorted(vehicles)
     link.update(dict.fromkeys(wanted, (free, free)))
     end = time.monotonic() + DRAIN_TIMEOUT_S
-    while any(c.backlog_packets for c in link.counters() if c.vehicle in wanted):
+    while _inside(link.counters(), wanted):
         if time.monotonic() > end:
             raise LinkError(
                 f"link {link.name}: packets still inside {DRAIN_TIMEOUT_S:g} s after the last step"
@@ -124,6 +126,10 @@ def drain(link: Link, vehicles: Iterable[int]) -> None:
         time.sleep(0.05)
     # The meter may still owe the frame it let out last at a low rate.
     time.sleep(FRAME_BYTES / FLOOR_BYTES)
+
+
+def _inside(counts: LinkCounts, vehicles: Sequence[int]) -> bool:
+    return bool(counts.column("backlog_packets")[np.isin(counts.vehicles, vehicles)].any())
 
 
 def _prove_delay_and_loss(link: Link, proofs: Sequence[Proof], seconds: float) -> None:

@@ -162,7 +162,7 @@ def _account(
     played = [row for row in link if row["update_ms"] is not None]
     parts = {
         "run": "made-up", "partial": False, "partial_reason": None,
-        "replay": certificate.replay(played, START) | {"failure": None},
+        "replay": certificate.replay(played, START) | {"failure": None, "scheduling": "nice 0"},
         "certificate": {"verdict": "unproven", "statement": "", "checks": [], "probe_bytes_uplink": 384,
                         "probe_bytes_downlink": 384},
         "validity": {"verdict": "valid", "causes": []},

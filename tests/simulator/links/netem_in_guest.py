@@ -11,6 +11,7 @@ sys.path.insert(0, sys.argv[1])
 from simulator.links import LINKS, Condition, GilbertElliott, LinkError, choose
 from simulator.links.namespaces import listed
 from simulator.links.proof.probes import Flow, run
+from tests.simulator.links.row_by_row import counters
 
 
 def main():
@@ -52,9 +53,7 @@ def main():
             }
             for flow in flows
         ]
-        said["counters"] = [
-            counter._asdict() if hasattr(counter, "_asdict") else vars(counter) for counter in link.counters()
-        ]
+        said["counters"] = [row._asdict() for row in counters(link.counters())]
         said["outage"] = outage(link)
         said["refused"] = refused(link)
         said["namespaces"] = listed()

@@ -5,15 +5,47 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from schemas.topics import end_id
-from simulator.links.base import DIRECTIONS, LinkCounter
+from simulator.links.base import DIRECTIONS, Direction, LinkCounts
 from simulator.links.queueing import FLOOR_BYTES, FRAME_BYTES
 from simulator.links.step_log import Second
 
 Row = dict[str, Any]
 SECOND_NS: Final = 1_000_000_000
+
+
+class LinkCounter(NamedTuple):
+    """One row of `LinkCounts`."""
+
+    vehicle: int
+    direction: Direction
+    bytes: int
+    packets: int
+    drops: int
+    queue_drops: int
+    backlog_bytes: int
+    backlog_packets: int
+
+
+def counters(counts: LinkCounts) -> list[LinkCounter]:
+    """Return each row of the counts."""
+    return [
+        LinkCounter(vehicle, DIRECTIONS[way], *values)
+        for vehicle, way, values in zip(
+            counts.vehicles.tolist(), counts.ways.tolist(), counts.values.tolist(), strict=True
+        )
+    ]
+
+
+def counts(rows: Sequence[LinkCounter]) -> LinkCounts:
+    """Return rows as columns."""
+    values = np.array([row[2:] for row in rows], np.int64).reshape(-1, 6)
+    vehicles, ways = ([row.vehicle for row in rows], [DIRECTIONS.index(row.direction) for row in rows])
+    return LinkCounts(np.array(vehicles, np.int64), np.array(ways, np.int64), values)
 
 
 @dataclass(frozen=True)
@@ -163,7 +195,7 @@ def rows_of(steps: Sequence[Second]) -> list[Row]:
     """Return what a replay's steps come to, one row a second, vehicle and direction."""
     rows, before = [], {}
     for step in steps:
-        found = {(c.vehicle, c.direction): c for c in step.counters}
+        found = {(c.vehicle, c.direction): c for c in counters(step.counters)}
         for vehicle, pair in step.asked.items() if step.second >= 0 else ():
             for direction, condition in zip(DIRECTIONS, pair, strict=True):
                 now, then = found.get((vehicle, direction)), before.get((vehicle, direction))

@@ -4,7 +4,7 @@ import pytest
 
 from ivsim.audit import certificate as audited
 from schemas.topics import vehicle_id
-from simulator.links.base import Condition, GilbertElliott
+from simulator.links.base import Condition, GilbertElliott, LinkCounts
 from simulator.links.proof import after_run
 from simulator.links.proof.certificate import certificate
 from simulator.links.proof.checks import Check
@@ -27,7 +27,7 @@ class Idle:
         self.updates.append(conditions)
 
     def counters(self):
-        return []
+        return LinkCounts.none()
 
 
 def asked(*rates, vehicles=1):

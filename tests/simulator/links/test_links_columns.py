@@ -6,6 +6,7 @@ import itertools
 import random
 import time
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,13 +26,13 @@ from simulator.capture.counting import COUNTS, RECORD
 from simulator.capture.second_log import MAGIC
 from simulator.capture.second_log import to_table as wire_table
 from simulator.links import step_log
-from simulator.links.base import DIRECTIONS, Condition, GilbertElliott, LinkCounter
+from simulator.links.base import DIRECTIONS, Condition, GilbertElliott, LinkCounts
 from simulator.links.proof import run_seconds
 from simulator.links.proof.certificate import certificate, check_punctual
 from simulator.links.proof.probe_times import ProbedRows, ProbeTimes
 from simulator.links.replay import LinkReplay
 from simulator.links.step_log import Second, StepLog
-from tests.simulator.links.row_by_row import Row, probe_columns, rows_of
+from tests.simulator.links.row_by_row import LinkCounter, Row, counts, probe_columns, rows_of
 from tests.simulator.links.row_by_row_checks import checks_by_row
 
 REPLAY = {"applied_late_max_ms": 5.0, "failure": None, "steps": 40}
@@ -138,7 +139,7 @@ def played(drawn: random.Random, vehicles: list[int], seconds: int) -> list[Seco
         }
         for key, total in totals.items():
             totals[key] = tuple(count + drawn.randrange(5_000) for count in total)  # type: ignore[assignment]
-        counters = [
+        rows = [
             LinkCounter(*key, *total, drawn.randrange(9_000), 3)
             for key, total in totals.items()
             if drawn.random() < 0.95
@@ -146,7 +147,7 @@ def played(drawn: random.Random, vehicles: list[int], seconds: int) -> list[Seco
         at_ns = START + second * 10**9
         counted_at_ns = at_ns + 10**9 if second < seconds - 1 else 0
         times = at_ns, at_ns + drawn.randrange(10**8), drawn.randrange(10**7)
-        steps.append(Second(second, asked, *times, counters, counted_at_ns))
+        steps.append(Second(second, asked, *times, counts(rows), counted_at_ns))
     return steps
 
 
@@ -267,13 +268,18 @@ class Counting:
     def update(self, _conditions: Any) -> None:
         self.updates += 1
 
-    def counters(self) -> list[LinkCounter]:
+    def prepare(self, conditions: Any, _at_s: float) -> Any:
+        return partial(self.update, conditions)
+
+    def counters(self) -> LinkCounts:
         n = self.updates
-        return [
-            LinkCounter(vehicle, direction, 3_000 * n + vehicle, 10 * n, n // 10, 0, 0, 0)
-            for vehicle in range(1, VEHICLES + 1)
-            for direction in DIRECTIONS
-        ]
+        return counts(
+            [
+                LinkCounter(vehicle, direction, 3_000 * n + vehicle, 10 * n, n // 10, 0, 0, 0)
+                for vehicle in range(1, VEHICLES + 1)
+                for direction in DIRECTIONS
+            ]
+        )
 
 
 def test_memory_does_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Messages, plan and meter: pure."""
 
+import itertools
+import random
 import struct
 from pathlib import Path
 
@@ -8,13 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import Refusal
-from simulator.links import Condition, GilbertElliott, choose
+from simulator.links import Condition, GilbertElliott, LinkError, choose, counting
 from simulator.links import netlink as nl
 from simulator.links.base import DELAY_MAX_MS, check
-from simulator.links.counting import statistics
+from simulator.links.counting import qdiscs
 from simulator.links.distributions import values
-from simulator.links.plan import Plan, shards_for
-from simulator.links.queueing import FLOOR_BYTES, FRAME_BYTES, Meter, line_packets, queue_bytes_of, rate_bytes
+from simulator.links.plan import STRAY_CLASS, Plan, shards_for
+from simulator.links.queueing import (
+    FLOOR_BYTES,
+    FRAME_BYTES,
+    Meter,
+    line_packets,
+    netem_options,
+    queue_bytes_of,
+    rate_bytes,
+)
+from tests.simulator.links.row_by_row import LinkCounter, counters
 
 
 def options_of(packed):
@@ -65,11 +76,72 @@ def test_only_the_last_message_asks_for_an_acknowledgement(count, first):
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_without_harm(block):
-    for read in (nl.errors, lambda b: list(statistics(b))):
+    for read in (nl.errors, lambda b: list(qdiscs(b))):
         try:
             read(block)
         except struct.error:
             continue
+
+
+def qdisc_reply(kind: str, device: int, vehicle: int, counted: tuple[int, ...], options: bytes) -> bytes:
+    """Return one message of a dump, as the kernel writes it (struct gnet_stats_basic and gnet_stats_queue in TCA_STATS2)."""
+    sent_bytes, packets, drops, waiting_bytes, waiting = counted
+    stats = nl.attribute(1, struct.pack("=QI", sent_bytes, packets))
+    stats += nl.attribute(3, struct.pack("=IIIII", waiting, waiting_bytes, drops, 7, 9))
+    body = nl.TC.pack(0, 0, 0, device, vehicle + 1 << 16, 1 << 16, 0)
+    body += nl.text(1, kind) + nl.attribute(2, options) + nl.attribute(12, b"\0") + nl.attribute(7, stats)
+    return nl.message(nl.NEWQDISC, 2, body)
+
+
+def fleet_reply(vehicles: list[int], seed: int) -> tuple[bytes, list[Plan], list[LinkCounter]]:
+    """Return a dump of two directions, its plans and what it says; options differ in size, as netem's do with its parameters."""
+    drawn = random.Random(seed)
+    plans = [Plan("uplink", 99, 1, 2, [10, 11], [20, 21]), Plan("downlink", 99, 2, 1, [12, 13], [22, 23])]
+    dump, expected = [qdisc_reply("htb", device, -1, (1, 2, 3, 4, 5), b"") for device in range(10, 24)], []
+    dump += [qdisc_reply("plug", 20, STRAY_CLASS - 1, (5, 5, 5, 5, 5), b"")]
+    for plan, vehicle in itertools.product(plans, vehicles):
+        line, queue = (
+            tuple(drawn.choice([0, 1, drawn.randrange(2**32)]) for _ in range(5)) for _ in ("line", "queue")
+        )
+        line = (line[0] << 30, *line[1:])
+        shard = plan.shard(vehicle)
+        dump.append(qdisc_reply("netem", plan.lines[shard], vehicle, line, bytes(drawn.choice([8, 24, 31]))))
+        dump.append(qdisc_reply("plug", plan.meters[shard], vehicle, queue, b""))
+        waiting = (line[3] + queue[3], line[4] + queue[4])
+        expected.append(
+            LinkCounter(vehicle, plan.direction, *line[:2], line[2] + queue[2], queue[2], *waiting)
+        )
+    drawn.shuffle(dump)
+    return nl.sequenced(dump, 1), plans, expected
+
+
+@given(st.lists(st.integers(1, 65_000), unique=True, max_size=12), st.integers(0, 10**6))
+def test_every_vehicle_is_counted_from_a_dump_in_any_order(vehicles, seed):
+    block, plans, expected = fleet_reply(vehicles, seed)
+    assert sorted(counters(counting.read(block, plans))) == sorted(expected)
+    assert len(block) % 4 == 0
+
+
+def test_what_netem_is_told_is_packed_once_and_placed_for_each_vehicle():
+    plan = Plan("uplink", 3, 1, 2, [3], [2])
+    list(plan.set_up())
+    asked = [Condition(1e6 * k, 30.0, 0.01, jitter_ms=2.0, distribution="normal") for k in (1, 2)]
+    for condition in [*asked, Condition(0.0, 5.0), *asked]:
+        for vehicle in (1, 3):
+            *_, change = (
+                one.message
+                for one in plan.changes([(vehicle, condition)], 1.0, plan.state)
+                if nl.kind_of(one.message) == "qdisc netem"
+            )
+            options = netem_options(condition, plan.state[vehicle].rate)
+            assert change == nl.netem(2, vehicle + 1, options, create=False)
+
+
+def test_a_delay_line_without_its_queue_is_an_error():
+    block, plans, _ = fleet_reply([5], 1)
+    line = qdisc_reply("netem", 20, 6, (1, 1, 0, 0, 0), b"")
+    with pytest.raises(LinkError, match="counted 3 delay lines and 2 queues"):
+        counting.read(block + line, plans)
 
 
 def test_error_reply_carries_the_kernels_words():
@@ -127,11 +199,11 @@ def test_shards_hold_at_most_128():
 
 def test_meter_keeps_rate_and_queue_through_an_outage():
     meter = Meter()
-    meter.follow(Condition(20e6), 1.0)
+    meter = meter.following(Condition(20e6), 1.0)
     limit = meter.queue_bytes
-    meter.follow(Condition(0.0), 2.0)
+    meter = meter.following(Condition(0.0), 2.0)
     assert (meter.held, meter.rate, meter.queue_bytes) == (True, 2_500_000, limit)
-    meter.follow(Condition(1e6), 3.0)
+    meter = meter.following(Condition(1e6), 3.0)
     assert (meter.held, meter.rate, meter.queue_bytes) == (False, 125_000, limit)
 
 
@@ -140,7 +212,7 @@ def test_rates_below_the_floor_are_right_in_the_mean(asked):
     meter, opened = Meter(), 0
     seconds = 2000
     for second in range(1, seconds + 1):
-        meter.follow(Condition(asked * 8.0), float(second))
+        meter = meter.following(Condition(asked * 8.0), float(second))
         opened += not meter.held
     assert abs(opened * FLOOR_BYTES - asked * seconds) <= FLOOR_BYTES
 
@@ -160,7 +232,9 @@ def test_tables_are_those_that_iproute2_installs(name):
 def test_plan_changes_carry_their_vehicle_and_all_parameters():
     plan = Plan("uplink", 3, 1, 2, [3], [2])
     assert len(list(plan.set_up())) > 3 * 5
-    changes = list(plan.changes([(2, Condition(1e6, 30.0, 0.01))], 1.0))
+    changes = list(plan.changes([(2, Condition(1e6, 30.0, 0.01))], 1.0, told := {}))
     assert {(c.vehicle, c.direction) for c in changes} == {(2, "uplink")}
+    # Until it is sent, what was told before is in force.
+    assert (told[2].rate, plan.state[2].rate) == (125_000, None)
     kinds = [nl.kind_of(c.message) for c in changes]
     assert kinds[-2:] == ["class htb", "qdisc netem"]

@@ -41,6 +41,6 @@ def test_a_gateways_packets_meet_its_own_conditions(run_name):
         run(link, flows)
         for n, flow in enumerate(flows, 1):
             assert sorted(flow.delays_ms())[15] == pytest.approx(20 * n, abs=3)
-        assert {one.vehicle for one in link.counters()} == set(numbers)
+        assert set(link.counters().vehicles.tolist()) == set(numbers)
         with pytest.raises(Refusal, match="vehicle 1: this link has vehicles 65281 to 65282"):
             link.update({1: (FREE, FREE)})

@@ -11,7 +11,6 @@ from scipy.stats import binomtest
 
 from ivsim.runs.link_log import SCHEMA
 from simulator.links import Condition, LinkError
-from simulator.links.base import LinkCounter
 from simulator.links.privileges import missing_capabilities
 from simulator.links.proof import checks
 from simulator.links.proof.certificate import certificate
@@ -20,6 +19,7 @@ from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify import Step, representative
 from simulator.links.proof.verify_fleet import _fleet_checks
 from simulator.links.replay import LinkReplay
+from tests.simulator.links.row_by_row import LinkCounter, counts
 
 
 @given(st.integers(1, 5000), st.floats(0, 1))
@@ -60,16 +60,20 @@ class Remembering:
     name = "remembering"
 
     def __init__(self, fail_at=None):
-        self.updates, self.fail_at = [], fail_at
+        self.updates, self.prepared, self.fail_at = [], [], fail_at
 
     def update(self, conditions):
         if len(self.updates) == self.fail_at:
             raise LinkError("broken")
         self.updates.append(conditions)
 
+    def prepare(self, conditions, at_s):
+        self.prepared.append((conditions, at_s, len(self.updates)))
+        return lambda: self.update(conditions)
+
     def counters(self):
         n = len(self.updates)
-        return [LinkCounter(1, "uplink", 100 * n, n, 0, 0, 0, 0)]
+        return counts([LinkCounter(1, "uplink", 100 * n, n, 0, 0, 0, 0)])
 
 
 def schedule(second):
@@ -112,6 +116,20 @@ def test_replay_sets_each_second_after_the_start(tmp_path):
     assert rows[2]["asked_rate_bps"] == 1001.0
     assert [row["qdisc_packets"] for row in rows] == [1, None, 1, None]
     assert replay.properties()["failure"] is None
+
+
+def test_the_next_second_is_prepared_in_this_one(tmp_path):
+    link = Remembering()
+    start_at_ns = time.time_ns() + 300_000_000
+    start_s = time.monotonic() + 0.3
+    with LinkReplay(link, schedule, start_at_ns, tmp_path / "steps"):
+        wait_until(lambda: len(link.prepared) == 4)
+    # Before the start, and each second once what is in force before it was sent, as it will be when its time has come.
+    assert [(asked, sent) for asked, _, sent in link.prepared] == [
+        (schedule(0), 0), (schedule(0), 1), (schedule(1), 2), (schedule(2), 3),
+    ]  # fmt: skip
+    due_s = [at_s for _, at_s, _ in link.prepared[1:]]
+    assert due_s == pytest.approx([start_s, start_s + 1, start_s + 2], abs=0.2)
 
 
 def test_a_broken_link_ends_the_replay_and_is_told(tmp_path):

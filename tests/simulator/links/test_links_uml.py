@@ -19,6 +19,7 @@ from simulator.links import netlink as nl
 from simulator.links.namespaces import command_inside, inside, listed
 from simulator.links.proof.bulk_tcp import tcp_rate_bps
 from simulator.links.proof.probes import Flow, run
+from tests.simulator.links.row_by_row import counters
 
 pytestmark = pytest.mark.netns
 FREE = Condition(None, 0.0)
@@ -110,13 +111,17 @@ def test_a_full_queue_drops_the_newest(uml_link):
     held = counter(uml_link, 5)
     assert held.queue_drops - before.queue_drops == 16
     assert held.backlog_packets == 4
-    uml_link.update({5: (Condition(None, 1.0, queue_bytes=5000), FREE)})
+    # What was prepared and never sent is not in force, and the next change knows it: the queue is let go.
+    released = {5: (Condition(None, 1.0, queue_bytes=5000), FREE)}
+    uml_link.prepare(released, time.monotonic())
+    assert counter(uml_link, 5).backlog_packets == 4
+    uml_link.update(released)
     wait_for(lambda: counter(uml_link, 5).backlog_packets == 0)
     assert counter(uml_link, 5).packets - before.packets == 4
 
 
 def counter(link, vehicle, direction="uplink"):
-    return next(c for c in link.counters() if (c.vehicle, c.direction) == (vehicle, direction))
+    return next(c for c in counters(link.counters()) if (c.vehicle, c.direction) == (vehicle, direction))
 
 
 def wait_for(condition, timeout_s=10):
