@@ -14,7 +14,7 @@ from ivsim.testbed.registry import RunRecord
 from schemas.java import Jit
 
 if TYPE_CHECKING:
-    # It loads pyroute2, a quarter of a second, which only a server on a machine of its own needs.
+    # Loads pyroute2: not before a server stands on one.
     from ivsim.testbed.machine import Machine
 
 # A broker that shares a machine with others: 350 to 400 MiB resident after some work.

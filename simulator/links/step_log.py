@@ -40,13 +40,8 @@ SCHEMA: Final = pa.schema(
         ("backlog_bytes", pa.int64()),
     ]
 )
-COUNTS: Final = (
-    "qdisc_bytes",
-    "qdisc_packets",
-    "drops",
-    "queue_drops",
-    "backlog_bytes",
-)  # the first of COUNTED
+# The first of `base.COUNTED`, in their order.
+COUNTS: Final = ("qdisc_bytes", "qdisc_packets", "drops", "queue_drops", "backlog_bytes")
 # One row of the file: a vehicle's uplink is followed by its downlink. `pair` numbers what was asked of the two.
 _RECORD: Final = np.dtype(
     [
@@ -112,9 +107,8 @@ class StepLog:
         self._pending: list[_Records] = []
         self._before = LinkCounts.none()  # of the last step
         self._vehicles: list[int] = []
-        self._rows = np.zeros(
-            0, np.int64
-        )  # by a vehicle's number: where its uplink is among the rows of a step, or -1
+        # By a vehicle's number: where its uplink is among the rows of a step, or -1.
+        self._rows = np.zeros(0, np.int64)
         self._totals: npt.NDArray[np.int64] | None = None  # of the last step, for the same vehicles
         self._pairs = _Pairs()
         # Of each pair's number the vehicle and the second that first had it.

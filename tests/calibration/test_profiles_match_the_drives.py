@@ -74,7 +74,8 @@ def simulate(profile: Profile, expected: Expected, simulation: int) -> list[np.n
     return [series(profile, seed, expected.length_s) for seed in seeds]
 
 
-# One of each kind shows that the generator keeps to a profile; the others' figures are data, and change with them alone.
+# A drive's uplink and a pooled one show that the generator keeps to a profile, the RTT has tests of its own below; the figures
+# of the others are data, and change with them alone.
 IN_THE_GATE = {"ie-2018-car-ul-as-logged", "us-2012-car-ul-pooled3"}
 
 

@@ -63,7 +63,7 @@ def streams(draw: st.DrawFn) -> tuple[Rows, list[str]]:
     return rows, words + [")"] * depth
 
 
-# Ten times the others: an example takes ten milliseconds.
+# Ten times the others: a JVM that is up folds a stream in milliseconds.
 @settings(max_examples=10 * settings.default.max_examples)
 @given(stream=streams())
 def test_a_stream_in_any_pieces_gives_what_the_reference_gives(

@@ -123,13 +123,13 @@ def test_the_next_second_is_prepared_in_this_one(tmp_path):
     start_at_ns = time.time_ns() + 300_000_000
     start_s = time.monotonic() + 0.3
     with LinkReplay(link, schedule, start_at_ns, tmp_path / "steps"):
-        wait_until(lambda: len(link.prepared) == 4)
+        wait_until(lambda: len(link.prepared) >= 4)
     # Before the start, and each second once what is in force before it was sent, as it will be when its time has come.
-    assert [(asked, sent) for asked, _, sent in link.prepared] == [
+    assert [(asked, sent) for asked, _, sent in link.prepared[:4]] == [
         (schedule(0), 0), (schedule(0), 1), (schedule(1), 2), (schedule(2), 3),
     ]  # fmt: skip
-    due_s = [at_s for _, at_s, _ in link.prepared[1:]]
-    assert due_s == pytest.approx([start_s, start_s + 1, start_s + 2], abs=0.2)
+    due_s = [at_s for _, at_s, _ in link.prepared[1:4]]
+    assert due_s == pytest.approx([start_s, start_s + 1, start_s + 2], abs=0.45)
 
 
 def test_a_broken_link_ends_the_replay_and_is_told(tmp_path):

@@ -21,7 +21,7 @@ from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
 
 if TYPE_CHECKING:
-    # It loads pyroute2, a quarter of a second, which only a server on a machine of its own needs.
+    # It loads pyroute2, a quarter of a second, which a client does without.
     from ivsim.testbed.machine import Machine
 
 # What clients need to find the records of one measurement; JSON.
