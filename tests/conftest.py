@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -17,13 +18,14 @@ import pytest
 from end_to_end_runs import Runs
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from ivsim import Testbed
-from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
 from tests.one_spark import KINDS, OWN, OneSpark, kind_of
+from tests.shared_kafka import Kafka, SharedKafka, session_notes, shared, started
 
 pytest_plugins = ["tests.machine_watch"]
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,6 +44,7 @@ settings.load_profile("gate")
 ORDER = ("broker", "kafka", "netns", "browser", "slow", "spark")
 # By these words `make` chooses the files in which it looks for tests (Makefile).
 SPELT = {*ORDER, "timing", "full"}
+SHARED = pytest.StashKey[SharedKafka]()
 UNSPELT = pytest.StashKey[set[str]]()
 
 
@@ -71,6 +74,16 @@ def pytest_collection_finish() -> None:
 def unspelt(pytestconfig: pytest.Config) -> set[str]:
     """The files and marks of collected tests that `make` would not find, since the file does not spell the mark out."""
     return pytestconfig.stash[UNSPELT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker where it finds the session's Kafka."""
+    config = node.config
+    if SHARED not in config.stash:
+        config.stash[SHARED] = SharedKafka()
+        config.add_cleanup(config.stash[SHARED].close)
+    node.workerinput["kafka"] = config.stash[SHARED].path
 
 
 @cache
@@ -126,16 +139,9 @@ def _no_idle_spark(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def session_record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecord]:
-    """The run record of the test session itself, with notes in the session's own directory."""
-    base = tmp_path_factory.mktemp("session")
-    previous = os.environ.get("IVSIM_STATE_DIR")
-    os.environ["IVSIM_STATE_DIR"] = str(base / "state")
-    with RunRecord(f"t{uuid.uuid4().hex[:8]}", base) as record:
+    """The run record of the test process itself, with notes in its own directory."""
+    with session_notes(tmp_path_factory.mktemp("session")) as record:
         yield record
-    if previous is None:
-        del os.environ["IVSIM_STATE_DIR"]
-    else:
-        os.environ["IVSIM_STATE_DIR"] = previous
 
 
 @pytest.fixture
@@ -146,10 +152,17 @@ def run_record(tmp_path: Path, session_record: RunRecord) -> Iterator[RunRecord]
 
 
 @pytest.fixture(scope="session")
-def kafka(session_record: RunRecord) -> Iterator[str]:
-    """A Kafka broker's bootstrap address. Use topic prefixes of your own: the broker is shared."""
-    with KafkaServer(session_record) as server:
-        yield server.bootstrap
+def session_kafka(request: pytest.FixtureRequest, session_record: RunRecord) -> Iterator[Kafka]:
+    """The Kafka of the session. Use topic prefixes of your own: tests of other processes use it at the same time."""
+    worker = getattr(request.config, "workerinput", None)
+    with started(session_record) if worker is None else nullcontext(shared(worker["kafka"])) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def kafka(session_kafka: Kafka) -> str:
+    """Its bootstrap address."""
+    return session_kafka.bootstrap
 
 
 @pytest.fixture(scope="session")

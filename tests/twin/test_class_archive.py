@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.registry import RunRecord
+from tests.shared_kafka import Kafka
 from twin import class_archive
 
 
@@ -33,9 +34,8 @@ def test_spark_takes_its_archive(spark: SparkSession) -> None:
 
 
 @pytest.mark.kafka
-def test_kafka_takes_its_archive(run_record: RunRecord) -> None:
-    with KafkaServer(run_record) as server:
-        assert maps(server.process.pid, "kafka")
+def test_kafka_takes_its_archive(session_kafka: Kafka) -> None:
+    assert maps(session_kafka.pid, "kafka")
 
 
 @pytest.mark.full

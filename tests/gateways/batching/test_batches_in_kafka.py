@@ -17,10 +17,9 @@ from gateways.batching.batcher import BatchSetting
 from gateways.batching.partition import partitioner
 from gateways.counters import Counters
 from gateways.producer import RecordProducer
-from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.kafka_admin import create_topics
-from ivsim.testbed.registry import RunRecord
 from schemas.topics import KafkaTopics, vehicle_id
+from tests.shared_kafka import Kafka
 
 pytestmark = pytest.mark.kafka
 
@@ -32,20 +31,14 @@ PREFIX, HEADER = struct.Struct(">qi"), struct.Struct(">qhii")
 HEADER_AT = 43
 
 
-@pytest.fixture(scope="module")
-def server(session_record: RunRecord) -> Iterator[KafkaServer]:
-    with KafkaServer(session_record, name="kafka-batches") as server:
-        yield server
-
-
 class Stand:
     """The gateway's delivery and producer at a real Kafka."""
 
-    def __init__(self, server: KafkaServer, log: Path, setting: BatchSetting, most: int) -> None:
+    def __init__(self, kafka: Kafka, setting: BatchSetting, most: int) -> None:
         self.topics = KafkaTopics(f"b{uuid.uuid4().hex[:8]}.")
-        create_topics(server.bootstrap, self.topics)
-        self.log = log
-        self.producer = RecordProducer(server.bootstrap, 1 << 26, "", most)
+        create_topics(kafka.bootstrap, self.topics)
+        self.log = Path(kafka.log)
+        self.producer = RecordProducer(kafka.bootstrap, 1 << 26, "", most)
         self.producer.require_topics((self.topics.status,))
         self.partitions = self.producer.partitions(self.topics.status)
         self.acknowledged: list[Any] = []
@@ -84,7 +77,7 @@ class Stand:
 
 
 def _batches(log: Path, partition: str) -> Iterator[tuple[int, int, int, int]]:
-    (directory,) = (path for path in log.rglob(partition) if path.is_dir())
+    (directory,) = (path for path in log.glob(partition) if path.is_dir())
     for segment in sorted(directory.glob("*.log")):
         content, at = segment.read_bytes(), 0
         while at < len(content):
@@ -93,11 +86,9 @@ def _batches(log: Path, partition: str) -> Iterator[tuple[int, int, int, int]]:
 
 
 @pytest.fixture
-async def stand(
-    server: KafkaServer, session_record: RunRecord, request: pytest.FixtureRequest
-) -> AsyncIterator[Stand]:
+async def stand(session_kafka: Kafka, request: pytest.FixtureRequest) -> AsyncIterator[Stand]:
     setting, most = request.param
-    made = Stand(server, session_record.directory, setting, most)
+    made = Stand(session_kafka, setting, most)
     yield made
     made.producer.close()
 
