@@ -79,7 +79,7 @@ async def _obey(shard: Shard, stop: asyncio.Event) -> None:
 async def _report(shard: Shard) -> None:
     while True:
         await asyncio.sleep(_PROGRESS_S)
-        emit("progress", **shard.numbers())
+        emit("progress", **shard.numbers(), emission_lag_max_ns=shard.lag.take_max_ns())
 
 
 def main(argv: list[str]) -> int:

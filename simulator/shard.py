@@ -25,7 +25,7 @@ from simulator.fleet import Fleet
 from simulator.garbage import QuietCollector
 from simulator.open_loop import OpenLoop
 from simulator.sender_config import SenderConfig
-from simulator.vehicle_sender import Totals, VehicleSender
+from simulator.vehicle_sender import EmissionLag, Totals, VehicleSender
 
 _BUILD_SLICE_S = 0.02
 _FLUSH_S = 0.05
@@ -41,6 +41,7 @@ class Shard:
         self._protocol, self._mode = config.rows()
         self._log = EmissionLog(Path(config.events_path))
         self.totals = Totals()
+        self.lag = EmissionLag()
         # A rate of connections is open loop: how many are in a handshake is the peer's doing.
         self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE) if config.connect_rate_per_s is None else None
         self._vehicle_senders = {vehicle: self._vehicle_sender(vehicle) for vehicle in config.numbers()}
@@ -126,6 +127,7 @@ class Shard:
         """
         self._cpu_at_start_s = time.process_time()
         self._log.note(Kind.STARTED, 0, at_ns, epoch=self._config.scenario.epoch)
+        self.lag.start_at_ns = at_ns + clock_ahead_ns
         self._schedule.start(self._fleet.emissions(at_ns), at_ns + clock_ahead_ns)
 
     async def finish(self) -> bool:
@@ -183,6 +185,7 @@ class Shard:
             limit=config.outbox_limit,
             policy=config.outbox_policy,
             gate=self._gate,
+            lag=self.lag,
         )
         vehicle_sender.client = self._protocol.vehicle_client(
             config.endpoint(vehicle), vehicle, self._mode, vehicle_sender, config.settings(vehicle)

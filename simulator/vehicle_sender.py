@@ -47,11 +47,25 @@ class Totals:
     last_emitted_at_ns: int = 0
 
 
+@dataclass(slots=True)
+class EmissionLag:
+    """How late the vehicles of a sender emit: second 0 of the run by this process's clock, and the longest lag of late."""
+
+    start_at_ns: int = 0
+    max_ns: int = 0
+
+    def take_max_ns(self) -> int:
+        """Return the longest lag since the last call, 0 where nothing was emitted."""
+        found, self.max_ns = self.max_ns, 0
+        return found
+
+
 class VehicleSender:
     """Implements VehicleEvents and ConnectionEvents for one vehicle.
 
     Args:
         gate: how many vehicles of this process may be in a handshake at once; None sets no limit.
+        lag: which its emissions add to; None: one of its own.
     """
 
     client: VehicleClient
@@ -66,8 +80,10 @@ class VehicleSender:
         limit: int,
         policy: Policy,
         gate: asyncio.Semaphore | None = None,
+        lag: EmissionLag | None = None,
     ) -> None:
         self.vehicle = vehicle
+        self._lag = lag or EmissionLag()
         self._log = log
         self._totals = totals
         self._policy = policy
@@ -189,6 +205,9 @@ class VehicleSender:
         at_ns = time.time_ns()
         self._totals.emitted += 1
         self._totals.last_emitted_at_ns = at_ns
+        lag_ns = at_ns - self._lag.start_at_ns - emission.due_offset_ns
+        if lag_ns > self._lag.max_ns:  # noqa: PLR1730 - max() costs a call
+            self._lag.max_ns = lag_ns
         self._note(Kind.EMITTED, emission, at_ns)
         self.client.send(emission.epoch << _SEQUENCE_BITS | emission.sequence, emission.payload)
 

@@ -54,6 +54,25 @@ class Sample(NamedTuple):
     in_twin: int | None
 
 
+class PartProcesses:
+    """Every process of a run by its part; who has started another one is asked at each `LOOK_EVERY`th look."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[psutil.Process]] = {}
+        self._looks = 0
+
+    def cpu_s(self, run: StartedRun) -> dict[str, float]:
+        """Look, and return the CPU time of each part since it began."""
+        if self._looks % LOOK_EVERY == 0:
+            self._found = _processes(run)
+        self._looks += 1
+        return {name: _cpu_s(processes) for name, processes in self._found.items()}
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return the resident memory of each part, of the processes of the last look."""
+        return {name: _resident(processes) for name, processes in self._found.items()}
+
+
 class Sampler:
     """Is called several times a second while a run goes, and takes a sample once a second; a context manager."""
 
@@ -63,7 +82,7 @@ class Sampler:
         self._stack = ExitStack()
         self._consumer: Consumer | None = None
         self._partitions: list[TopicPartition] = []
-        self._processes: dict[str, list[psutil.Process]] = {}
+        self._processes = PartProcesses()
 
     def __enter__(self) -> Self:
         return self
@@ -77,16 +96,14 @@ class Sampler:
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + EVERY_S
-        if len(self.samples) % LOOK_EVERY == 0:
-            self._processes = _processes(run)
         totals = run.publisher.totals()
         reader = run.components.live_reader
         cpu = psutil.cpu_times()
         self.samples.append(
             Sample(
                 at_s=(time.time_ns() - run.start_at_ns) / 1e9,
-                cpu_s={name: _cpu_s(processes) for name, processes in self._processes.items()},
-                memory_bytes={name: _resident(found) for name, found in self._processes.items()},
+                cpu_s=self._processes.cpu_s(run),
+                memory_bytes=self._processes.memory_bytes(),
                 busy_s=sum(cpu) - cpu.idle - getattr(cpu, "iowait", 0.0) - _counted_twice(cpu),
                 emitted=totals.get("emitted", 0),
                 acknowledged=totals.get("acknowledged", 0),

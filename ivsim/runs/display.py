@@ -6,9 +6,10 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from textwrap import wrap
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TextIO
 
 from rich.console import Console
@@ -23,6 +24,9 @@ from ivsim.runs.phase_times import PhaseTimes
 PLAIN_EVERY_S = 10.0
 STILL_EVERY_S = 5.0
 JSON_EVERY_S = 1.0
+WIDTH = 80
+ON_A_LINE = 5
+NO_PARTS: Mapping[str, float] = MappingProxyType({})
 
 
 class Display:
@@ -42,6 +46,7 @@ class Display:
         self._row: dict[str, Any] = {}
         self._share = 0.0
         self._left_s: float | None = None
+        self._cores: Mapping[str, float] = NO_PARTS
         self._plain_at = 0.0
 
     def __enter__(self) -> Self:
@@ -116,13 +121,16 @@ class Display:
         """Say something that stays, such as an address to open."""
         self._console.print(text, highlight=False, soft_wrap=True)
 
-    def progress(self, share: float, left_s: float, row: dict[str, Any]) -> None:
-        """Show how far the run is (0 to 1), the seconds left, and its live figures."""
-        self._share, self._left_s, self._row = share, left_s, row
+    def progress(
+        self, share: float, left_s: float, row: dict[str, Any], cores: Mapping[str, float] = NO_PARTS
+    ) -> None:
+        """Show how far the run is (0 to 1), the seconds left, its live figures, and the cores that each part uses."""
+        self._share, self._left_s, self._row, self._cores = share, left_s, row, cores
         if self._live is None and time.monotonic() - self._plain_at >= PLAIN_EVERY_S:
             self._plain_at = time.monotonic()
-            figures = ", ".join(f"{name} {number(value)}" for name, value in row.items() if value is not None)
-            self._console.print(f"{share:4.0%}, {self._left()}: {figures}", highlight=False, soft_wrap=True)
+            said = [f"{name} {number(value)}" for name, value in row.items() if value is not None]
+            lines = [*_wrapped(f"{share:4.0%}, {self._left()}: ", said), *_wrapped("      ", _said(cores))]
+            self._console.print("\n".join(lines), highlight=False, soft_wrap=True)
 
     def _draw(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -140,9 +148,13 @@ class Display:
             table.add_row(bar)
         if self._row:
             figures = Table.grid(padding=(0, 2))
-            figures.add_row(*(Text(name.replace("_", " "), style="dim") for name in self._row))
-            figures.add_row(*(number(value) for value in self._row.values()))
+            row = list(self._row.items())
+            for line in (row[at : at + ON_A_LINE] for at in range(0, len(row), ON_A_LINE)):
+                figures.add_row(*(Text(name.replace("_", " "), style="dim") for name, _ in line))
+                figures.add_row(*(number(value) for _, value in line))
             table.add_row(figures)
+        if self._cores:
+            table.add_row(Text("\n".join(_wrapped("", _said(self._cores))), style="dim"))
         return table
 
 
@@ -151,7 +163,8 @@ class JsonDisplay(Display):
 
     Keys: `event` (phase, note or progress), `at_s` since the beginning; of a phase or a note its `text`; of a phase what it
     usually takes (`usual_s`); of progress `share` (0 to 1), `left_s` until the last loss timeout is over, and `figures`; of a
-    phase and of progress `all_left_s`, about how long it is until the run is over. null where one is not known.
+    phase and of progress `all_left_s`, about how long it is until the run is over; of progress `cores` too, of each kind of
+    part. null where one is not known.
     """
 
     def __init__(self, out: TextIO, times: PhaseTimes | None = None) -> None:
@@ -168,7 +181,9 @@ class JsonDisplay(Display):
     def note(self, text: str) -> None:
         self._tell("note", text=text)
 
-    def progress(self, share: float, left_s: float, row: dict[str, Any]) -> None:
+    def progress(
+        self, share: float, left_s: float, row: dict[str, Any], cores: Mapping[str, float] = NO_PARTS
+    ) -> None:
         if time.monotonic() - self._told_s >= JSON_EVERY_S:
             self._told_s = time.monotonic()
             rounded = {
@@ -176,7 +191,8 @@ class JsonDisplay(Display):
                 "left_s": round(left_s, 1),
                 "all_left_s": self._all_left_s(left_s),
             }
-            self._tell("progress", **rounded, figures=row)
+            used = {part: round(one, 3) for part, one in cores.items()}
+            self._tell("progress", **rounded, figures=row, cores=used)
 
     def _all_left_s(self, own_left_s: float | None = None) -> float | None:
         return None if self._times is None else _rounded(self._times.left_s(own_left_s))
@@ -184,6 +200,19 @@ class JsonDisplay(Display):
     def _tell(self, event: str, **said: Any) -> None:
         at_s = round(time.monotonic() - self._began_s, 3)
         print(json.dumps({"event": event, "at_s": at_s, **said}), file=self._out, flush=True)
+
+
+def _said(cores: Mapping[str, float]) -> list[str]:
+    """Return the words on the cores in use, the first with what they are."""
+    said = [f"{part} {used:.2f}" for part, used in cores.items()]
+    return [f"CPU in cores: {said[0]}", *said[1:]] if said else []
+
+
+def _wrapped(begin: str, said: Sequence[str]) -> list[str]:
+    """Return lines of at most `WIDTH` columns that break between what is said, never within it."""
+    unbroken = ", ".join(one.replace(" ", "\xa0") for one in said)
+    indent = " " * min(len(begin), 6)
+    return [line.replace("\xa0", " ") for line in wrap(begin + unbroken, WIDTH, subsequent_indent=indent)]
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import KafkaAddress
-from ivsim.runs.live_reader import LiveReader
+from ivsim.runs.live_reader import FLEET, LiveReader
 from schemas.topics import end_id
 from simulator.capture.counting import COUNTS
 from simulator.capture.counting import RECORD as WIRE_RECORD
@@ -32,6 +32,7 @@ from simulator.links.base import Condition, Conditions
 
 PERIOD_S = 1.0
 FLUSH_S = 5.0
+CORES = "cores_"
 IP_BYTES = COUNTS.index("ip_bytes")
 
 
@@ -212,13 +213,22 @@ class LivePublisher:
             }
             self._send(self._topics.link, vehicle, value)
 
+    def tell_sources(self, figures: Mapping[str, Any], cores: Mapping[str, float]) -> None:
+        """Say what all senders have done so far, and how many cores each kind of part uses: a record of no vehicle."""
+        value = {f"fleet_{name}": figure for name, figure in figures.items()}
+        value |= {f"{CORES}{kind}": round(used, 3) for kind, used in cores.items()}
+        self._produce(self._topics.emissions, FLEET, value)
+
     def _send(self, topic: str, vehicle: int, value: dict[str, Any]) -> None:
+        name = end_id(vehicle)
+        self._produce(topic, name, {"vehicle_id": name, **value})
+
+    def _produce(self, topic: str, key: str, value: dict[str, Any]) -> None:
         if self._producer is None:
             return
-        name = end_id(vehicle)
-        body = json.dumps({"vehicle_id": name, "at_ns": time.time_ns(), **value}, separators=(",", ":"))
+        body = json.dumps({"at_ns": time.time_ns(), **value}, separators=(",", ":"))
         try:
-            self._producer.produce(topic, key=name, value=body)
+            self._producer.produce(topic, key=key, value=body)
         except BufferError:
             # Kafka is away: the live figures lose a second, the logs on disk nothing.
             self._producer.poll(0)

@@ -18,6 +18,7 @@ from ivsim.runs.directory import make_run_directory, new_run_id, run_path
 from ivsim.runs.disk import DiskNearlyFull, DiskWatch, check_room, ran_out
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, interruptible
+from ivsim.runs.live_figures import LiveFigures
 from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.outcome import EXIT_FAILED, EXIT_SIGNALLED, EXIT_STOPPED_EARLY, Outcome
 from ivsim.runs.plan import RunPlan
@@ -142,6 +143,7 @@ class Run:
         self._began_s = time.monotonic()
         self._disk = DiskWatch((plan.directory.path,), plan.options)
         self._scrape: Scrape | None = None
+        self._live: LiveFigures | None = None
 
     def execute(self) -> Outcome:
         """Open, run, account, close; the outcome says what went wrong."""
@@ -257,7 +259,9 @@ class Run:
             if thread.failure is not None:
                 raise LinkError(f"{thread.name}: {thread.failure}")
         total_s = started.options.duration_s + started.options.loss_timeout_s
-        self._display.progress(max(0.0, 1 - left_s / total_s), left_s, started.publisher.row())
+        self._live = self._live or LiveFigures(started)
+        shown = self._live.row(), self._live.cores()
+        self._display.progress(max(0.0, 1 - left_s / total_s), left_s, *shown)
 
     def _account(self, started: StartedRun, ending: Ending, outcome: Outcome) -> None:
         """Stop the sources, write ledger and report of what there is, however the run ended."""

@@ -102,6 +102,12 @@ def test_what_is_none_of_ours_is_counted_and_passed_over(value: bytes) -> None:
     assert (rows(sums), sums.refused) == ({}, 1)
 
 
+def test_what_is_of_no_vehicle_is_for_the_page_alone() -> None:
+    sums = LiveSums(10)
+    sums.take_emissions(b'{"at_ns":1,"fleet_offered":9,"fleet_emitted":8,"cores_kafka":0.1}', AT_S * 1_000)
+    assert (rows(sums), sums.refused) == ({}, 0)
+
+
 @pytest.mark.parametrize("number", ["x", "", "-5", "1" + "0" * 30, "1" + "0" * 400, "1" * 5_000])
 @pytest.mark.parametrize("name", ["messages", "gaps", "payload_bytes", "received_at_ns", "sampled_before_ns"])
 def test_so_is_a_twin_s_record_that_is_none(name: str, number: str) -> None:

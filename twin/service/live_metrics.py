@@ -15,6 +15,14 @@ FLEET: Final = "*"
 KEPT_WINDOWS: Final = 120
 KEPT_SECONDS: Final = 600
 WAYS: Final = ("uplink", "downlink")
+# Of what a run says of its senders and parts, in the records of run.emissions that are of no vehicle.
+SOURCES: Final = {
+    "offered": "fleet_offered",
+    "emitted": "fleet_emitted",
+    "emissionLagMaxMs": "fleet_emission_lag_max_ms",
+}
+CORES: Final = "cores_"
+MAX_PARTS: Final = 64
 
 
 class LinkUse:
@@ -71,6 +79,7 @@ class Figures:
         self._windows: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._seconds: OrderedDict[int, dict[str, int]] = OrderedDict()
         self._fleet_run: dict[str, Any] | None = None
+        self._sources: dict[str, Any] | None = None
         self._lock = threading.Lock()
         self._serial = 0
         self.records = 0
@@ -92,9 +101,17 @@ class Figures:
                 figures.window = row
 
     def take_emissions(self, value: bytes | None) -> None:
-        """Take a record of run.emissions: what one vehicle emitted, could not send, or was refused, in one second."""
+        """Take a record of run.emissions: what one vehicle emitted, could not send, or was refused, in one second.
+
+        One that names no vehicle says what all senders have done so far, and how many cores each part uses.
+        """
         row = _row(value)
+        sources = _sources(row) if "fleet_offered" in row else None
         with self._lock:
+            if sources is not None:
+                self.records += 1
+                self._sources = sources
+                return
             self.records += 1
             figures = self._of(row)
             figures.emitted = (figures.emitted or 0) + _count(row, "emitted")
@@ -144,13 +161,13 @@ class Figures:
             return found, self._serial
 
     def fleet(self, windows: int = KEPT_WINDOWS, seconds: int = KEPT_SECONDS) -> dict[str, Any]:
-        """Return the fleet's figures: of the run, of the last windows, of the last seconds of the link."""
+        """Return the fleet's figures: of the run, its senders and parts, the last windows, the last seconds of the link."""
         with self._lock:
             # The newest second is still being filled.
             full = sorted(self._seconds)[:-1][-seconds:]
             link = [{"second": second, **self._seconds[second]} for second in full]
             shown = [self._windows[start] for start in sorted(self._windows)[-windows:]]
-            return {"run": self._fleet_run, "windows": shown, "link": link}
+            return {"run": self._fleet_run, "sources": self._sources, "windows": shown, "link": link}
 
     def _take_fleet(self, start: Any, row: dict[str, Any]) -> None:
         if start is None:
@@ -186,6 +203,14 @@ def _row(value: bytes | None) -> dict[str, Any]:
     if any(isinstance(figure, dict | list) for figure in row.values()):
         raise BadRecord("bad_figure")  # it is passed on to readers, who ask for figures
     return row
+
+
+def _sources(row: dict[str, Any]) -> dict[str, Any]:
+    named = [name for name in row if name.startswith(CORES)]
+    if len(named) > MAX_PARTS:
+        raise BadRecord("bad_figure")
+    cores = {name.removeprefix(CORES): _amount(row, name) for name in named}
+    return {**{name: _amount(row, of_record) for name, of_record in SOURCES.items()}, "cores": cores}
 
 
 def _count(row: dict[str, Any], name: str) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 
+import pytest
 from rich.console import Console
 
-from ivsim.runs.display import Display
+from ivsim.runs.display import Display, JsonDisplay
 
 
 def drawn(display: Display) -> str:
@@ -31,6 +33,41 @@ def test_the_time_left_is_of_the_phase_that_it_was_told_in() -> None:
         display._phase_began_s -= 20
         display.phase("accounting: reading the ledger")
         assert drawn(display).splitlines()[0].split()[-2:] == ["20", "s"]
+
+
+FIGURES = {
+    "offered": 1_234_567, "emitted": 1_234_560, "acknowledged": 1_234_000, "in twin": 1_233_000, "unsent": 12,
+    "wire kB": 345_678.9, "p50 ms": 12.3, "p99 ms": 1_345.6, "lag ms": 0.234,
+}  # fmt: skip
+CORES = {
+    "sender": 0.312,
+    "mosquitto": 0.08,
+    "gateway": 0.1,
+    "capture": 0.1,
+    "kafka": 0.09,
+    "spark": 0.41,
+    "runner": 0.06,
+}
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_figures_and_the_cores_of_each_part_fit_into_80_columns(terminal: bool) -> None:
+    out = io.StringIO()
+    with Display(quiet=False, console=Console(file=out, width=80, force_terminal=terminal)) as display:
+        display.progress(0.45, 12.0, FIGURES, CORES)
+        shown = drawn(display) if terminal else out.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80
+    words = " ".join(shown.split())
+    for name, text in zip(FIGURES, ("1,234,567", "1,234,560", "1,234,000", "1,233,000", "12"), strict=False):
+        assert text in words if terminal else f"{name} {text}" in words
+    assert "CPU in cores: sender 0.31, mosquitto 0.08, gateway 0.10," in words
+
+
+def test_a_program_is_told_the_same() -> None:
+    out = io.StringIO()
+    JsonDisplay(out).progress(0.45, 12.0, FIGURES, CORES)
+    told = json.loads(out.getvalue())
+    assert (told["figures"], told["cores"]["sender"]) == (FIGURES, 0.312)
 
 
 def test_a_file_has_a_line_a_phase() -> None:

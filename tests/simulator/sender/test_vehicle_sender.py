@@ -12,7 +12,7 @@ from gateways.protocols.ends import AccessRefusedError, ConnectError
 from simulator.emission_log import EmissionLog, Kind, Reason
 from simulator.emission_table import read_events, read_words
 from simulator.fleet import Emission
-from simulator.vehicle_sender import Totals, VehicleSender
+from simulator.vehicle_sender import EmissionLag, Totals, VehicleSender
 
 
 class Client:
@@ -63,9 +63,11 @@ def log(tmp_path: Path):
     made.close()
 
 
-def vehicle_sender(log: EmissionLog, policy="drop_oldest", limit=3, totals=None) -> VehicleSender:
+def vehicle_sender(
+    log: EmissionLog, policy="drop_oldest", limit=3, totals=None, lag: EmissionLag | None = None
+) -> VehicleSender:
     made = VehicleSender(
-        7, log, totals or Totals(), backoff=Backoff(0.001, 0.002), limit=limit, policy=policy
+        7, log, totals or Totals(), backoff=Backoff(0.001, 0.002), limit=limit, policy=policy, lag=lag
     )
     made.client = Client()
     made.client.owner = made
@@ -95,6 +97,24 @@ def test_what_cannot_go_is_buffered_and_sent_in_order(log, tmp_path) -> None:
     assert sequences(tmp_path, Kind.EMITTED) == [1, 2, 3]
     assert sequences(tmp_path, Kind.BUFFERED) == [2, 3]
     assert sequences(tmp_path, Kind.ACKNOWLEDGED) == [1, 2, 3]
+
+
+def test_the_longest_lag_is_that_of_the_message_that_waited_longest(log, tmp_path, monkeypatch) -> None:
+    """Message k is due at 10 k ns after second 0, at 1,000 ns; only one may be on its way."""
+    lag = EmissionLag(start_at_ns=1_000)
+    one = vehicle_sender(log, lag=lag)
+    for now_ns, sequence in ((1_012, 1), (1_020, 2), (1_030, 3)):
+        monkeypatch.setattr("time.time_ns", lambda now_ns=now_ns: now_ns)
+        one.offer(message(sequence))
+    assert (lag.take_max_ns(), lag.take_max_ns()) == (2, 0)
+    for now_ns in (1_500, 1_505):
+        monkeypatch.setattr("time.time_ns", lambda now_ns=now_ns: now_ns)
+        one.client.flying -= 1
+        one.acknowledged(1 << 40, now_ns)
+    assert lag.take_max_ns() == 1_500 - 1_020
+    log.flush()
+    events = read_events(tmp_path / "events")
+    assert events[events["kind"] == Kind.EMITTED]["at_ns"].tolist() == [1_012, 1_500, 1_505]
 
 
 @pytest.mark.parametrize(

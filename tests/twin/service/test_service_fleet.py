@@ -177,6 +177,29 @@ def test_live_figures_are_added_up_and_the_fleet_is_the_star() -> None:
     ]  # fmt: skip
 
 
+SOURCES = (
+    b'{"at_ns":1,"fleet_offered":10,"fleet_emitted":%s,"fleet_emission_lag_max_ms":1.5,"cores_kafka":%s}'
+)
+
+
+def test_senders_and_parts_are_told_by_a_record_of_no_vehicle() -> None:
+    figures = Figures(10)
+    assert figures.fleet()["sources"] is None
+    figures.take_emissions(SOURCES % (b"9", b"0.08"))
+    figures.take_emissions(SOURCES % (b"null", b"0.1"))
+    told = {"offered": 10, "emitted": None, "emissionLagMaxMs": 1.5, "cores": {"kafka": 0.1}}
+    assert (figures.fleet()["sources"], figures.records) == (told, 2)
+
+
+@pytest.mark.parametrize(("emitted", "cores"), [(b"-1", b"0"), (b"1", b'"x"'), (b"true", b"0")])
+def test_those_that_cannot_be_are_refused(emitted: bytes, cores: bytes) -> None:
+    with pytest.raises(BadRecord):
+        Figures(10).take_emissions(SOURCES % (emitted, cores))
+    many = ",".join(f'"cores_{number}":0' for number in range(100))
+    with pytest.raises(BadRecord):
+        Figures(10).take_emissions(b'{"fleet_offered":1,%s}' % many.encode())
+
+
 ROAD = (
     b'{"vehicle_id":"v","second":%d,"uplink_rate_bps":%s,"downlink_rate_bps":5e6,"rtt_ms":%s,'
     b'"uplink_loss_ratio":0.01,"downlink_loss_ratio":0.0}'

@@ -135,6 +135,23 @@ def test_fates_are_told_as_they_happen(shown: Shown) -> None:
     expect(shown.fate("in the twin")).to_have_text("24")
 
 
+def test_senders_and_parts_are_shown_while_the_run_goes(shown: Shown) -> None:
+    def figure(label: str) -> Locator:
+        return (
+            shown.page.locator("#figures > div")
+            .filter(has=shown.page.locator("dt", has_text=label))
+            .locator("dd")
+        )
+
+    expect(figure("Offered")).to_have_text(f"{DASH} / {DASH}")
+    told = {"fleet_offered": 1_200, "fleet_emitted": 1_190, "fleet_emission_lag_max_ms": 1.25}
+    shown.second({"of": "emissions", **told, "cores_sender": 0.304, "cores_kafka": 0.1})
+    expect(figure("Offered")).to_have_text("1,200 / 1,190")
+    expect(figure("Emission lag")).to_have_text("1.3 ms")
+    shown.page.keyboard.press("Escape")
+    expect(shown.page.locator("#detail")).to_contain_text("CPU in cores: sender 0.30 · kafka 0.10")
+
+
 def test_the_page_winds_back_while_the_run_goes_and_when_it_is_over(shown: Shown) -> None:
     page = shown.page
     slider, said = page.locator("#when"), page.locator("#said")

@@ -60,8 +60,9 @@ export class FleetDetail {
       ["p50", tile("End to end p50", "from due to contained in the twin, the run so far")],
       ["p99", tile("End to end p99", "from due to contained in the twin, the run so far")],
     ]);
+    this.cores = element("p", { className: "dim", title: "CPU time over wall time of the last second, of each kind of part of the run" });
     this.fates = frame(node, "Fleet over time", [element("span", { className: "dim", textContent: "Choose a vehicle on the map or in the table." })], this.tiles,
-      element("div", { className: "charts wide" }, ...this.charts.map((c) => c.node)));
+      this.cores, [element("div", { className: "charts wide" }, ...this.charts.map((c) => c.node))]);
   }
 
   close() {}
@@ -81,6 +82,8 @@ export class FleetDetail {
     put(this.tiles, "p50", age(run.end_to_end_latency_p50_ms));
     put(this.tiles, "p99", age(run.end_to_end_latency_p99_ms));
     this.fates.show(fatesOfFleet(this.store));
+    const cores = Object.entries(summary.sources?.cores ?? {});
+    this.cores.textContent = cores.length ? `CPU in cores: ${cores.map(([part, used]) => `${part} ${number(used, 2)}`).join(" · ")}` : "";
     const share = fleetDelivery(this.store);
     put(this.tiles, "delivered", ratio(share), share !== null && share < 0.98 ? "bad" : "");
     if (this.store.frame !== null) return; // what is wound back was noted when it was now

@@ -12,6 +12,8 @@ export function pair(first, second) {
   return `${seconds(first)} / ${seconds(second)} s`;
 }
 
+export const milliseconds = (ms) => (ms === null || ms === undefined ? DASH : `${number(ms, ms < 10 ? 1 : 0)} ms`);
+
 export function age(ms) {
   if (ms === null || ms === undefined) return DASH;
   if (ms < 995) return `${Math.max(0, Math.round(ms / 10) * 10)} ms`;

@@ -1,6 +1,6 @@
 // Wires the parts of the page together; the parts know the store, not each other.
 import { FleetDetail, VehicleDetail, fleetDelivery } from "./detail.js";
-import { DASH, age, element, number, pair, rate, ratio } from "./format.js";
+import { DASH, age, element, milliseconds, number, pair, rate, ratio } from "./format.js";
 import { FleetMap, MEANINGS } from "./map.js";
 import { Store } from "./store.js";
 import { VehicleTable } from "./table.js";
@@ -21,6 +21,8 @@ const FIGURES = {
   vehicles: ["Vehicles", "twins in memory"],
   stale: ["Stale", "no reading for longer than the limit"],
   age: ["Age p50 / max", "age of information over the fleet"],
+  offered: ["Offered / emitted", "messages due so far, and what of them the vehicles have emitted"],
+  lag: ["Emission lag", "the longest of the last half second: how late a message left its vehicle"],
   updates: ["Updates", "changes of twins shown here, a second"],
   delivery: ["Delivery", "received over known to be due"],
   latency: ["End to end p50 / p99", "newest window with figures"],
@@ -66,6 +68,8 @@ function figures() {
     vehicles: number(summary.vehicles),
     stale: number(summary.staleVehicles),
     age: `${age(summary.ageOfInformationMs?.p50)} / ${age(summary.ageOfInformationMs?.max)}`,
+    offered: `${number(summary.sources?.offered)} / ${number(summary.sources?.emitted)}`,
+    lag: milliseconds(summary.sources?.emissionLagMaxMs),
     updates: `${number(perSecond())} /s`,
     delivery: ratio(fleetDelivery(store)),
     latency: window ? pair(window.end_to_end_latency_p50_ms, window.end_to_end_latency_p99_ms) : DASH,

@@ -1,0 +1,73 @@
+"""Figures of all senders together, and the cores of each kind of part, of numbers that are made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.endpoints import KafkaAddress
+from ivsim.runs.live_figures import added, by_kind, cores_between
+from ivsim.runs.live_publisher import LivePublisher
+from tests.ivsim.runs.test_live_publisher import Sent
+from twin.service.live_metrics import Figures
+
+UNKNOWN = {"offered": None, "emitted": None, "emission_lag_max_ms": None}
+
+
+def said(due: int, emitted: int, lag_ns: int) -> dict[str, Any]:
+    return {"due": due, "emitted": emitted, "emission_lag_max_ns": lag_ns}
+
+
+def test_senders_are_added_and_the_longest_lag_counts() -> None:
+    found = added([said(10, 9, 2_500_000), said(20, 20, 40_000)], 2)
+    assert found == {"offered": 30, "emitted": 29, "emission_lag_max_ms": 2.5}
+
+
+@pytest.mark.parametrize(("known", "senders"), [([], 0), ([said(1, 1, 0)], 2)])
+def test_what_one_has_not_said_is_unknown_of_all(known: list[dict[str, Any]], senders: int) -> None:
+    assert added(known, senders) == UNKNOWN
+
+
+def test_parts_of_a_kind_are_one_and_stand_along_the_way_of_a_message() -> None:
+    found = by_kind(
+        {"runner": 1.0, "gateway-0": 2.0, "sender-0": 3.0, "gateway-1": 4.0, "kafka": 5.0, "page": 6.0}
+    )
+    assert list(found.items()) == [
+        ("sender", 3.0),
+        ("gateway", 6.0),
+        ("kafka", 5.0),
+        ("page", 6.0),
+        ("runner", 1.0),
+    ]
+
+
+def test_cores_are_of_the_time_between_two_looks() -> None:
+    """A part that came meanwhile has no look before; one whose process ended took its time with it."""
+    found = cores_between(
+        {"sender": 1.0, "gateway": 9.0, "kafka": 5.0}, {"sender": 2.5, "gateway": 4.0, "spark": 3.0}, 2.0
+    )
+    assert found == {"sender": 0.75, "gateway": 0.0, "spark": 0.0}
+
+
+def test_the_page_takes_what_the_run_tells(tmp_path: Any) -> None:
+    publisher, sent, figures = (
+        LivePublisher(RunDirectory(tmp_path), 1, KafkaAddress(), None, 0),
+        Sent(),
+        Figures(1),
+    )
+    values: list[bytes] = []
+    sent.produce = lambda topic, key, value: values.append(value.encode())  # type: ignore[method-assign]
+    publisher._producer = sent  # type: ignore[assignment]
+    publisher.tell_sources(added([said(10, 9, 2_500_000)], 1), {"sender": 0.25})
+    publisher.tell_sources(UNKNOWN, {})
+    figures.take_emissions(values[0])
+    assert figures.fleet()["sources"] == {
+        "offered": 10,
+        "emitted": 9,
+        "emissionLagMaxMs": 2.5,
+        "cores": {"sender": 0.25},
+    }
+    figures.take_emissions(values[1])
+    assert figures.fleet()["sources"]["offered"] is None
