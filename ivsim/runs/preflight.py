@@ -6,6 +6,7 @@ import resource
 import shutil
 import socket
 from importlib.metadata import version
+from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
 
@@ -40,6 +41,7 @@ SPARK_SCHEME = "spark://"
 ANSWER_S = 5.0
 # That the fold and Kafka's connector are made for.
 SPARK_RELEASE = "4.3"
+LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 PROGRAMS = {"nsenter": "util-linux", "setpriv": "util-linux"}
 
 
@@ -54,6 +56,7 @@ def preflight(options: RunOptions) -> None:
     if not tcp_stack.has(options.tcp):
         raise Refusal(f"{option_name('tcp')} {options.tcp}: this kernel has no such congestion control")
     check_open_files(options)
+    check_local_ports(options)
     if options.target is not None:
         _target(options, options.target)
     check_agents(options)
@@ -101,6 +104,34 @@ def check_open_files(options: RunOptions) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # what this run starts inherits it
+
+
+def check_local_ports(options: RunOptions) -> None:
+    """The relay to a target has one address: each vehicle's connection takes a port of it, if it is one of TCP.
+
+    Vehicles themselves have an address each, and so each all ports.
+    """
+    if options.target is None:
+        return
+    connections = sum(
+        len(share.vehicles)
+        for share in sender_shares(options)
+        if share.agent is None and share.part.protocol.transport == "tcp"
+    )
+    allowed = local_ports()
+    if connections > allowed:
+        fitting = allowed * options.vehicles // connections
+        raise Refusal(
+            f"{option_name('vehicles')} {options.vehicles}: the relay needs {connections} ports towards"
+            f" {options.target}, this kernel has {allowed} for that, enough for {fitting} vehicles: widen"
+            f" net.ipv4.ip_local_port_range, or {option_name('agents')}"
+        )
+
+
+def local_ports() -> int:
+    """Return how many ports the kernel chooses from for a connection (ip(7), ip_local_port_range)."""
+    first, last = LOCAL_PORTS.read_text().split()
+    return int(last) - int(first) + 1
 
 
 def _more_brokers(options: RunOptions) -> str:

@@ -147,6 +147,27 @@ def test_a_soft_limit_is_raised_for_what_a_run_starts(monkeypatch: pytest.Monkey
     assert raised == [(4_096, 4_096)]
 
 
+def test_a_relay_that_would_run_out_of_ports_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """TCP alone takes a port for each vehicle: 60990 to 60999 are ten of them."""
+    ports = tmp_path / "range"
+    ports.write_text("60990\t60999\n")
+    monkeypatch.setattr(preflight, "LOCAL_PORTS", ports)
+    target = {"target": "mqtt://127.0.0.1:1883", "interval_s": 10.0}
+    preflight.check_local_ports(run_options(vehicles=10, **target))
+    preflight.check_local_ports(run_options(vehicles=11))
+    preflight.check_local_ports(
+        run_options(vehicles=11, protocol="coap", mode="con", topology="peer", target="coap://127.0.0.1")
+    )
+    with pytest.raises(Refusal) as refused:
+        preflight.check_local_ports(run_options(vehicles=11, **target))
+    assert str(refused.value) == (
+        "--vehicles 11: the relay needs 11 ports towards mqtt://127.0.0.1:1883, this kernel has 10 for that, enough for 10"
+        " vehicles: widen net.ipv4.ip_local_port_range, or --agent"
+    )
+
+
 def test_an_echos_receivers_need_open_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight.resource, "getrlimit", lambda _which: (1_024, 4_096))
     with pytest.raises(Refusal, match=r"--vehicles 2000: mosquitto needs 4512 open files"):
