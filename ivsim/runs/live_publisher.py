@@ -33,6 +33,7 @@ from simulator.links.base import Condition, Conditions
 PERIOD_S = 1.0
 FLUSH_S = 5.0
 CORES = "cores_"
+TOLD = {"emitted": Kind.EMITTED, "unsent": Kind.UNSENT, "refused": Kind.REFUSED}
 IP_BYTES = COUNTS.index("ip_bytes")
 
 
@@ -53,6 +54,15 @@ class Tail:
         whole = len(data) // self._dtype.itemsize
         self._at += whole * self._dtype.itemsize
         return np.frombuffer(data, self._dtype, whole)
+
+
+def counts_by_second(events: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return vehicle, second (since 1970) and the count of each kind in `TOLD`, a row for each vehicle and second that has any."""
+    told = events[np.isin(events["kind"], list(TOLD.values()))]
+    places = np.column_stack((told["vehicle"].astype(np.int64), told["at_ns"] // 1_000_000_000))
+    rows, row_of = np.unique(places, axis=0, return_inverse=True)
+    counts = [np.bincount(row_of[told["kind"] == kind], minlength=len(rows)) for kind in TOLD.values()]
+    return np.column_stack((rows, *counts))
 
 
 class LivePublisher:
@@ -159,7 +169,6 @@ class LivePublisher:
             self._producer.poll(0)
 
     def _copy_emissions(self, events: npt.NDArray[Any], totals: Counter[str]) -> None:
-        kinds = {Kind.EMITTED: "emitted", Kind.UNSENT: "unsent", Kind.REFUSED: "refused"}
         with self._lock:
             for kind in Kind:
                 count = int((events["kind"] == kind).sum())
@@ -167,16 +176,9 @@ class LivePublisher:
                 self._totals[kind.name.lower()] += count
             emitted = events["at_ns"][events["kind"] == Kind.EMITTED]
             self._last_emitted_at_ns = max(self._last_emitted_at_ns, int(emitted.max(initial=0)))
-        counts: Counter[tuple[int, int, str]] = Counter()
-        for event in events[np.isin(events["kind"], list(kinds))]:
-            second = int(event["at_ns"]) // 1_000_000_000
-            counts[int(event["vehicle"]), second, kinds[Kind(event["kind"])]] += 1
-        rows: dict[tuple[int, int], dict[str, Any]] = {}
-        for (vehicle, second, name), count in counts.items():
-            row = rows.setdefault((vehicle, second), dict.fromkeys(kinds.values(), 0))
-            row[name] = count
-        for (vehicle, second), row in rows.items():
-            self._send(self._topics.emissions, vehicle, {"second": second, **row})
+        for vehicle, second, *counts in counts_by_second(events).tolist():
+            told = dict(zip(TOLD, counts, strict=True))
+            self._send(self._topics.emissions, vehicle, {"second": second, **told})
 
     def _copy_wire(self, records: npt.NDArray[Any]) -> None:
         if not len(records):
