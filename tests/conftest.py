@@ -44,6 +44,8 @@ settings.load_profile("gate")
 ORDER = ("broker", "kafka", "netns", "browser", "slow", "spark")
 # By these words `make` chooses the files in which it looks for tests (Makefile).
 SPELT = {*ORDER, "timing", "full"}
+# What the files with a Spark go by: those on the testbed together, and the others.
+BEGINNING = ON_TESTBED, WITH_SPARK = "testbed", "spark"
 SHARED = pytest.StashKey[SharedKafka]()
 UNSPELT = pytest.StashKey[set[str]]()
 
@@ -52,7 +54,7 @@ UNSPELT = pytest.StashKey[set[str]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put tests in the order of what they start; within it their own order is kept.
 
-    Where workers share them, those with a Spark begin: they take longest, and two workers have them all.
+    Where workers share them, those with a shared Spark begin: they take longest, and two workers have them all.
     """
     config.stash[UNSPELT] = {
         f"{item.path.name}: {mark.name}"
@@ -61,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if mark.name in SPELT and f"mark.{mark.name}" not in _text_of(item.path)
     }
     shared = hasattr(config, "workerinput")
-    items.sort(key=lambda item: (shared and item.get_closest_marker("spark") is None, *_rank(item)))
+    items.sort(key=lambda item: (shared and _scope_of(_file_of(item.nodeid)) not in BEGINNING, *_rank(item)))
 
 
 def pytest_collection_finish() -> None:
@@ -99,13 +101,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 class ScopesBySpark(LoadScopeScheduling):
     """A file to each worker at a time, but for the files with a Spark: those with the testbed go to one worker together,
-    and the others to another.
+    and the others to another. A file whose runs are all by themselves is one of its own, and comes last.
 
     xdist's own groups (3.8) are lost on pytest 9.2, which no longer reads the names that they are put into.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return _scope_of(nodeid.partition("::")[0])
+        return _scope_of(_file_of(nodeid))
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 @cache
@@ -113,13 +119,20 @@ def _scope_of(file: str) -> str:
     text = _text_of(ROOT / file)
     if "mark.spark" not in text:
         return file
-    return "testbed" if re.search(r"\b(runs: Runs|testbed: Testbed)\b", text) else "spark"
+    if re.search(r"\btestbed: Testbed\b|\bruns\.(start_)?on_testbed\b|\bruns\.testbed\b", text):
+        return ON_TESTBED
+    return file if re.search(r"\bruns: Runs\b", text) else WITH_SPARK
 
 
 def _rank(item: pytest.Item) -> tuple[int, int]:
     needs = max((ORDER.index(mark.name) + 1 for mark in item.iter_markers() if mark.name in ORDER), default=0)
     spark = item.get_closest_marker("spark") is not None
-    return needs, KINDS.index(kind_of(item.fixturenames)) if spark else 0
+    return needs, KINDS.index(_kind_of(item)) if spark else 0
+
+
+def _kind_of(item: pytest.Item) -> str:
+    """Return which Spark a test marked `spark` uses."""
+    return kind_of(item.fixturenames) if _scope_of(_file_of(item.nodeid)) in BEGINNING else OWN
 
 
 @pytest.fixture(scope="session")
@@ -133,7 +146,7 @@ def one_spark() -> Iterator[OneSpark]:
 @pytest.fixture(autouse=True)
 def _no_idle_spark(request: pytest.FixtureRequest) -> None:
     """A test without a Spark, or with one of its own, has no idle one beside it."""
-    if not request.node.get_closest_marker("spark") or kind_of(request.fixturenames) == OWN:
+    if not request.node.get_closest_marker("spark") or _kind_of(request.node) == OWN:
         request.getfixturevalue("one_spark").close()
 
 
@@ -180,11 +193,25 @@ def rabbitmq_loopback(session_record: RunRecord) -> Iterator[tuple[str, int]]:
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory, one_spark: OneSpark) -> Iterator[Runs]:
-    """Runs in processes of their own, on the one testbed where they ask for it."""
+def runs(
+    tmp_path_factory: pytest.TempPathFactory, one_spark: OneSpark, session_record: RunRecord
+) -> Iterator[Runs]:
+    """Runs in processes of their own, on the one testbed where they ask for it.
+
+    Behind the session's record: the notes of the testbed's runs go where their tests look for them.
+    """
     made = Runs(tmp_path_factory.mktemp("runs"), one_spark)
     yield made
-    made.close()
+    made.end_all()
+
+
+@pytest.fixture(autouse=True)
+def _no_run_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that fails leaves no run behind, which would be in the way of the next one on the testbed."""
+    made = request.getfixturevalue("runs") if "runs" in request.fixturenames else None
+    yield
+    if made is not None:
+        made.end_all()
 
 
 @pytest.fixture

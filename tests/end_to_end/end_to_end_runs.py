@@ -236,9 +236,11 @@ class Runs:
             check=False,
         )
 
-    def close(self) -> None:
+    def end_all(self) -> None:
+        """End the runs that go on, with their files."""
         for run in self._started:
             run.close()
+        self._started.clear()
 
 
 def processes_of(run: str) -> list[int]:

@@ -104,6 +104,9 @@ def test_messages_left_in_a_kept_broker_do_not_reach_the_next_run(testbed: Testb
     outcome = testbed.run(run_options(**SMALL, **fields), tmp_path / "broken", disturb=lose_the_gateway)
     assert outcome.exit_code == 1
     assert "gateway-0 was ended by SIGKILL" in str(outcome.error)
+    broken = load_results(tmp_path / "broken").metrics
+    assert "gateway-0" in broken["partial_reason"]
+    assert broken["run_due"] == 9
     ended_at_ns = testbed.ended_at_ns
     assert ended_at_ns is not None
     results = run(output=tmp_path / "next", testbed=testbed, **SMALL, **fields)
@@ -121,7 +124,7 @@ def java_of(pid: int) -> list[str]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["kafka", "twin"])
+@pytest.mark.parametrize("name", ["kafka", "twin", "mosquitto"])
 def test_a_part_that_died_is_started_again_for_the_next_run(
     testbed: Testbed, tmp_path: Path, name: str
 ) -> None:
@@ -139,6 +142,7 @@ def test_a_part_that_died_is_started_again_for_the_next_run(
     outcome = testbed.run(run_options(**SMALL), tmp_path / "broken", disturb=kill)
     assert outcome.exit_code == 1
     assert f"{name} was ended by SIGKILL" in str(outcome.error)
+    assert name in load_results(tmp_path / "broken").metrics["partial_reason"]
     # What a killed Java had unpacked is in a directory of the testbed's, and goes with it.
     where = [re.search(r"-Djava\.io\.tmpdir=(\S+)", line) for line in java]
     assert len(where) == 2
