@@ -158,11 +158,17 @@ class TlsClient:
         """Know the connection whose session comes next, and where its bytes come in."""
         self._newest, self._incoming = connection, incoming
 
-    def keep(self, connection: ssl.SSLObject | ssl.SSLSocket) -> None:
-        """Keep the session of a connection before that is closed; one whose handshake has failed has none."""
+    def keep(self, connection: ssl.SSLObject | ssl.SSLSocket) -> bool:
+        """Keep the session of a connection, and return whether it has one; one whose handshake has failed has none.
+
+        Asked for with the first data, which come behind the tickets, and before it is closed, for newer ones: a
+        connection that ends without a word, as with a link that is cut, is an error to OpenSSL, and has no session then.
+        """
         session = None if connection.version() is None else connection.session
-        if session is not None and session.has_ticket:
-            self._session = session
+        if session is None or not session.has_ticket:
+            return False
+        self._session = session
+        return True
 
 
 # Which client asyncio connects: `create_connection` passes a context on, and no session.
@@ -185,13 +191,17 @@ class _Socket(ssl.SSLSocket):
     """Tells its client what its owner's library would swallow: the alert, and the ticket."""
 
     client: TlsClient | None = None
+    _kept = False
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         try:
-            return super().recv(buflen, flags)
+            read = super().recv(buflen, flags)
         except ssl.SSLError as error:
             self._note(error)
             raise
+        if read and self.client is not None and not self._kept:
+            self._kept = self.client.keep(self)
+        return read
 
     def send(self, data: Any, flags: int = 0) -> int:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import socket
 import ssl
 import threading
@@ -92,8 +93,17 @@ def serving(
         thread.join()
 
 
-async def by_socket(client: TlsClient, port: int) -> tuple[str, bool]:
-    """Connect as MQTT does; return the name that the server saw, and whether the session was resumed."""
+def cut(fileno: int) -> None:
+    """End a connection without a word of TLS, as a link does that has gone."""
+    with socket.socket(fileno=os.dup(fileno)) as one:
+        one.shutdown(socket.SHUT_RDWR)
+
+
+async def by_socket(client: TlsClient, port: int, *, cut_off: bool = False) -> tuple[str, bool]:
+    """Connect as MQTT does; return the name that the server saw, and whether the session was resumed.
+
+    `cut_off`: the connection ends without a word of TLS, and its owner learns of it before it closes.
+    """
     loop = asyncio.get_running_loop()
     plain = socket.socket()
     plain.setblocking(False)
@@ -107,6 +117,11 @@ async def by_socket(client: TlsClient, port: int) -> tuple[str, bool]:
         while True:
             try:
                 if said := sock.recv(100):
+                    if cut_off:
+                        cut(sock.fileno())
+                        with contextlib.suppress(OSError):
+                            while sock.recv(100):
+                                pass
                     return said.decode()[: len(NAME)], bool(sock.session_reused)
                 raise ConnectionResetError(client.refusal or "no word")
             except ssl.SSLWantReadError:
@@ -115,7 +130,7 @@ async def by_socket(client: TlsClient, port: int) -> tuple[str, bool]:
         sock.close()
 
 
-async def by_stream(client: TlsClient, port: int) -> tuple[str, bool]:
+async def by_stream(client: TlsClient, port: int, *, cut_off: bool = False) -> tuple[str, bool]:
     """The same as AMQP does."""
     arrived: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     resumed: list[bool] = []
@@ -140,14 +155,18 @@ async def by_stream(client: TlsClient, port: int) -> tuple[str, bool]:
         stream.flush()
     resumed.append(bool(stream._transport.get_extra_info("ssl_object").session_reused))
     try:
-        return await arrived, resumed[0]
+        name = await arrived
+        if cut_off:
+            cut(stream._transport.get_extra_info("socket").fileno())
+            await asyncio.sleep(0.05)
+        return name, resumed[0]
     finally:
         stream.abort()
         await asyncio.sleep(0)
 
 
 WAYS = pytest.mark.parametrize("connect", [by_socket, by_stream])
-Way = Callable[[TlsClient, int], "asyncio.Future[tuple[str, bool]]"]
+Way = Callable[..., "asyncio.Future[tuple[str, bool]]"]
 
 
 @WAYS
@@ -162,6 +181,18 @@ async def test_the_second_connection_resumes_the_first_one(credentials: Credenti
         other = TlsClient(tls)
         assert await connect(other, port) == (NAME, False), "a client begins with no session of another's"
     assert met == [NAME] * 4
+
+
+@WAYS
+async def test_so_does_the_one_behind_a_cut_link(credentials: Credentials, connect: Way) -> None:
+    """The end of a connection without a word is an error to OpenSSL, which has no session of it any more."""
+    tls = credentials.tls(NAME)
+    assert tls is not None
+    with served(credentials) as (port, _):
+        client = TlsClient(tls)
+        assert await connect(client, port, cut_off=True) == (NAME, False)
+        assert await connect(client, port, cut_off=True) == (NAME, True)
+        assert await connect(client, port) == (NAME, True)
 
 
 @WAYS
