@@ -24,7 +24,7 @@ from ivsim import Testbed
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.rabbitmq import RabbitmqServer
 from ivsim.testbed.registry import RunRecord
-from tests.one_spark import KINDS, OWN, OneSpark, kind_of
+from tests.one_spark import KINDS, OWN, TESTBED, OneSpark, kind_of
 from tests.shared_kafka import Kafka, SharedKafka, session_notes, shared, started
 
 pytest_plugins = ["tests.machine_watch"]
@@ -45,7 +45,7 @@ ORDER = ("broker", "kafka", "netns", "browser", "slow", "spark")
 # By these words `make` chooses the files in which it looks for tests (Makefile).
 SPELT = {*ORDER, "timing", "full"}
 # What the files with a Spark go by: those on the testbed together, and the others.
-BEGINNING = ON_TESTBED, WITH_SPARK = "testbed", "spark"
+ON_TESTBED, WITH_SPARK = "testbed", "spark"
 SHARED = pytest.StashKey[SharedKafka]()
 UNSPELT = pytest.StashKey[set[str]]()
 
@@ -54,7 +54,7 @@ UNSPELT = pytest.StashKey[set[str]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put tests in the order of what they start; within it their own order is kept.
 
-    Where workers share them, those with a shared Spark begin: they take longest, and two workers have them all.
+    Where workers share them, those with a Spark begin: they take longest, and two workers have them all.
     """
     config.stash[UNSPELT] = {
         f"{item.path.name}: {mark.name}"
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if mark.name in SPELT and f"mark.{mark.name}" not in _text_of(item.path)
     }
     shared = hasattr(config, "workerinput")
-    items.sort(key=lambda item: (shared and _scope_of(_file_of(item.nodeid)) not in BEGINNING, *_rank(item)))
+    items.sort(key=lambda item: (shared and item.get_closest_marker("spark") is None, *_rank(item)))
 
 
 def pytest_collection_finish() -> None:
@@ -101,7 +101,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 class ScopesBySpark(LoadScopeScheduling):
     """A file to each worker at a time, but for the files with a Spark: those with the testbed go to one worker together,
-    and the others to another. A file whose runs are all by themselves is one of its own, and comes last.
+    and the others, with runs that are by themselves, to another.
 
     xdist's own groups (3.8) are lost on pytest 9.2, which no longer reads the names that they are put into.
     """
@@ -121,7 +121,7 @@ def _scope_of(file: str) -> str:
         return file
     if re.search(r"\btestbed: Testbed\b|\bruns\.(start_)?on_testbed\b|\bruns\.testbed\b", text):
         return ON_TESTBED
-    return file if re.search(r"\bruns: Runs\b", text) else WITH_SPARK
+    return WITH_SPARK
 
 
 def _rank(item: pytest.Item) -> tuple[int, int]:
@@ -131,8 +131,9 @@ def _rank(item: pytest.Item) -> tuple[int, int]:
 
 
 def _kind_of(item: pytest.Item) -> str:
-    """Return which Spark a test marked `spark` uses."""
-    return kind_of(item.fixturenames) if _scope_of(_file_of(item.nodeid)) in BEGINNING else OWN
+    """Return which Spark a test marked `spark` uses: its own where its file has nothing to do with the testbed."""
+    kind = kind_of(item.fixturenames)
+    return OWN if kind == TESTBED and _scope_of(_file_of(item.nodeid)) != ON_TESTBED else kind
 
 
 @pytest.fixture(scope="session")
