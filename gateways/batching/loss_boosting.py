@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from gateways.batching.loss import Shares, cells_of
 
@@ -42,7 +43,10 @@ class LossBoosting:
         trees = HistGradientBoostingRegressor(
             monotonic_cst=list(_MONOTONE), min_samples_leaf=leaf, early_stopping=False, random_state=seed
         )
-        return cls(trees.fit(cells, shares))
+        # Some hundred cells are no work for threads, and OpenMP's wait for each other by spinning: on two cores that others
+        # used too, a fit took 4.5 s in place of 0.24.
+        with threadpool_limits(1, "openmp"):
+            return cls(trees.fit(cells, shares))
 
     def lost(self, loss_ratio: ArrayLike, messages: ArrayLike, acknowledged: ArrayLike) -> Shares:
         shape = np.broadcast_shapes(*(np.shape(column) for column in (loss_ratio, messages, acknowledged)))

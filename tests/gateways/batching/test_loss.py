@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_info
 
 from gateways.batching.loss import Goodput, LossLogistic, LossModel, tcp_bytes_per_s
 from gateways.batching.loss_boosting import LossBoosting
@@ -153,6 +155,20 @@ def test_boosting_predicts_cells_that_it_was_not_fitted_to_and_is_the_same_again
     first, again = (model.lost(LOSS[~rest], COUNT[~rest], ACKNOWLEDGED[~rest]) for model in fit)
     assert first.tolist() == again.tolist()
     assert np.abs(first - exact[~rest]).mean() < 0.15
+
+
+def test_boosting_waits_for_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    fit = HistGradientBoostingRegressor.fit
+
+    def noted(trees: HistGradientBoostingRegressor, *arguments: object) -> HistGradientBoostingRegressor:
+        seen.extend(one["num_threads"] for one in threadpool_info() if one["user_api"] == "openmp")
+        return fit(trees, *arguments)
+
+    monkeypatch.setattr(HistGradientBoostingRegressor, "fit", noted)
+    LossBoosting.fitted(LOSS, COUNT, ACKNOWLEDGED, TRUE.lost(LOSS, COUNT, ACKNOWLEDGED))
+    assert seen
+    assert set(seen) == {1}
 
 
 @pytest.mark.parametrize("model", [LossLogistic, LossBoosting])
