@@ -200,7 +200,7 @@ def test_progress_for_programs_is_an_object_a_line() -> None:
         display.phase("starting Kafka")
         display.note("live page: http://127.0.0.1:1")
         for share in (0.5, 0.6):
-            display.progress(share, 10.04, {"delivered": 3, "p99_ms": None})
+            display.progress(share, 10.04, {"delivered": 3, "p99_ms": None}, {"sender": 0.3124})
     said = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(one.pop("event"), one.pop("at_s") >= 0) for one in said] == [
         ("phase", True), ("note", True), ("progress", True),
@@ -212,4 +212,5 @@ def test_progress_for_programs_is_an_object_a_line() -> None:
         "left_s": 10.0,
         "all_left_s": None,
         "figures": {"delivered": 3, "p99_ms": None},
+        "cores": {"sender": 0.312},
     }

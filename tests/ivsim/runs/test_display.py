@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 
 import pytest
 from rich.console import Console
 
-from ivsim.runs.display import Display, JsonDisplay
+from ivsim.runs.display import Display
 
 
 def drawn(display: Display) -> str:
@@ -61,13 +60,6 @@ def test_figures_and_the_cores_of_each_part_fit_into_80_columns(terminal: bool) 
     for name, text in zip(FIGURES, ("1,234,567", "1,234,560", "1,234,000", "1,233,000", "12"), strict=False):
         assert text in words if terminal else f"{name} {text}" in words
     assert "CPU in cores: sender 0.31, mosquitto 0.08, gateway 0.10," in words
-
-
-def test_a_program_is_told_the_same() -> None:
-    out = io.StringIO()
-    JsonDisplay(out).progress(0.45, 12.0, FIGURES, CORES)
-    told = json.loads(out.getvalue())
-    assert (told["figures"], told["cores"]["sender"]) == (FIGURES, 0.312)
 
 
 def test_a_file_has_a_line_a_phase() -> None:
