@@ -28,6 +28,7 @@ from ivsim.load.verdict import first_word
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.runs.counters import Sample, Sampler
+from ivsim.runs.live_figures import by_kind
 from ivsim.runs.processes import session_config
 from ivsim.runs.testbed import Testbed
 
@@ -178,13 +179,8 @@ def cost(
 
 
 def together(of_parts: Mapping[str, float]) -> dict[str, float]:
-    """Return the sums over the senders, and over the gateways: sender-0 and sender-1 are one part."""
-    found: dict[str, float] = {}
-    for name, value in of_parts.items():
-        stem = name.partition("-")[0]
-        part = NAMES.get(stem, stem)
-        found[part] = found.get(part, 0.0) + value
-    return found
+    """Return the sums over parts of one kind, by the short names of the tables."""
+    return {NAMES.get(kind, kind): value for kind, value in by_kind(of_parts).items()}
 
 
 def table(name: str, rows: Sequence[tuple[Size, Sequence[Cost | None]]]) -> Iterator[str]:

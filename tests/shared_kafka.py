@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.registry import RunRecord
@@ -73,12 +73,6 @@ class SharedKafka:
         # Kafka ends with the thread that began it: the one that closes it.
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the Kafka, if there is one, and the thread."""
