@@ -10,6 +10,7 @@ from ivsim.runs.counters import PartProcesses
 from ivsim.runs.started import StartedRun
 
 EVERY_S: Final = 1.0
+_COUNTS: Final = {"offered": "due", "emitted": "emitted", "acknowledged": "acknowledged", "unsent": "unsent"}
 # Along the way of a message; further parts stand behind these.
 _ORDER: Final = ("sender", "router", "mosquitto", "rabbitmq", "gateway", "capture", "kafka", "spark")
 
@@ -27,10 +28,10 @@ class LiveFigures:
     def row(self) -> dict[str, Any]:
         """Return the figures of all vehicles so far; None is not known."""
         sources = _sources(self._run)
-        row = {"offered": sources["offered"], **self._run.publisher.row()}
-        if sources["emitted"] is not None:  # of the same instant as what was offered
-            row["emitted"] = sources["emitted"]
-        return {**row, "lag ms": sources["emission_lag_max_ms"]}
+        lag_ms = sources.pop("emission_lag_max_ms")
+        # What senders say is of one instant; their logs are read at another, and more may be acknowledged in them by then.
+        said = {name: count for name, count in sources.items() if count is not None}
+        return {"offered": None, **self._run.publisher.row(), **said, "lag ms": lag_ms}
 
     def cores(self) -> dict[str, float]:
         """Return how many cores each kind of part has used since the look before the last; empty until there were two."""
@@ -72,9 +73,6 @@ def added(said: Iterable[Mapping[str, Any]], senders: int) -> dict[str, Any]:
     """Return the figures of all senders together; None until each has said its own."""
     known = list(said)
     if len(known) < senders or not known:
-        return {"offered": None, "emitted": None, "emission_lag_max_ms": None}
-    return {
-        "offered": sum(int(one["due"]) for one in known),
-        "emitted": sum(int(one["emitted"]) for one in known),
-        "emission_lag_max_ms": max(int(one["emission_lag_max_ns"]) for one in known) / 1e6,
-    }
+        return dict.fromkeys((*_COUNTS, "emission_lag_max_ms"))
+    counts = {name: sum(int(one[theirs]) for one in known) for name, theirs in _COUNTS.items()}
+    return {**counts, "emission_lag_max_ms": max(int(one["emission_lag_max_ns"]) for one in known) / 1e6}

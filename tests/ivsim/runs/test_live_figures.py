@@ -13,16 +13,28 @@ from ivsim.runs.live_publisher import LivePublisher
 from tests.ivsim.runs.test_live_publisher import Sent
 from twin.service.live_metrics import Figures
 
-UNKNOWN = {"offered": None, "emitted": None, "emission_lag_max_ms": None}
+UNKNOWN = dict.fromkeys(("offered", "emitted", "acknowledged", "unsent", "emission_lag_max_ms"))
 
 
 def said(due: int, emitted: int, lag_ns: int) -> dict[str, Any]:
-    return {"due": due, "emitted": emitted, "emission_lag_max_ns": lag_ns}
+    return {
+        "due": due,
+        "emitted": emitted,
+        "acknowledged": emitted - 1,
+        "unsent": 1,
+        "emission_lag_max_ns": lag_ns,
+    }
 
 
 def test_senders_are_added_and_the_longest_lag_counts() -> None:
     found = added([said(10, 9, 2_500_000), said(20, 20, 40_000)], 2)
-    assert found == {"offered": 30, "emitted": 29, "emission_lag_max_ms": 2.5}
+    assert found == {
+        "offered": 30,
+        "emitted": 29,
+        "acknowledged": 27,
+        "unsent": 2,
+        "emission_lag_max_ms": 2.5,
+    }
 
 
 @pytest.mark.parametrize(("known", "senders"), [([], 0), ([said(1, 1, 0)], 2)])

@@ -60,7 +60,7 @@ export class FleetDetail {
       ["p50", tile("End to end p50", "from due to contained in the twin, the run so far")],
       ["p99", tile("End to end p99", "from due to contained in the twin, the run so far")],
     ]);
-    this.cores = element("p", { className: "dim", title: "CPU time over wall time of the last second, of each kind of part of the run" });
+    this.cores = element("p", { className: "dim cores", title: "CPU time over wall time of the last second, of each kind of part of the run" });
     this.fates = frame(node, "Fleet over time", [element("span", { className: "dim", textContent: "Choose a vehicle on the map or in the table." })], this.tiles,
       this.cores, [element("div", { className: "charts wide" }, ...this.charts.map((c) => c.node))]);
   }
