@@ -94,14 +94,6 @@ class Started:
         log = self.directory / "emissions.events"
         self.wait_for(lambda: log.exists() and log.stat().st_size >= 32 * (count + 60))
 
-    def pid_of(self, name: str) -> int:
-        """Return the process that the run notes under `name`."""
-        notes = [json.loads(line) for file in self.state_files() for line in file.read_text().splitlines()]
-        found = [int(n["pid"]) for n in notes if n["kind"] == "process" and n["name"] == name]
-        if living := [pid for pid in found if Path(f"/proc/{pid}").exists()]:
-            return living[-1]
-        raise AssertionError(f"no process {name}")
-
     def state_files(self) -> list[Path]:
         return sorted((self.directory.parent / "state").glob("*.jsonl"))
 
