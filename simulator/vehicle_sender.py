@@ -52,12 +52,12 @@ class EmissionLag:
     """How late the vehicles of a sender emit: second 0 of the run by this process's clock, and the longest lag of late."""
 
     start_at_ns: int = 0
-    max_ns: int = 0
+    max_ns: int = -1  # nothing was emitted
 
-    def take_max_ns(self) -> int:
-        """Return the longest lag since the last call, 0 where nothing was emitted."""
-        found, self.max_ns = self.max_ns, 0
-        return found
+    def take_max_ns(self) -> int | None:
+        """Return the longest lag since the last call, None where nothing was emitted."""
+        found, self.max_ns = self.max_ns, -1
+        return found if found >= 0 else None
 
 
 class VehicleSender:

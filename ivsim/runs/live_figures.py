@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -16,7 +17,7 @@ _ORDER: Final = ("sender", "router", "mosquitto", "rabbitmq", "gateway", "captur
 
 
 class LiveFigures:
-    """Is asked several times a second while a run goes; looks once a second, and tells the run's topics what it saw."""
+    """Is asked several times a second while a run goes; looks at its processes once a second."""
 
     def __init__(self, run: StartedRun) -> None:
         self._run = run
@@ -25,31 +26,33 @@ class LiveFigures:
         self._cpu_s: dict[str, float] = {}
         self._cores: dict[str, float] = {}
 
-    def row(self) -> dict[str, Any]:
-        """Return the figures of all vehicles so far; None is not known."""
-        sources = _sources(self._run)
-        lag_ms = sources.pop("emission_lag_max_ms")
-        # What senders say is of one instant; their logs are read at another, and more may be acknowledged in them by then.
-        said = {name: count for name, count in sources.items() if count is not None}
-        return {"offered": None, **self._run.publisher.row(), **said, "lag ms": lag_ms}
+    def tell(self) -> tuple[dict[str, Any], dict[str, float]]:
+        """Return the figures of all vehicles so far (None: not known), and the cores that each kind of part uses.
 
-    def cores(self) -> dict[str, float]:
-        """Return how many cores each kind of part has used since the look before the last; empty until there were two."""
+        Once a second the page is told the same. There are no cores before the second look.
+        """
+        sources = _sources(self._run)
         now_s = time.monotonic()
         if (took_s := now_s - self._looked_at_s) >= EVERY_S:
             used_s = by_kind(self._processes.cpu_s(self._run))
-            if self._cpu_s:
-                self._cores = cores_between(self._cpu_s, used_s, took_s)
+            self._cores = cores_between(self._cpu_s, used_s, took_s)
             self._looked_at_s, self._cpu_s = now_s, used_s
-            self._run.publisher.tell_sources(_sources(self._run), self._cores)
-        return dict(self._cores)
+            self._run.publisher.tell_sources(sources, self._cores)
+        lag_ms = sources.pop("emission_lag_max_ms")
+        # What senders say is of one instant; their logs are read at another, and more may be acknowledged in them by then.
+        said = {name: count for name, count in sources.items() if count is not None}
+        return {"offered": None, **self._run.publisher.row(), **said, "lag ms": lag_ms}, self._cores
 
 
 def cores_between(
     before_s: Mapping[str, float], after_s: Mapping[str, float], took_s: float
 ) -> dict[str, float]:
-    """Return the cores in use between two looks; a process that has ended meanwhile takes its time with it, and gives none."""
-    return {name: max(0.0, used - before_s.get(name, used)) / took_s for name, used in after_s.items()}
+    """Return the cores in use between two looks, of the parts that have gone on: a process that ends takes its time with it."""
+    return {
+        name: (used_s - before_s[name]) / took_s
+        for name, used_s in after_s.items()
+        if used_s >= before_s.get(name, math.inf)
+    }
 
 
 def by_kind(of_parts: Mapping[str, float]) -> dict[str, float]:
@@ -63,16 +66,19 @@ def by_kind(of_parts: Mapping[str, float]) -> dict[str, float]:
 
 
 def _sources(run: StartedRun) -> dict[str, Any]:
-    """Return what the senders have said last: messages offered and emitted, and the longest lag of the last half second."""
+    """Return what the senders have said last."""
     children = run.components.children
     said = [children.part(name).latest.get("progress") for name in run.components.senders]
     return added([one for one in said if one is not None], len(said))
 
 
 def added(said: Iterable[Mapping[str, Any]], senders: int) -> dict[str, Any]:
-    """Return the figures of all senders together; None until each has said its own."""
+    """Return the counts of all senders together, None until each has said its own, and the longest lag of the last half
+    second, None where nobody has emitted in it.
+    """
     known = list(said)
     if len(known) < senders or not known:
         return dict.fromkeys((*_COUNTS, "emission_lag_max_ms"))
     counts = {name: sum(int(one[theirs]) for one in known) for name, theirs in _COUNTS.items()}
-    return {**counts, "emission_lag_max_ms": max(int(one["emission_lag_max_ns"]) for one in known) / 1e6}
+    lags_ns = [one["emission_lag_max_ns"] for one in known if one["emission_lag_max_ns"] is not None]
+    return {**counts, "emission_lag_max_ms": max(lags_ns) / 1e6 if lags_ns else None}

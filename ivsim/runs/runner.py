@@ -260,8 +260,7 @@ class Run:
                 raise LinkError(f"{thread.name}: {thread.failure}")
         total_s = started.options.duration_s + started.options.loss_timeout_s
         self._live = self._live or LiveFigures(started)
-        shown = self._live.row(), self._live.cores()
-        self._display.progress(max(0.0, 1 - left_s / total_s), left_s, *shown)
+        self._display.progress(max(0.0, 1 - left_s / total_s), left_s, *self._live.tell())
 
     def _account(self, started: StartedRun, ending: Ending, outcome: Outcome) -> None:
         """Stop the sources, write ledger and report of what there is, however the run ended."""

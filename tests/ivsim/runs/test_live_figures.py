@@ -16,7 +16,7 @@ from twin.service.live_metrics import Figures
 UNKNOWN = dict.fromkeys(("offered", "emitted", "acknowledged", "unsent", "emission_lag_max_ms"))
 
 
-def said(due: int, emitted: int, lag_ns: int) -> dict[str, Any]:
+def said(due: int, emitted: int, lag_ns: int | None) -> dict[str, Any]:
     return {
         "due": due,
         "emitted": emitted,
@@ -35,6 +35,11 @@ def test_senders_are_added_and_the_longest_lag_counts() -> None:
         "unsent": 2,
         "emission_lag_max_ms": 2.5,
     }
+
+
+def test_who_emits_nothing_has_no_lag() -> None:
+    assert added([said(2, 2, None), said(1, 1, 5_000_000)], 2)["emission_lag_max_ms"] == 5.0
+    assert added([said(2, 2, None)], 1)["emission_lag_max_ms"] is None
 
 
 @pytest.mark.parametrize(("known", "senders"), [([], 0), ([said(1, 1, 0)], 2)])
@@ -56,11 +61,11 @@ def test_parts_of_a_kind_are_one_and_stand_along_the_way_of_a_message() -> None:
 
 
 def test_cores_are_of_the_time_between_two_looks() -> None:
-    """A part that came meanwhile has no look before; one whose process ended took its time with it."""
+    """Not known of a part that came meanwhile, and of one of whose processes one has ended."""
     found = cores_between(
         {"sender": 1.0, "gateway": 9.0, "kafka": 5.0}, {"sender": 2.5, "gateway": 4.0, "spark": 3.0}, 2.0
     )
-    assert found == {"sender": 0.75, "gateway": 0.0, "spark": 0.0}
+    assert found == {"sender": 0.75}
 
 
 def test_the_page_takes_what_the_run_tells(tmp_path: Any) -> None:

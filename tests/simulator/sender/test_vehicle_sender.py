@@ -106,7 +106,7 @@ def test_the_longest_lag_is_that_of_the_message_that_waited_longest(log, tmp_pat
     for now_ns, sequence in ((1_012, 1), (1_020, 2), (1_030, 3)):
         monkeypatch.setattr("time.time_ns", lambda now_ns=now_ns: now_ns)
         one.offer(message(sequence))
-    assert (lag.take_max_ns(), lag.take_max_ns()) == (2, 0)
+    assert (lag.take_max_ns(), lag.take_max_ns()) == (2, None)
     for now_ns in (1_500, 1_505):
         monkeypatch.setattr("time.time_ns", lambda now_ns=now_ns: now_ns)
         one.client.flying -= 1
