@@ -94,9 +94,9 @@ def serving(
 
 
 def cut(fileno: int) -> None:
-    """End a connection without a word of TLS, as a link does that has gone."""
+    """End what comes in on a connection without a word of TLS, as a link does that has gone."""
     with socket.socket(fileno=os.dup(fileno)) as one:
-        one.shutdown(socket.SHUT_RDWR)
+        one.shutdown(socket.SHUT_RD)
 
 
 async def by_socket(client: TlsClient, port: int, *, cut_off: bool = False) -> tuple[str, bool]:
