@@ -73,8 +73,9 @@ def _sources(run: StartedRun) -> dict[str, Any]:
 
 
 def added(said: Iterable[Mapping[str, Any]], senders: int) -> dict[str, Any]:
-    """Return the counts of all senders together, None until each has said its own, and the longest lag of the last half
-    second, None where nobody has emitted in it.
+    """Return the counts of all senders together and the longest lag of the last half second.
+
+    None until each has said its own; no lag where nobody has emitted meanwhile.
     """
     known = list(said)
     if len(known) < senders or not known:
