@@ -156,7 +156,7 @@ async def session(mode: str, cut: Cut | None) -> tuple[int, int, int]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateways.protocols.mqtt.intake._CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("gateways.protocols.mqtt.intake.CONNECT_TIMEOUT_S", 1.0)
 
 
 # The connection is below both versions' packets: MQTT 3.1.1 cut at any byte is for test-all.

@@ -37,7 +37,8 @@ from gateways.protocols.tcp import reason_of
 from gateways.protocols.tls import TlsClient, refuses
 
 EXCHANGE: Final = "amq.topic"  # exists in every virtual host (AMQP 0-9-1, 3.1.3.3): nobody has to declare it
-_LEAVE_TIMEOUT_S: Final = 5.0
+# For which an end that closes waits for the broker's answer to connection.close.
+LEAVE_TIMEOUT_S: Final = 5.0
 _GUEST: Final = "guest"
 # Bounds the copying in pika's frame buffer, which cuts its head off once per frame.
 _PIECE_BYTES: Final = 8_192
@@ -152,7 +153,7 @@ class _Attempt:
         if not self._gone.done() and self.connection is not None and not self._silent:
             with contextlib.suppress(AMQPError):
                 self.connection.close()
-            await asyncio.wait((self._gone,), timeout=_LEAVE_TIMEOUT_S)
+            await asyncio.wait((self._gone,), timeout=LEAVE_TIMEOUT_S)
         if not self._gone.done():
             self.stream.lose(TimeoutError("the broker does not answer connection.close"))
             await self._gone

@@ -15,7 +15,8 @@ from gateways.protocols.connection_log import ConnectionLog
 from gateways.protocols.connection_state import KeptConnection
 from gateways.protocols.ends import Receipt, Sink
 
-_CONNECT_TIMEOUT_S: Final = 10.0
+# For which a gateway waits for each answer of the broker while it connects.
+CONNECT_TIMEOUT_S: Final = 10.0
 _CACHE_KEYS: Final = 100_000
 
 
@@ -53,7 +54,7 @@ class AmqpIntake:
             self,
             endpoint,
             keepalive_s=settings.keepalive_s,
-            timeout_s=_CONNECT_TIMEOUT_S,
+            timeout_s=CONNECT_TIMEOUT_S,
             deliver=self._delivered,
         )
         self._vehicles: dict[bytes, str] = {}

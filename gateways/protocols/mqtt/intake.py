@@ -25,7 +25,8 @@ from gateways.protocols.mqtt.wire import Wire
 from gateways.protocols.tcp import reason_of
 from gateways.protocols.tls import tls_context
 
-_CONNECT_TIMEOUT_S: Final = 10.0
+# For which a gateway waits for the broker's answer while it connects.
+CONNECT_TIMEOUT_S: Final = 10.0
 _LEAVE_TIMEOUT_S: Final = 2.0
 # Two gateways of one name throw each other out as fast as they come back, some four times a second.
 _SHORT_S: Final = 5.0
@@ -175,14 +176,14 @@ class MqttIntake:
 
     async def _dial(self, generation: int) -> None:
         try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 wire = await self._connect(generation)
                 self._wire = wire
                 await self._answered(wire, self._session.connect(generation))
                 await self._answered(wire, self._session.subscribe(self._filter, self._qos))
         except TimeoutError:
             self._hang_up()
-            raise ConnectError(f"{self._where}: no answer within {_CONNECT_TIMEOUT_S:g} s") from None
+            raise ConnectError(f"{self._where}: no answer within {CONNECT_TIMEOUT_S:g} s") from None
         except ConnectError as error:
             self._hang_up()
             raise ConnectError(f"{self._where} {error}") from None

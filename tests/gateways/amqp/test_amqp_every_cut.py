@@ -24,7 +24,7 @@ AT_ONCE = 40
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(intake_module, "Backoff", lambda: Backoff(0.01, 0.1))
-    monkeypatch.setattr(connection_module, "_LEAVE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection_module, "LEAVE_TIMEOUT_S", 0.3)
 
 
 def seen_at_once(fault):
@@ -149,6 +149,6 @@ async def test_a_close_in_the_segment_of_any_frame_is_seen(end, how):
 @pytest.mark.full
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_broker_that_falls_silent_anywhere_is_left(end, monkeypatch):
-    monkeypatch.setattr(intake_module, "_CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(intake_module, "CONNECT_TIMEOUT_S", 1.0)
     ends = await recorded(end)
     await all_recover(end, [Fault(after + inside, How.STALL) for after in ends[:-1] for inside in (0, 3)])
