@@ -23,7 +23,7 @@ from ivsim.study.engines.codec.fuzz import hostile
 from schemas.topics import vehicle_id
 from tests.fuzz.surface import VEHICLES, Payloads, Surface, paper_bridge
 from tests.fuzz.words import damaged
-from tests.gateways.amqp.fake_broker import FakeBroker, _Session
+from tests.gateways.amqp.fake_broker import FakeBroker, Session
 
 _ENDPOINT = Endpoint("127.0.0.1", 5_672)
 _TURNS = 10_000
@@ -48,7 +48,7 @@ class _Transport:
     def __init__(self, stream: Stream) -> None:
         self.loop, self.stream = asyncio.get_running_loop(), stream
         self.reader = asyncio.StreamReader()
-        self.session = _Session(FakeBroker(), self.reader, self, None)
+        self.session = Session(FakeBroker(), self.reader, self, None)
         self.session.task = self.loop.create_task(self.session.run())
         self.closing = False
 
@@ -116,6 +116,7 @@ class Amqp(Surface):
             self._stack = self._stack.pop_all()
         protocol = PROTOCOLS["amqp"]
         bridge, self._delivery = paper_bridge("protobuf", "amqp", "manual")
+        self._counters = bridge.counters
         self._intake: Any = protocol.intake(
             _ENDPOINT, protocol.modes["manual"], bridge, IntakeSettings(format="protobuf")
         )
@@ -140,10 +141,7 @@ class Amqp(Surface):
         return stream
 
     async def hostile(self) -> None:
-        rng, link = self.rng, self._intake._link
-        await self._until(lambda: link.up)
-        transport = self._transport
-        assert transport is not None
+        rng, transport = self.rng, await self._connected()
         key = amqp_routing_key(vehicle_id(rng.randrange(1, VEHICLES + 1)))
         if rng.random() < 0.3:
             key = damaged(rng, key).encode()[:250].decode("utf-8", "ignore")
@@ -155,16 +153,14 @@ class Amqp(Surface):
         transport.stream.data_received(data)
         # A length that was a lie still waits for the rest.
         if rng.random() < 0.005:
-            link.drop("the next connection")
+            transport.abort()
         await asyncio.sleep(0)
         self.outcomes["connection closed" if transport.closing else "taken"] += 1
 
     async def good(self) -> None:
-        link, delivery = self._intake._link, self._delivery
-        link.drop("the next connection")
-        await self._until(lambda: link.up)
-        transport = self._transport
-        assert transport is not None
+        delivery = self._delivery
+        (await self._connected()).abort()
+        transport = await self._connected()
         k = self.rng.randrange(VEHICLES)
         payload, before = self._payloads.next(k), delivery.records
         self.last = payload
@@ -175,6 +171,13 @@ class Amqp(Surface):
         session.unacknowledged[session.tag] = (b"", payload)
         await self._until(lambda: bool(session.broker.acknowledged))
         assert session.broker.acknowledged == [payload]
+
+    async def _connected(self) -> _Transport:
+        """Return the transport once it is one that the gateway takes from."""
+        await self._until(lambda: self._transport is not None and not self._transport.closing)
+        await self._until(lambda: bool(self._counters.connected))
+        assert self._transport is not None
+        return self._transport
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         """Let the loop turn until it holds: everything is in this process, and takes turns, not time."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
+from fake_mqtt_broker import SUBSCRIBE, Connection, packet, publish
+from fake_mqtt_broker import FakeBroker as MqttBroker
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +19,7 @@ from gateways.protocols.base import Endpoint, IntakeSettings
 from gateways.protocols.coap.address import coap_addresses
 from gateways.protocols.mqtt.address import mqtt_addresses
 from schemas.errors import Refusal
+from tests.gateways.amqp.fake_broker import FakeBroker as AmqpBroker
 
 MQTT = Levels("/", "+")
 
@@ -95,25 +99,46 @@ class Sink:
     def misaddressed(self, address: str, *_: Any) -> None:
         self.strays.append(address)
 
+    def link(self, up: bool, reason: str) -> None:
+        pass
 
-async def test_gateways_behind_a_broker_take_a_scheme_of_somebody_elses() -> None:
-    sink = Sink()
+
+async def test_a_gateway_behind_mqtt_takes_a_scheme_of_somebody_elses() -> None:
+    sink, asked = Sink(), []
+    topics = ["fleet/north/truck-7/state", "fleet/north/truck-7/state", "fleet/north/b c/state"]
+
+    def answer(_connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        if kind != SUBSCRIBE:
+            return None
+        asked.append(body[5:-1])  # behind identifier, no properties and its length; before its options
+        return [packet(0x90, body[:2] + b"\0\0"), *(publish(topic, b"m") for topic in topics)]
+
     mqtt = PROTOCOLS["mqtt"]
-    settings = IntakeSettings(address="fleet/*/{id}/state", shared=True)
-    one = mqtt.intake(Endpoint("127.0.0.1", 9), mqtt.modes["qos1"], sink, settings)
-    assert one._filter == "$share/ivsim/fleet/+/+/state"
-    for _ in range(2):
-        one.publish_arrived(b"fleet/north/truck-7/state", b"m", False, None, b"")
-    one.publish_arrived(b"fleet/north/b c/state", b"m", False, None, b"")
-    amqp = PROTOCOLS["amqp"]
-    other = amqp.intake(
-        Endpoint("127.0.0.1", 9), amqp.modes["manual"], sink, IntakeSettings(address="fleet.{id}")
-    )
-    assert other._addresses.filter == "fleet.*"
-    other._delivered(1, False, b"fleet.truck-8", b"a", b"")
-    other._delivered(2, False, b"vehicles.truck-8.status", b"a", b"")
-    assert sink.taken == [("truck-7", b"m"), ("truck-7", b"m"), ("truck-8", b"a")]
-    assert sink.strays == ["fleet/north/b c/state", "vehicles.truck-8.status"]
+    async with MqttBroker(answer=answer) as broker:
+        settings = IntakeSettings(address="fleet/*/{id}/state", shared=True)
+        intake = mqtt.intake(Endpoint(broker.host, broker.port), mqtt.modes["qos0"], sink, settings)
+        await intake.open()
+        await broker.until(lambda: sink.strays)
+        await intake.close()
+    assert asked == [b"$share/ivsim/fleet/+/+/state"]
+    assert sink.taken == [("truck-7", b"m"), ("truck-7", b"m")]
+    assert sink.strays == ["fleet/north/b c/state"]
+
+
+async def test_a_gateway_behind_amqp_takes_a_scheme_of_somebody_elses() -> None:
+    sink, amqp = Sink(), PROTOCOLS["amqp"]
+    async with AmqpBroker() as broker:
+        broker.waiting = [(b"fleet.truck-8", b"a"), (b"vehicles.truck-8.status", b"a")]
+        settings = IntakeSettings(address="fleet.{id}")
+        intake = amqp.intake(Endpoint(broker.host, broker.port), amqp.modes["auto"], sink, settings)
+        await intake.open()
+        async with asyncio.timeout(30):
+            while not sink.strays:
+                await asyncio.sleep(0.01)
+        await intake.close()
+        assert broker.bound == [("amq.topic", "fleet.*")]
+    assert sink.taken == [("truck-8", b"a")]
+    assert sink.strays == ["vehicles.truck-8.status"]
 
 
 def test_a_configuration_with_no_scheme_is_refused_before_anything_is_opened() -> None:

@@ -17,6 +17,7 @@ from gateways.protocols.mqtt.address import mqtt_topic
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import vehicle_id
+from tests.gateways.amqp.conftest import Wire
 
 pytestmark = pytest.mark.broker
 
@@ -34,7 +35,9 @@ def broker(run_record: RunRecord) -> Iterator[MosquittoServer]:
 class Gateway:
     """An intake, and Kafka of paper behind it: reports when told, or at once."""
 
-    def __init__(self, broker: MosquittoServer, mode: str, *, by_itself: bool, **settings: Any) -> None:
+    def __init__(
+        self, broker: MosquittoServer | Endpoint, mode: str, *, by_itself: bool, **settings: Any
+    ) -> None:
         self.by_itself = by_itself
         self.taken: list[bytes] = []
         self.receipts: list[Any] = []
@@ -137,16 +140,17 @@ async def test_a_member_that_is_killed_is_cured_by_its_return_or_by_its_sessions
     (4.8.2) lets a broker pass it on, mosquitto 2.0.11 does not.
     """
     expiry_s = 60 if back else 1
-    killed, staying = (
-        Gateway(broker, "qos1", by_itself=True, name=f"k-{k}", shared=True, session_expiry_s=expiry_s)
-        for k in (1, 2)
-    )
     async with contextlib.AsyncExitStack() as stack:
+        cable = await stack.enter_async_context(contextlib.AsyncExitStack())
+        wire = await Wire().open(cable, broker)
+        killed, staying = (
+            Gateway(at, "qos1", by_itself=True, name=f"k-{k}", shared=True, session_expiry_s=expiry_s)
+            for k, at in ((1, wire.endpoint), (2, broker))
+        )
         for member in (killed, staying):
             stack.push_async_callback(member.intake.close)
             await member.intake.open()
-        killed.intake._connection.stop()
-        killed.intake._hang_up()  # no DISCONNECT, as after kill -9
+        await cable.aclose()  # no DISCONNECT, as after kill -9, and no way back
         meanwhile = [b"meanwhile %d" % k for k in range(40)]
         await asyncio.to_thread(publish, broker, [(TOPIC, payload) for payload in meanwhile], 1)
         await until(lambda: len(staying.taken) == 20)

@@ -145,8 +145,13 @@ async def by_stream(client: TlsClient, port: int, *, cut_off: bool = False) -> t
         if not arrived.done():
             arrived.set_result(data.decode()[: len(NAME)])
 
+    class Carried(Stream):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.below = transport
+            super().connection_made(transport)
+
     stream = await connect_stream(
-        lambda: Stream(receive, ended, ()), HOST, port, source_address=None, tls=client
+        lambda: Carried(receive, ended, ()), HOST, port, source_address=None, tls=client
     )
     # As AMQP's client does it speaks first; a server that has refused it is gone by then, and the write meets a reset.
     time.sleep(0.05)  # noqa: ASYNC251 - the loop shall not read what the server says before it is gone
@@ -155,11 +160,11 @@ async def by_stream(client: TlsClient, port: int, *, cut_off: bool = False) -> t
     with contextlib.suppress(OSError):
         stream.write(b"AMQP")
         stream.flush()
-    resumed.append(bool(stream._transport.get_extra_info("ssl_object").session_reused))
+    resumed.append(bool(stream.below.get_extra_info("ssl_object").session_reused))
     try:
         name = await arrived
         if cut_off:
-            cut(stream._transport.get_extra_info("socket").fileno())
+            cut(stream.below.get_extra_info("socket").fileno())
             await asyncio.wait_for(over.wait(), 10)
         return name, resumed[0]
     finally:

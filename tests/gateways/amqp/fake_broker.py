@@ -56,7 +56,7 @@ class FakeBroker:
         self.bound: list[tuple[str, str]] = []
         self.ends: list[list[int]] = []
         self._fault = fault
-        self._sessions: list[_Session] = []
+        self._sessions: list[Session] = []
         self._server: asyncio.Server
 
     async def __aenter__(self) -> Self:
@@ -74,7 +74,7 @@ class FakeBroker:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         fault = self._fault if self.connections == 0 else None
         self.connections += 1
-        session = _Session(self, reader, writer, fault)
+        session = Session(self, reader, writer, fault)
         session.task = asyncio.current_task()
         self._sessions.append(session)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -83,7 +83,7 @@ class FakeBroker:
         writer.transport.abort()
 
 
-class _Session:
+class Session:
     task: asyncio.Task
 
     def __init__(self, broker, reader, writer, fault) -> None:

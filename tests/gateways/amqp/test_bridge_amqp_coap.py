@@ -148,7 +148,7 @@ def test_while_kafka_stands_still_the_gateway_holds_no_more_than_allowed(
             protocol, mode, receive_max=5
         )  # fmt: skip
         # Before the first message: in the middle of a run the gateway may pause while 3 of 5 are held, and stay so.
-        os.kill(server._process.pid, signal.SIGSTOP)
+        os.kill(server.process.pid, signal.SIGSTOP)
         try:
             scenario = {"vehicles": 10, "interval_s": 0.1, "duration_s": 5.0}
             sender = rig.sender(protocol, mode, gateway.port, scenario, drain_s=40.0)
@@ -158,7 +158,7 @@ def test_while_kafka_stands_still_the_gateway_holds_no_more_than_allowed(
                 held = max(held, event["held"])
                 assert event["delivered"] == 0
         finally:
-            os.kill(server._process.pid, signal.SIGCONT)
+            os.kill(server.process.pid, signal.SIGCONT)
         # Automatic acknowledgement has no prefetch: what one read of the socket brought is held besides.
         assert held <= 5 if (protocol, mode) != ("amqp", "auto") else held < 500
         sender.wait_for("done", 90)

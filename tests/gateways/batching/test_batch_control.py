@@ -224,7 +224,7 @@ def test_while_kafka_stands_still_a_gateway_that_chooses_keeps_its_setting_and_l
         )  # fmt: skip
         publish(server, messages[:200])
         until(gateway, lambda event: event["delivered"] == 200)
-        os.kill(kafka._process.pid, signal.SIGSTOP)
+        os.kill(kafka.process.pid, signal.SIGSTOP)
         try:
             publish(server, messages[200:])
             rows = len(log.read_text().splitlines())
@@ -232,7 +232,7 @@ def test_while_kafka_stands_still_a_gateway_that_chooses_keeps_its_setting_and_l
                 event = gateway.wait_for("progress", 10)
             assert event["acknowledged"] <= event["delivered"] < 600
         finally:
-            os.kill(kafka._process.pid, signal.SIGCONT)
+            os.kill(kafka.process.pid, signal.SIGCONT)
         until(gateway, lambda event: event["delivered"] == 600)
         gateway.stop()
         done = gateway.latest["done"]

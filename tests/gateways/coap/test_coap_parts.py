@@ -12,6 +12,7 @@ from aiocoap.numbers.optionnumbers import OptionNumber
 from aiocoap.numbers.types import CON
 from hypothesis import given
 
+from gateways.protocols.coap import blocks
 from gateways.protocols.coap.blocks import MAX_PAYLOAD_BYTES, Assemblies, BlockError
 from gateways.protocols.coap.datagram import Remote, decoded
 from gateways.protocols.coap.message_ids import SeenMessageIds
@@ -126,18 +127,24 @@ def test_blocks_that_do_not_fit_say_why(number, more, exponent, size, code):
         Assemblies().add((ENDPOINT, "p", ()), number, more, exponent, bytes(size))
 
 
-def test_assemblies_are_bounded_in_size_and_age():
+def test_assemblies_are_bounded_in_size_and_age(monkeypatch):
+    """What is given up is not counted any more: the last two would have no room together beside it."""
+    monkeypatch.setattr(blocks, "MAX_HELD_BYTES", MAX_PAYLOAD_BYTES)
     clock = Clock()
     assemblies = Assemblies(clock)
     for number in range(MAX_PAYLOAD_BYTES // 1024):
         assemblies.add((ENDPOINT, "p", ()), number, True, 6, bytes(1024))
     with pytest.raises(BlockError, match=r"4\.13"):
         assemblies.add((ENDPOINT, "p", ()), 64, True, 6, bytes(1024))
-    assert (len(assemblies), assemblies._held_bytes) == (0, 0)
-    assemblies.add((ENDPOINT, "old", ()), 0, True, 6, bytes(1024))
-    clock.now_s = EXCHANGE_LIFETIME_S + 1
+    assert len(assemblies) == 0
+    for number in range(MAX_PAYLOAD_BYTES // 1024):
+        assemblies.add((ENDPOINT, f"old {number}", ()), 0, True, 6, bytes(1024))
+        assert len(assemblies) == 1
+        clock.now_s += EXCHANGE_LIFETIME_S + 1
     assemblies.add((ENDPOINT, "new", ()), 0, True, 6, bytes(1024))
-    assert (len(assemblies), assemblies._held_bytes) == (1, 1024)
+    assert len(assemblies) == 1
+    assemblies.add((ENDPOINT, "newer", ()), 0, True, 6, bytes(1024))
+    assert len(assemblies) == 2
 
 
 def test_message_ids_are_remembered_for_an_exchange_lifetime_and_no_slice_longer():
