@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from ivsim.papers.ifip2020.decisions import some
 from ivsim.papers.ifip2020.paper import (
     BLOCK_BYTES,
     CON,
+    FACTORS,
     LOSSES,
     MODES,
     NON,
@@ -45,6 +48,7 @@ class World(EchoObservations):
     VEHICLES = 20
     REPETITIONS = 3
     overtaken: Any = 0
+    mode = ""
 
     def __init__(
         self, mean: float, missing: int = 0, n: int = 400, spread: float = 20.0, overhead: float = 100.0
@@ -67,17 +71,15 @@ class World(EchoObservations):
         return by_vehicle(self.overhead_bytes, self.keys, self.REPETITIONS, self.VEHICLES)
 
 
-def put(cells: PaperCells, sweep: str, mode: str, world: World, **values: Any) -> None:
-    cells._cells[sweep, mode, tuple(sorted((axis, str(value)) for axis, value in values.items()))] = world
+def placed(sweep: str, mode: str, world: World, **values: Any) -> World:
+    """Return the world as the measured cell of this place in a study."""
+    world.mode, world.cell = mode, world.cell._replace(sweep=sweep, values=values)
+    return world
 
 
-def observations(make: Any) -> PaperCells:
-    found = PaperCells([])
-    for size in SIZES:
-        for mode in MODES:
-            for loss in LOSSES:
-                put(found, f"loss_{size}", mode, make(size, mode, loss), loss=loss)
-    return found
+def observations(make: Any, more: Iterable[World] = ()) -> PaperCells:
+    grid = itertools.product(SIZES, MODES, LOSSES)
+    return PaperCells([*(placed(f"loss_{s}", m, make(s, m, p), loss=p) for s, m, p in grid), *more])
 
 
 def test_the_lowest_is_found_and_its_contrary_too():
@@ -148,38 +150,34 @@ def test_con_loses_where_the_paper_says_and_nowhere_else(some: float, none: floa
 ORDER = [100, 120, 200, 140, 160, 60, 80]
 
 
-def conditions(*means: list[float], n: int = 400, spread: float = 5.0) -> list[tuple[str, dict[str, Any]]]:
-    return [
-        (name, {mode: World(mean, n=n, spread=spread) for mode, mean in zip(MODES, one, strict=True)})
-        for name, one in zip("ab", means, strict=True)
-    ]
+def stays(here: list[float], there: list[float], n: int = 400, spread: float = 5.0) -> list[Finding]:
+    """Return what is found of an order with these means at the paper's rate, and those at every other one."""
+
+    def worlds(sweep: str, means: list[float], **values: Any) -> list[World]:
+        return [
+            placed(sweep, mode, World(mean, n=n, spread=spread), **values)
+            for mode, mean in zip(MODES, means, strict=True)
+        ]
+
+    others = [world for factor in FACTORS for world in worlds("rates", there, rate_factor=factor)]
+    return latency_claims.order_over_rates(PaperCells([*worlds("loss_large", here, loss=0.0), *others]))
 
 
 def test_an_order_that_turns_round_is_named():
-    stays = latency_claims._order_stays(conditions(ORDER, [m + 200 for m in ORDER]))
-    assert together(stays) == "agree"
-    turned = latency_claims._order_stays(conditions(ORDER, [*(m + 200 for m in ORDER[:5]), 480, 290]))
+    assert together(stays(ORDER, [m + 200 for m in ORDER])) == "agree"
+    turned = stays(ORDER, [*(m + 200 for m in ORDER[:5]), 480, 290])
     assert together(turned) == "disagree"
     assert all("coap non" in f.text for f in turned if f.verdict == "disagree")
-    assert together(latency_claims._order_stays(conditions(ORDER, ORDER, n=4, spread=100.0))) == "cannot tell"
+    assert together(stays(ORDER, ORDER, n=4, spread=100.0)) == "cannot tell"
 
 
 def test_an_order_turns_round_by_more_than_the_margin_or_not_at_all():
     """A pair 3 ms one way and 3 ms the other, both significant, is alike: the RTT itself spreads by 5.6 ms."""
     near = [*ORDER[:5], 60.0, 63.0]
-    assert (
-        together(latency_claims._order_stays(conditions(near, [*ORDER[:5], 63.0, 60.0], spread=1.0)))
-        == "agree"
-    )
-    assert (
-        together(latency_claims._order_stays(conditions(near, [*ORDER[:5], 70.0, 60.0], spread=1.0)))
-        == "agree"
-    )
+    assert together(stays(near, [*ORDER[:5], 63.0, 60.0], spread=1.0)) == "agree"
+    assert together(stays(near, [*ORDER[:5], 70.0, 60.0], spread=1.0)) == "agree"
     far = [*ORDER[:5], 60.0, 70.0]
-    assert (
-        together(latency_claims._order_stays(conditions(far, [*ORDER[:5], 70.0, 60.0], spread=1.0)))
-        == "disagree"
-    )
+    assert together(stays(far, [*ORDER[:5], 70.0, 60.0], spread=1.0)) == "disagree"
 
 
 def test_best_allows_an_equal_and_no_worse():
@@ -198,10 +196,11 @@ def test_best_allows_an_equal_and_no_worse():
 
 def best_case(added: float, ping: float = 2.5) -> PaperCells:
     rng = np.random.default_rng(1)
-    cells = PaperCells([], (), pings_together(rng.normal(ping, 0.1, (3, 200))))
-    for mode in MODES:
-        put(cells, "paper_ping", mode, World(ping + added, spread=0.1), rtt=latency_claims.PAPER_RTT)
-    return cells
+    cells = [
+        placed("paper_ping", mode, World(ping + added, spread=0.1), rtt=latency_claims.PAPER_RTT)
+        for mode in MODES
+    ]
+    return PaperCells(cells, (), pings_together(rng.normal(ping, 0.1, (3, 200))))
 
 
 @pytest.mark.parametrize(
@@ -233,13 +232,12 @@ def test_overhead_has_one_margin_within_a_claim():
 
 
 def test_messages_above_a_block_are_looked_up_where_they_were_sent_whole():
-    cells = observations(lambda s, m, p: World(300.0 if (s, m) == ("large", NON) else 200.0))
+    more = []
     for mode, mean in ((NON, 100.0), (CON, 150.0)):
-        for loss in LOSSES:
-            put(cells, "whole_large", mode, World(mean), loss=loss)
-        put(cells, "whole_sizes", mode, World(mean), message_bytes=1400)
-        for size in (1000, 1400, 2500):
-            put(cells, "sizes", mode, World(size), message_bytes=size)
+        more += [placed("whole_large", mode, World(mean), loss=loss) for loss in LOSSES]
+        more += [placed("whole_sizes", mode, World(mean), message_bytes=1400)]
+        more += [placed("sizes", mode, World(size), message_bytes=size) for size in (1000, 1400, 2500)]
+    cells = observations(lambda s, m, p: World(300.0 if (s, m) == ("large", NON) else 200.0), more)
     whole = WholeCells(cells)
     assert whole.get("loss_large", NON, loss=0.0).received_ms.mean() == pytest.approx(100.0, abs=5)
     assert whole.get("loss_small", NON, loss=0.0).received_ms.mean() == pytest.approx(200.0, abs=5)
@@ -264,12 +262,11 @@ def test_a_claim_without_three_repetitions_is_not_decided():
     class Once(World):
         REPETITIONS = 1
 
-    many = observations(lambda s, m, p: World(100.0 if m == NON else 200.0))
-    few = observations(lambda s, m, p: (Once if p == 0.25 else World)(100.0 if m == NON else 200.0))
+    means = ((NON, 100.0), (CON, 200.0))
+    whole = [placed("whole_large", mode, World(mean), loss=p) for p in LOSSES for mode, mean in means]
+    many = observations(lambda s, m, p: World(100.0 if m == NON else 200.0), whole)
+    few = observations(lambda s, m, p: (Once if p == 0.25 else World)(100.0 if m == NON else 200.0), whole)
     for cells, verdict in ((many, "agree"), (few, "cannot tell")):
-        for loss in LOSSES:
-            put(cells, "whole_large", NON, World(100.0), loss=loss)
-            put(cells, "whole_large", CON, World(200.0), loss=loss)
         assert some(cells, (1,))[0].verdict == verdict
     assert "too few repetitions (1 of at least 3)" in some(few, (1,))[0].summary
 

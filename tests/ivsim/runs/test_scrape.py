@@ -7,8 +7,11 @@ import json
 import re
 import socket
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -19,9 +22,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateways import counters as gateway_counters
 from gateways.metrics import GAUGES, page
 from ivsim.option_rules import run_options
-from ivsim.runs.counters import Sample
+from ivsim.runs import scrape as scrape_module
+from ivsim.runs.counters import Sample, Sampler
 from ivsim.runs.runner import make_plan
 from ivsim.runs.scrape import Scrape, merged
+from ivsim.runs.started import StartedRun
 from schemas.errors import Refusal
 from tests.twin.service.conftest import Stand
 from twin.service.exposition import ServiceCollector, exposition
@@ -35,11 +40,30 @@ SAMPLE = Sample(
 )  # fmt: skip
 
 
-def filled() -> Scrape:
-    scrape = Scrape(0, "a-run", OPTIONS)
-    scrape._sample, scrape._late_ms, scrape._down = SAMPLE, 40.0, {"gateway-0"}
-    scrape._row = {"p50 ms": 120.0, "p99 ms": None}
-    scrape._totals = {"emitted": 9, "acknowledged": 8, "ip_bytes": 4096}
+class Children(dict[str, Any]):
+    """A run's processes; one gateway is down on purpose."""
+
+    down, dead = frozenset({"gateway-0"}), frozenset[str]()
+
+
+def filled(sample: Sample = SAMPLE, children: Mapping[str, Any] = MappingProxyType({})) -> Scrape:
+    """Return the page of a run that has been looked at once, with the gateways among its children."""
+
+    class Looked(Sampler):
+        def __call__(self, run: StartedRun) -> None:
+            self.samples.append(sample)
+
+    with mock.patch.object(scrape_module, "Sampler", Looked):
+        scrape = Scrape(0, "a-run", OPTIONS)
+    run: Any = SimpleNamespace(
+        components=SimpleNamespace(children=Children(children), gateways=list(children)),
+        publisher=SimpleNamespace(
+            row=lambda: {"p50 ms": 120.0, "p99 ms": None},
+            totals=lambda: {"emitted": 9, "acknowledged": 8, "ip_bytes": 4096},
+        ),
+        replay=SimpleNamespace(properties=lambda: {"applied_late_max_ms": 40.0}),
+    )
+    scrape(run)
     return scrape
 
 
@@ -99,9 +123,10 @@ def test_pages_of_several_gateways_are_one_metric_with_the_samples_of_all() -> N
 
 
 def test_a_part_that_does_not_answer_leaves_the_others_on_the_page() -> None:
-    with filled() as scrape:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            scrape._pages = (f"http://127.0.0.1:{silent.getsockname()[1]}/metrics",)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_port = silent.getsockname()[1]
+    gateway = SimpleNamespace(latest={"ready": {"metrics_port": silent_port}})
+    with filled(children={"gateway-0": gateway}) as scrape:
         assert "ivsim_part_up" in read(scrape.url)
 
 
@@ -119,10 +144,11 @@ def _exposed() -> dict[str, list[dict[str, str]]]:
     counters = dict.fromkeys([*gateway_counters.Counters().numbers(), *GAUGES], 0)
     stand = Stand(2)
     stand.take_all()
-    with filled() as scrape:
-        scrape._sample = SAMPLE._replace(appended=6)
-        with urllib.request.urlopen(scrape.url, timeout=5) as answer:
-            texts = [answer.read().decode()]
+    with (
+        filled(SAMPLE._replace(appended=6)) as scrape,
+        urllib.request.urlopen(scrape.url, timeout=5) as answer,
+    ):
+        texts = [answer.read().decode()]
     texts.append(page(counters, GAUGES, {"gateway": "g", "protocol": "mqtt", "mode": "qos1"}).decode())
     texts.append(exposition(ServiceCollector(stand.ask, stand.changed, None)).decode())
     found: dict[str, list[dict[str, str]]] = {}

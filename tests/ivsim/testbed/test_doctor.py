@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from ivsim import doctor as module
 from ivsim.doctor import EXIT_LACKING, EXIT_WELL, doctor, examine
 from ivsim.testbed import rabbitmq
+from ivsim.testbed.programs import where
 from ivsim.testbed.registry import ProcessMark
 
 
@@ -17,8 +19,19 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "link_states", lambda: {"uml": None, "direct": None})
 
 
-def test_a_missing_part_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(module, "_java", lambda: None)
+def java_of(version: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a Java of this version before any other."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{java.parent}:{os.environ['PATH']}")
+
+
+def test_a_missing_part_is_named_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
+) -> None:
+    java_of("11.0.2", tmp_path, monkeypatch)
     assert doctor(clean=False) == EXIT_LACKING
     printed = capsys.readouterr().out
     assert "Java" in printed
@@ -27,8 +40,9 @@ def test_a_missing_part_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch
 
 def test_a_part_of_some_runs_only_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(rabbitmq, "SERVER", tmp_path / "none")
-    monkeypatch.setattr(module, "_java", lambda: "17")
-    monkeypatch.setattr(module, "_jars", lambda kind: kind)
+    java_of("17.0.1", tmp_path, monkeypatch)
+    monkeypatch.setattr(module, "jars_dir", lambda _kind: tmp_path)
+    (tmp_path / "any.jar").touch()
     missing = [finding.part for finding in examine() if finding.found is None and not finding.essential]
     assert "rabbitmq-server" in missing
     assert doctor(clean=False) == EXIT_WELL
@@ -41,11 +55,13 @@ def test_without_an_emulating_link_no_run_can_be_made(monkeypatch: pytest.Monkey
 
 
 def test_a_package_of_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_pins", lambda: iter([("rich", "0.0.1"), ("nowhere", "1.0")]))
+    pins = ["rich==0.0.1", "nowhere==1.0", "elsewhere==1.0; extra == 'dev'"]
+    monkeypatch.setattr(module.metadata, "requires", lambda _name: pins)
     finding = examine()[0]
     assert finding.found is None
     assert "wanted 0.0.1" in finding.remedy
     assert "nowhere missing" in finding.remedy
+    assert "elsewhere" not in finding.remedy
 
 
 def test_leftovers_are_listed_and_removed_only_when_asked(tmp_path: Path, capsys) -> None:
@@ -66,5 +82,5 @@ def test_leftovers_are_listed_and_removed_only_when_asked(tmp_path: Path, capsys
 
 
 def test_programs_outside_path_are_found() -> None:
-    assert module._first(("setpriv",)) is not None
-    assert module._first(("no-such-program",)) is None
+    assert where("setpriv") is not None
+    assert where("no-such-program") is None

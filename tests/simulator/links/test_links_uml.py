@@ -19,6 +19,8 @@ from simulator.links import netlink as nl
 from simulator.links.namespaces import command_inside, inside, listed
 from simulator.links.proof.bulk_tcp import tcp_rate_bps
 from simulator.links.proof.probes import Flow, run
+from simulator.links.routed import RoutedLink
+from simulator.links.uml.router import UmlRouter
 from tests.simulator.links.row_by_row import counters
 
 pytestmark = pytest.mark.netns
@@ -193,25 +195,27 @@ def test_the_kernels_own_refusal_names_the_vehicle(uml_link):
         uml_link.update({9: (FREE, Condition(None, 1.0, duplicate_ratio=0.5))})
 
 
-def test_a_kernel_answers_all_errors_of_a_block(uml_link):
+def test_a_kernel_answers_all_errors_of_a_block(run_name):
     messages = [nl.htb_class(9999, minor, 1000, 1000, create=False) for minor in (2, 3)]
-    (replies,) = uml_link._router.exchange([(nl.sequenced(messages, 1), 2)])
+    router = UmlRouter()
+    with RoutedLink("uml", run_name, 2, router):
+        (replies,) = router.exchange([(nl.sequenced(messages, 1), 2)])
     assert [(reply.sequence, reply.errno) for reply in nl.errors(replies)] == [(1, 19), (2, 19)]
 
 
 def test_closing_leaves_nothing(run_name):
-    with LINKS["uml"](run_name, 2) as link:
+    with LINKS["uml"](run_name, 2):
         assert len(listed(f"ivsim-{run_name}")) == 3
-        guest = link._router.guest._process.pid
-        assert not Path(link._router.guest._log.name).exists()
+        guest = guest_of(run_name)
+        assert os.readlink(f"/proc/{guest}/fd/1").endswith("/uml.log (deleted)")
     assert listed(f"ivsim-{run_name}") == []
     assert not Path(f"/proc/{guest}").exists()
     wait_for(lambda: not group_alive(guest))
 
 
 def test_nothing_outlives_a_guest_that_ended_by_itself(run_name):
-    with LINKS["uml"](run_name, 2) as link:
-        guest = link._router.guest._process.pid
+    with LINKS["uml"](run_name, 2):
+        guest = guest_of(run_name)
         os.kill(guest, signal.SIGKILL)
         wait_for(lambda: group_members(guest) == [guest])  # itself, until its owner has read its status
 
@@ -220,7 +224,7 @@ OWNER = """
 import sys, time
 from simulator.links import LINKS
 link = LINKS["uml"](sys.argv[1], 2).__enter__()
-print(link._router.guest._process.pid, flush=True)
+print("open", flush=True)
 time.sleep(60)
 """
 
@@ -228,7 +232,8 @@ time.sleep(60)
 def test_the_guest_dies_with_a_killed_owner(run_name):
     owner = subprocess.Popen([sys.executable, "-c", OWNER, run_name], stdout=subprocess.PIPE, text=True)
     try:
-        group = int(owner.stdout.readline())
+        assert owner.stdout.readline() == "open\n"
+        group = guest_of(run_name)
         owner.send_signal(signal.SIGKILL)
         owner.wait()
         wait_for(lambda: not group_alive(group))
@@ -238,6 +243,15 @@ def test_the_guest_dies_with_a_killed_owner(run_name):
         for name in listed(f"ivsim-{run_name}"):
             subprocess.run(["ip", "netns", "delete", name], check=True)
     assert not (ROOT / f"ivsim-{run_name}-r").exists()
+
+
+def guest_of(run):
+    """The guest's own process, which leads the group of its helpers."""
+    pids = subprocess.run(
+        ["ip", "netns", "pids", f"ivsim-{run}-r"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    (guest,) = {os.getpgid(int(pid)) for pid in pids}
+    return guest
 
 
 def group_members(group):
