@@ -10,8 +10,8 @@ from typing import Final
 
 # New objects that outlived their function. Below this a collection finds next to nothing; above the upper bound it
 # runs whatever is due, since memory without bound is worse than some milliseconds of emission lag, which are measured.
-_WORTH_IT: Final = 10_000
-_AT_MOST: Final = 100_000
+WORTH_IT: Final = 10_000
+AT_MOST: Final = 100_000
 # A collection may begin when nothing is due within this many times what the longest of the last ones took.
 _MARGIN: Final = 2
 
@@ -42,9 +42,14 @@ class QuietCollector:
     By itself it runs whenever enough objects were made, which is often in the middle of a burst: a full collection then
     delays every message due. Switched off for good, each cycle that a client library leaves behind (pika: some 5 kB for a
     refused connection) stays until the end.
+
+    Args:
+        worth_it: with so many new objects it collects where there is time.
+        at_most: with so many it collects in any case.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, worth_it: int = WORTH_IT, at_most: int = AT_MOST) -> None:
+        self._worth_it, self._at_most = worth_it, at_most
         self._cost_ns = 0
         self._began = False
         self.collections = 0
@@ -68,7 +73,7 @@ class QuietCollector:
         if not self._began:
             return
         new = gc.get_count()[0]
-        if new < _WORTH_IT or (new < _AT_MOST and quiet_ns < _MARGIN * self._cost_ns):
+        if new < self._worth_it or (new < self._at_most and quiet_ns < _MARGIN * self._cost_ns):
             return
         begun_at_ns = time.perf_counter_ns()
         gc.collect()

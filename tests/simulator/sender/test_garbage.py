@@ -14,7 +14,6 @@ from gateways.protocols import PROTOCOLS
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, VehicleSettings
 from ivsim.testbed.process import hold_port
-from simulator import garbage
 from simulator.emission_log import EmissionLog
 from simulator.garbage import QuietCollector, spared
 from simulator.vehicle_sender import Totals, VehicleSender
@@ -28,16 +27,20 @@ class Knot:
 
 
 @pytest.fixture
-def collector() -> Iterator[QuietCollector]:
-    made = QuietCollector()
+def collector(request: pytest.FixtureRequest) -> Iterator[QuietCollector]:
+    made = QuietCollector(*request.param)
     made.begin()
     yield made
     made.end()
     assert gc.isenabled()
 
 
-def test_garbage_goes_when_nothing_is_due(collector: QuietCollector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(garbage, "_WORTH_IT", 10)
+def limits(*counts: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("collector", [counts], indirect=True)
+
+
+@limits(10)
+def test_garbage_goes_when_nothing_is_due(collector: QuietCollector) -> None:
     knot = Knot()
     gone = weakref.ref(knot)
     del knot
@@ -47,11 +50,8 @@ def test_garbage_goes_when_nothing_is_due(collector: QuietCollector, monkeypatch
     assert (len(rest), collector.collections) == (100, 1)
 
 
-def test_a_burst_is_not_disturbed_until_it_is_too_much(
-    collector: QuietCollector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(garbage, "_WORTH_IT", 10)
-    monkeypatch.setattr(garbage, "_AT_MOST", 1_000)
+@limits(10, 1_000)
+def test_a_burst_is_not_disturbed_until_it_is_too_much(collector: QuietCollector) -> None:
     some = [[] for _ in range(100)]
     collector.offer(quiet_ns=10**9)
     some += [[] for _ in range(100)]
@@ -62,11 +62,9 @@ def test_a_burst_is_not_disturbed_until_it_is_too_much(
     assert collector.collections == 2
 
 
-async def test_refused_connections_leave_nothing_behind(
-    collector: QuietCollector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@limits(1_000)
+async def test_refused_connections_leave_nothing_behind(collector: QuietCollector, tmp_path: Path) -> None:
     """A fleet that meets a closed port for an hour makes many; pika ties a connection into knots."""
-    monkeypatch.setattr(garbage, "_WORTH_IT", 1_000)
     log = EmissionLog(tmp_path / "events")
     totals = Totals()
     one = VehicleSender(1, log, totals, backoff=Backoff(0.0, 0.0), limit=1, policy="drop_oldest")
