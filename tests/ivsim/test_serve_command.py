@@ -6,7 +6,11 @@ import fcntl
 import shlex
 import socket
 import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -14,6 +18,7 @@ from gateways.protocols import PROTOCOLS
 from ivsim import cli, serving
 from ivsim.gateway_options import known
 from ivsim.options import OPTIONS
+from ivsim.runs.children import ChildSpec
 from ivsim.serve_options import SERVE
 from ivsim.testbed.process import ProcessDied
 from twin.kafka_topics import wanted
@@ -21,6 +26,21 @@ from twin.service.config import ServiceConfig
 
 KAFKA = "--kafka b1:9093,b2:9093 --kafka-topic-prefix fleet."
 COAP = f"coap {KAFKA} --state twins"
+
+
+class Parts:
+    """Stands for the processes: all are ready at once."""
+
+    READY = MappingProxyType({"topics_made": [], "host": "h", "port": 1, "metrics_port": None, "url": "u"})
+
+    def __init__(self, _record: object, _work: Path, _stack: ExitStack) -> None:
+        pass
+
+    def start(self, _spec: ChildSpec) -> Parts:
+        return self
+
+    def wait_for(self, _event: str, _timeout_s: float) -> Mapping[str, Any]:
+        return self.READY
 
 
 @pytest.fixture
@@ -36,7 +56,7 @@ def type_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(
         serving, "missing_topics", lambda _, names, __: [one for one in names if one not in there]
     )
-    monkeypatch.setattr(serving, "_started", never)
+    monkeypatch.setattr(serving, "Children", never)
 
     def call(words: str) -> int:
         monkeypatch.setattr(sys, "argv", ["ivsim", "serve", *shlex.split(words)])
@@ -95,13 +115,23 @@ def test_one_state_is_for_one_of_them(type_, tmp_path, capsys) -> None:
 def told(monkeypatch: pytest.MonkeyPatch, type_, tmp_path: Path):
     found = {}
 
-    def started(_stack, state, _protocol, configs):
-        found.update(configs, state=state)
-        raise serving.Interrupted(15)
+    class Told(Parts):
+        def __init__(self, _record: object, work: Path, _stack: ExitStack) -> None:
+            found["state"] = work.parent
 
-    monkeypatch.setattr(serving, "_started", started)
+        def start(self, spec: ChildSpec) -> Told:
+            found[spec.name] = spec.config
+            return self
+
+        def wait_for(self, _event: str, _timeout_s: float) -> Mapping[str, Any]:
+            if "page" in found:
+                raise serving.Interrupted(15)
+            return self.READY
+
+    monkeypatch.setattr(serving, "Children", Told)
 
     def call(words: str):
+        found.clear()
         assert type_(f"{words} --page-port 0") == 0
         return found
 
@@ -124,7 +154,7 @@ def test_the_parts_are_told_the_same_kafka_and_topics(told, type_, tmp_path, cap
     assert twin.checkpoint == tmp_path / "twins/checkpoint"
     assert (found["gateway"].format, found["page"].future_tolerance_s) == ("json", 9.0)
     assert (tmp_path / "twins").stat().st_mode & 0o077 == 0
-    assert capsys.readouterr().err == "ivsim: stopped; topics and state stay\n"
+    assert capsys.readouterr().err == "ivsim: starting the twins\nivsim: stopped; topics and state stay\n"
     type_.there.extend(topic.topic for topic in wanted(twin))
     assert told("coap --profile prod.toml --state twins")["twin"].topic_partitions == 4
 
@@ -149,21 +179,19 @@ def test_the_service_takes_several_brokers(bootstrap: str) -> None:
 
 
 def test_a_part_that_dies_ends_all_with_its_reason(type_, monkeypatch, capsys) -> None:
-    class Dead:
+    closed: list[str] = []
+
+    class Dead(Parts):
+        def __init__(self, _record: object, _work: Path, stack: ExitStack) -> None:
+            stack.callback(closed.append, "closed")
+
         def check(self) -> None:
             raise ProcessDied("gateway", 1, "the producer cannot go on: fenced")
 
-    closed: list[str] = []
-
-    def started(stack, *_):
-        stack.callback(closed.append, "closed")
-        return Dead()
-
-    monkeypatch.setattr(serving, "_started", started)
-    monkeypatch.setattr(serving, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(serving, "Children", Dead)
     assert type_(f"{COAP} --make-topics --page-port 0") == 1
     assert (
-        capsys.readouterr().err
-        == "ivsim: gateway ended with exit code 1: the producer cannot go on: fenced\n"
+        capsys.readouterr().err.splitlines()[-1]
+        == "ivsim: gateway ended with exit code 1: the producer cannot go on: fenced"
     )
     assert closed == ["closed"]

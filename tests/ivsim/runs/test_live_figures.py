@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from ivsim.runs.directory import RunDirectory
-from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.live_figures import added, by_kind, cores_between
-from ivsim.runs.live_publisher import LivePublisher
-from tests.ivsim.runs.test_live_publisher import Sent
+from tests.ivsim.runs.test_live_publisher import publisher
 from twin.service.live_metrics import Figures
 
 UNKNOWN = dict.fromkeys(("offered", "emitted", "acknowledged", "unsent", "emission_lag_max_ms"))
@@ -69,16 +67,11 @@ def test_cores_are_of_the_time_between_two_looks() -> None:
 
 
 def test_the_page_takes_what_the_run_tells(tmp_path: Any) -> None:
-    publisher, sent, figures = (
-        LivePublisher(RunDirectory(tmp_path), 1, KafkaAddress(), None, 0),
-        Sent(),
-        Figures(1),
-    )
+    (published, sent), figures = publisher(RunDirectory(tmp_path)), Figures(1)
     values: list[bytes] = []
     sent.produce = lambda topic, key, value: values.append(value.encode())  # type: ignore[method-assign]
-    publisher._producer = sent  # type: ignore[assignment]
-    publisher.tell_sources(added([said(10, 9, 2_500_000)], 1), {"sender": 0.25})
-    publisher.tell_sources(UNKNOWN, {})
+    published.tell_sources(added([said(10, 9, 2_500_000)], 1), {"sender": 0.25})
+    published.tell_sources(UNKNOWN, {})
     figures.take_emissions(values[0])
     assert figures.fleet()["sources"] == {
         "offered": 10,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from ivsim.runs import live_publisher
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.live_publisher import LivePublisher
@@ -18,6 +22,7 @@ from simulator.emission_table import EVENT
 from simulator.links.base import Condition, Conditions
 
 START_NS = 1_800_000_000_000_000_000
+WAIT_S = 30.0
 START_S = START_NS // 1_000_000_000
 
 
@@ -33,6 +38,9 @@ class Sent:
     def poll(self, _timeout_s: float) -> None:
         pass
 
+    def flush(self, _timeout_s: float) -> None:
+        pass
+
     def taken(self, topic: str) -> list[tuple[str, dict[str, Any]]]:
         found = [(key, value) for name, key, value in self.records if name == topic]
         self.records = [record for record in self.records if record[0] != topic]
@@ -45,34 +53,56 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 
 def publisher(directory: RunDirectory, **more: Any) -> tuple[LivePublisher, Sent]:
-    made, sent = LivePublisher(directory, 1, KafkaAddress(), None, START_NS, **more), Sent()
-    made._producer = sent  # type: ignore[assignment]
-    return made, sent
+    """Return a publisher and where its records go."""
+    sent = Sent()
+    with mock.patch.object(live_publisher, "Producer", return_value=sent):
+        return LivePublisher(directory, 1, KafkaAddress("127.0.0.1:1"), None, START_NS, **more), sent
 
 
-def test_a_link_is_told_when_it_changes_and_never_again(directory: RunDirectory) -> None:
+def until(condition: Callable[[], Any]) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def test_a_link_is_told_when_it_changes_and_never_again(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_publisher, "PERIOD_S", 0.01)
     slow, out = Condition(1e6, 20.0, 0.01), Condition(0.0, 20.0)
     steady, changed = (slow, Condition(None, 15.0)), (out, out)
     now: tuple[int, Conditions] = (0, {1: steady, 2: steady})
-    made, sent = publisher(directory, roads=lambda: now)
-    made._copy()
-    told = sent.taken("run.link")
+    looked = 0
+
+    def roads() -> tuple[int, Conditions]:
+        nonlocal looked
+        looked += 1
+        return now
+
+    made, sent = publisher(directory, roads=roads)
+    with made:
+        until(lambda: len(sent.records) >= 2)
+        told = sent.taken("run.link")
+        now = (1, {1: steady, 2: changed})
+        until(lambda: sent.records)
+        told_again = sent.taken("run.link")
+        before = looked
+        until(lambda: looked > before + 2)
     assert [key for key, _ in told] == [vehicle_id(1), vehicle_id(2)]
     assert {k: v for k, v in told[0][1].items() if k not in {"vehicle_id", "at_ns"}} == {
         "second": START_S, "uplink_rate_bps": 1e6, "downlink_rate_bps": None, "rtt_ms": 35.0,
         "uplink_loss_ratio": 0.01, "downlink_loss_ratio": 0.0,
     }  # fmt: skip
-    now = (1, {1: steady, 2: changed})
-    made._copy()
-    ((key, value),) = sent.taken("run.link")
+    ((key, value),) = told_again
     assert (key, value["second"], value["uplink_rate_bps"]) == (vehicle_id(2), START_S + 1, 0.0)
-    made._copy()
     assert sent.taken("run.link") == []
 
 
 def test_nobody_is_told_of_a_link_that_nobody_looks_at(directory: RunDirectory) -> None:
     made, sent = publisher(directory)
-    made._copy()
+    with made:
+        pass
     assert sent.records == []
 
 
@@ -83,7 +113,8 @@ def test_what_was_sent_and_refused_is_told_by_second(directory: RunDirectory) ->
     events["kind"] = [Kind.EMITTED, Kind.EMITTED, Kind.REFUSED, Kind.ACKNOWLEDGED, Kind.UNSENT]
     directory.emission_log(0, 1).write_bytes(events.tobytes())
     made, sent = publisher(directory)
-    made._copy()
+    with made:
+        pass
     found = [
         (v["second"] - START_S, v["emitted"], v["unsent"], v["refused"])
         for _, v in sent.taken("run.emissions")

@@ -84,14 +84,10 @@ def test_thesis_records_have_their_size_to_the_byte(groups, size):
 
 def test_every_library_gives_the_thesis_record_back():
     content = thesis_records.record(4)
-    for pair in (
-        thesis_records._json(content, 4),
-        thesis_records._msgpack(content, 4),
-        thesis_records._avro(content, 4),
-    ):
-        encode, decode = pair
+    for name in ("json", "msgpack", "avro"):
+        encode, decode = thesis_records.LIBRARIES[name](content, 4)
         assert decode(encode()) == content
-    encode, decode = thesis_records._protobuf(content, 4)
+    encode, decode = thesis_records.LIBRARIES["protobuf"](content, 4)
     assert decode(encode()).group_2.real_01 == content["group_2"]["real_01"]
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import matplotlib.colors
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.container import BarContainer
 
 from ivsim.report.style import mode_style
 from ivsim.study import charts
 from ivsim.study.engines.base import ENGINES, Engine, engine_named
-from ivsim.study.selected_charts import _grouping, _looks, _readable, known_groups
+from ivsim.study.selected_charts import selected_charts
 from ivsim.study.statistics import Interval
 from ivsim.study.summary import DASH
 
@@ -31,12 +33,26 @@ def axes_of(groups: dict[str, dict[str, Interval]], x: str = "trace") -> Any:
     return axes
 
 
-def results(sweeps: dict[str, list[dict[str, Any]]]) -> Any:
-    return [
-        SimpleNamespace(cell=SimpleNamespace(sweep=sweep, values=values))
-        for sweep, cells in sweeps.items()
-        for values in cells
-    ]
+def result(sweep: str, found: Interval, **values: Any) -> Any:
+    cell = SimpleNamespace(sweep=sweep, values=values)
+    return SimpleNamespace(done=True, cell=cell, interval=lambda _metric: found)
+
+
+def shown(found: list[Any], unit: str = "B", series_style: Callable[[str], Any] = mode_style) -> Any:
+    """Return the axes of the first chart of a study with these results, whose series are its modes."""
+    metric = SimpleNamespace(unit=unit)
+    engine = SimpleNamespace(
+        series_axis="mode",
+        series=lambda cell: cell.values["mode"],
+        series_style=series_style,
+        metrics={"size": metric},
+        charts=lambda _found: {},
+    )
+    study: Any = SimpleNamespace(measured_by=engine, metrics=["size"], metric=lambda _name: metric)
+    ((drawing, _),) = selected_charts(study, found).values()
+    drawing.svg()
+    (axes,) = drawing.axes
+    return axes
 
 
 def test_the_axes_say_what_is_measured_in_which_unit_and_over_how_many() -> None:
@@ -78,44 +94,47 @@ def test_names_that_do_not_fit_end_under_their_bars() -> None:
 
 
 @pytest.mark.parametrize("engine", [engine_named(name) for name in ENGINES], ids=lambda one: one.name)
-def test_series_without_a_look_of_their_own_get_one_each(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_series_without_a_look_of_their_own_get_one_each(engine: Engine) -> None:
     names = ["json", "protobuf", "flatbuffers", "avro", "msgpack"]
-    cells = cast("Any", [SimpleNamespace(cell=name) for name in names])
-    monkeypatch.setattr(type(engine), "series", lambda _, cell: cell)
-    looks = _looks(engine, cells)
-    assert list(looks) == names
-    seen = {(matplotlib.colors.to_hex(look["color"]), look["marker"]) for look in looks.values()}
-    assert len(seen) == len(names)
+    axes = shown([result("", interval(5), mode=name) for name in names], series_style=engine.series_style)
+    assert [bar.get_label() for bar in axes.containers if isinstance(bar, BarContainer)] == names
+    colours = {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.patches}
+    assert len(colours) == len(names)
 
 
 def test_modes_keep_the_look_that_they_have_everywhere() -> None:
-    engine = engine_named("echo")
-    cell = SimpleNamespace(values={"mode": "mqtt qos1"})
-    looks = _looks(
-        SimpleNamespace(series=lambda _: "mqtt qos1", series_style=engine.series_style),
-        [SimpleNamespace(cell=cell)],
-    )  # type: ignore[arg-type]
-    assert looks == {"mqtt qos1": mode_style("mqtt qos1")}
+    axes = shown([result("", interval(5), mode="mqtt qos1")], series_style=engine_named("echo").series_style)
+    (bar,), style = axes.patches, mode_style("mqtt qos1")
+    assert matplotlib.colors.same_color(bar.get_facecolor(), style["color"])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [style["label"]]
 
 
 def test_what_a_sweep_does_not_measure_is_no_group_and_large_numbers_of_bytes_are_megabytes() -> None:
-    groups = known_groups({"a": {"x": interval(3e9), "y": UNKNOWN}, "b": {"x": UNKNOWN, "y": UNKNOWN}})
-    assert list(groups) == ["a"]
-    found, unit = _readable(groups, "B")
-    assert unit == "MB"
-    assert found["a"]["x"][:3] == pytest.approx((3_000, 3_000 - 1e-6, 3_000 + 1e-6))
-    assert found["a"]["y"] == UNKNOWN
-    assert _readable(groups, "ms") == (groups, "ms")
+    found = [
+        result("a", interval(3e9), mode="mqtt qos0"),
+        result("a", UNKNOWN, mode="coap con"),
+        result("b", UNKNOWN, mode="mqtt qos0"),
+        result("b", UNKNOWN, mode="coap con"),
+    ]
+    axes = shown(found)
+    assert axes.get_ylabel() == "size, MB"
+    assert [bar.get_height() for bar in axes.patches] == [3_000]
+    ((low, high),) = ([y for _, y in ends] for ends in axes.collections[0].get_segments())
+    assert (low, high) == pytest.approx((3_000 - 1e-6, 3_000 + 1e-6), abs=1e-9)
+    assert [text.get_text() for text in axes.texts] == [DASH]
+    in_ms = shown(found, "ms")
+    assert in_ms.get_ylabel() == "size, ms"
+    assert [bar.get_height() for bar in in_ms.patches] == [3e9]
 
 
 def test_the_axis_of_groups_is_named_after_what_the_study_varies() -> None:
-    engine = cast("Any", SimpleNamespace(series_axis="mode"))
-    one = results({"main": [{"mode": "a", "trace": "t", "early_ack": True}]})
-    assert _grouping(engine, one) == "trace, early ack"
-    two = results({"mqtt": [{"mode": "a", "loss": 0}], "coap": [{"mode": "b", "security": "tls"}]})
-    assert _grouping(engine, two) == "sweep, loss, security"
+    one = [result("main", interval(5), mode="mqtt qos0", trace="t", early_ack=True)]
+    assert shown(one).get_xlabel() == "trace, early ack; n = 30 (vehicle)"
+    two = [
+        result("mqtt", interval(5), mode="mqtt qos0", loss=0),
+        result("coap", interval(5), mode="coap con", security="tls"),
+    ]
+    assert shown(two).get_xlabel() == "sweep, loss, security; n = 30 (vehicle)"
 
 
 def test_the_distribution_says_how_many_messages_were_due() -> None:

@@ -207,7 +207,7 @@ def test_closing_leaves_nothing(run_name):
     with LINKS["uml"](run_name, 2):
         assert len(listed(f"ivsim-{run_name}")) == 3
         guest = guest_of(run_name)
-        assert os.readlink(f"/proc/{guest}/fd/1").endswith("/uml.log (deleted)")
+        assert Path(f"/proc/{guest}/fd/1").readlink().name == "uml.log (deleted)"
     assert listed(f"ivsim-{run_name}") == []
     assert not Path(f"/proc/{guest}").exists()
     wait_for(lambda: not group_alive(guest))

@@ -32,6 +32,14 @@ def emissions(start_at_ns: int) -> Iterator[Emission]:
 async def test_answers_are_read_while_much_is_overdue() -> None:
     vehicle = Vehicle()
     schedule = OpenLoop({1: vehicle})
+    start_at_ns = time.time_ns() + 2 * 10**8
+    prepared = asyncio.Event()
+
+    def all_due_at_the_start() -> Iterator[Emission]:
+        for one in emissions(start_at_ns):
+            yield one._replace(due_offset_ns=0)
+        prepared.set()
+
     loop = asyncio.get_running_loop()
     peer, own = socket.socketpair()
     taken_at_answers: list[int] = []
@@ -42,12 +50,11 @@ async def test_answers_are_read_while_much_is_overdue() -> None:
 
     loop.add_reader(own, answered)
     try:
-        peer.send(b"....")
-        schedule._prepared.extend(emissions(0))
-        schedule._start_at_ns = time.time_ns() - 10**10
-        schedule._exhausted = True
-        schedule._arm()
+        schedule.start(all_due_at_the_start(), start_at_ns)
         async with asyncio.timeout(20):
+            await prepared.wait()
+            time.sleep(0.3)  # noqa: ASYNC251 - everything is overdue once the loop turns again
+            peer.send(b"....")
             await schedule.sent_all.wait()
             while len(taken_at_answers) < 4:
                 await asyncio.sleep(0)

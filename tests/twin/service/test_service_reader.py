@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -14,12 +15,12 @@ from twin.service.client import open_source
 from twin.service.config import ServiceConfig
 from twin.service.fleet import Fleet
 from twin.service.live_metrics import Figures
-from twin.service.reader import Reader, _unknown_prefix
+from twin.service.reader import Reader
 from twin.service.server import ReaderDiedError, TwinService
 
 
 class Message:
-    """A record of `twin.state`, or with an error what librdkafka says in its place."""
+    """A record of `twin.state`, or with an error what librdkafka says in its place: the end, without any record."""
 
     def __init__(self, error: KafkaError | None = None) -> None:
         self.error = lambda: error
@@ -28,12 +29,18 @@ class Message:
         self.timestamp = lambda: (2, 1)
 
 
-def broken(_: Reader) -> None:
-    raise RuntimeError("no such thing")
+class Broken:
+    """A consumer with an error of ours."""
+
+    def list_topics(self, timeout: float) -> None:
+        raise RuntimeError("no such thing")
+
+    def close(self) -> None:
+        pass
 
 
 async def test_health_says_it_and_the_owner_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reader, "_look", broken)
+    monkeypatch.setattr("twin.service.reader.Consumer", lambda _: Broken())
     async with TwinService(ServiceConfig(bootstrap="127.0.0.1:1", port=0)) as service:
         with pytest.raises(ReaderDiedError, match="no such thing"):
             await asyncio.wait_for(service.until(asyncio.Event()), 10)
@@ -94,19 +101,40 @@ async def test_a_kafka_that_comes_later_without_the_topic_ends_the_service(
             await asyncio.wait_for(service.until(asyncio.Event()), 10)
 
 
-def test_the_prefix_of_none_is_named_as_such() -> None:
-    assert "there are ''" in _unknown_prefix("k:1", "a.twin.state", ["twin.state"])
+async def test_the_prefix_of_none_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twin.service.reader.Consumer", lambda _: Metadata(["twin.state"]))
+    with pytest.raises(Refusal, match="there are ''"):
+        async with TwinService(ServiceConfig(bootstrap="127.0.0.1:1", topics_prefix="a.")):
+            pass
+
+
+class OneBatch(Metadata):
+    """A consumer of one partition that has a record, and its end in the same batch."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.batches = [[Message(), Message(KafkaError(KafkaError._PARTITION_EOF))]]
+
+    @property
+    def topics(self) -> dict[str, Any]:
+        return {"twin.state": SimpleNamespace(error=None, partitions=[0])}
+
+    def incremental_assign(self, _partitions: object) -> None:
+        pass
+
+    def consume(self, _count: int, timeout: float) -> list[Message]:
+        return self.batches.pop() if self.batches else []
 
 
 def test_a_fleet_is_rebuilt_once_it_holds_what_came_with_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twin.service.reader.Consumer", lambda _: OneBatch())
     config = ServiceConfig(bootstrap="127.0.0.1:1")
     fleet = Fleet(config)
     reader = Reader(config, fleet, Figures(1), lambda: None)
-    reader._assigned = {("twin.state", 0): None}  # type: ignore[dict-item]
     before: list[tuple[int, bool]] = []
     monkeypatch.setattr(
         fleet, "take", lambda records: before.append((len(records), reader.caught_up.is_set()))
     )
-    reader._take([Message(), Message(KafkaError(KafkaError._PARTITION_EOF))])  # type: ignore[list-item]
+    with reader:
+        assert reader.caught_up.wait(10)
     assert before == [(1, False)]
-    assert reader.caught_up.is_set()
