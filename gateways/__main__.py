@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from gateways.process import GatewayProcess
 from gateways.protocols import PROTOCOLS
 from schemas.control import emit
 from schemas.errors import Refusal
+from schemas.outlet import log_to_stderr
 
 # Not gateways but what echoes in their place, for protocols that have no broker to do it.
 ECHOES = {f"{protocol.name}-echo": protocol for protocol in PROTOCOLS.values() if protocol.broker is None}
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True, help="JSON file, see gateways/config.py")
     parser.add_argument("--early-ack", action="store_true", help="acknowledge before Kafka has the record")
     arguments = parser.parse_args(argv)
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr("%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
         echoed = ECHOES.get(arguments.protocol)
         if echoed is not None:

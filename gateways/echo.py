@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +11,9 @@ from pydantic import Field
 from gateways.protocols.base import Endpoint, Protocol
 from gateways.protocols.ends import ConnectError, EchoServer
 from schemas.config import Strict, read_config
-from schemas.control import Commands, emit
+from schemas.control import emit
 from schemas.errors import Refusal
+from schemas.loop_commands import Commands, stop_on_signal
 from schemas.namespace import enter
 
 _PROGRESS_S = 0.5
@@ -50,9 +50,7 @@ async def run(config: EchoConfig, protocol: Protocol) -> int:
     if config.namespace is not None:
         enter(config.namespace)
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop_on_signal(stop)
     server = protocol.echo_server(
         Endpoint(config.host, config.port), protocol.modes[config.mode or protocol.default_mode]
     )
@@ -76,10 +74,8 @@ async def run(config: EchoConfig, protocol: Protocol) -> int:
 
 async def _obey(stop: asyncio.Event) -> None:
     """Follow the owner's commands; the end of the pipe means that the owner is gone."""
-    commands = await Commands.open()
-    while (command := await commands.next()) is not None:
-        if command.get("command") == "stop":
-            break
+    commands = await Commands.open("stop")
+    await commands.next()
     stop.set()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from ivsim.target import Account, parse
 from ivsim.testbed.credentials import GATEWAY
 from ivsim.testbed.kafka_admin import make_missing, missing_topics, probe
 from schemas.errors import Refusal
+from schemas.outlet import ERR, OUT, log_to_stderr
 from schemas.settings import as_mapping
 from schemas.topics import KafkaTopics
 from twin.new_topics import Copies
@@ -38,7 +40,7 @@ def run_gateway(protocol: Protocol, asked: Asked, environment: Mapping[str, str]
     config = configured(protocol, asked, environment)
     check_producer(asked.run)
     _topics(asked)
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr("%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("gateways").setLevel(logging.INFO)
     told = Told(protocol, config)
     return asyncio.run(GatewayProcess(protocol.name, config, told.event, owned=False).run())
@@ -154,36 +156,39 @@ def _topics(asked: Asked) -> None:
 
 
 class Told:
-    """Says in words what happens to a gateway: on standard output where it stands, on standard error what went wrong."""
+    """Says in words what happens to a gateway: on standard output where it stands, on standard error what went wrong.
+
+    Whoever has stopped reading misses it, and the gateway goes on.
+    """
 
     def __init__(self, protocol: Protocol, config: GatewayConfig) -> None:
         self._protocol, self._config = protocol, config
 
     def event(self, name: str, **said: Any) -> None:
         """Take one event of a gateway process."""
-        line = {"ready": self._ready, "done": self._done, "error": self._error}.get(name)
-        if line is not None:
-            line(said)
+        words = {"ready": self._ready, "done": self._done}.get(name)
+        with contextlib.suppress(BrokenPipeError):
+            if words is not None:
+                OUT.write(words(said))
+            elif name == "error":
+                ERR.write(f"ivsim: {said['message']}\n")
 
-    def _ready(self, said: Mapping[str, Any]) -> None:
+    def _ready(self, said: Mapping[str, Any]) -> str:
         topic = KafkaTopics(self._config.topics_prefix).status
         here = "at" if self._protocol.broker is None else "of the broker at"
         host = f"[{said['host']}]" if ":" in said["host"] else said["host"]
-        print(
+        words = (
             f"{self._protocol.label} gateway {self._config.name} {here} {host}:{said['port']}:"
-            f" into {topic} of Kafka {self._config.bootstrap} (Ctrl-C ends)"
+            f" into {topic} of Kafka {self._config.bootstrap} (Ctrl-C ends)\n"
         )
         if said["metrics_port"] is not None:
-            print(f"metrics and health: http://{LOOPBACK}:{said['metrics_port']}/metrics, /health")
-        sys.stdout.flush()
+            words += f"metrics and health: http://{LOOPBACK}:{said['metrics_port']}/metrics, /health\n"
+        return words
 
-    def _done(self, said: Mapping[str, Any]) -> None:
+    def _done(self, said: Mapping[str, Any]) -> str:
         kept = said["delivered"] - said["dead_letters"]
-        print(
-            f"stopped: {said['received']} messages taken, {kept} in Kafka, {said['dead_letters']} dead letters"
-            + ("" if said["drained"] else f"; {said['held']} not acknowledged, which come again"),
-            flush=True,
+        again = "" if said["drained"] else f"; {said['held']} not acknowledged, which come again"
+        return (
+            f"stopped: {said['received']} messages taken, {kept} in Kafka,"
+            f" {said['dead_letters']} dead letters{again}\n"
         )
-
-    def _error(self, said: Mapping[str, Any]) -> None:
-        print(f"ivsim: {said['message']}", file=sys.stderr)

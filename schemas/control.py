@@ -3,27 +3,42 @@
 The end of standard input tells a child that its owner is gone. That holds for what an owner can keep open: a pipe, a
 socket, a terminal. A service manager gives /dev/null, which is at its end from the beginning and says nothing of any
 owner: such a process runs until it gets a signal.
+
+Neither end can stop the other's work. An owner that does not read misses reports of progress (schemas.outlet); a line of
+the owner's that is no command is told and left out, and the next one is obeyed.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
 import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from schemas.outlet import ERR, OUT, PATIENCE_S
+
+# Longer than every command; the rest of a longer line is not read.
+MAX_COMMAND_BYTES: Final = 65_536
+_SHOWN_BYTES: Final = 80
 
 
 def emit(event: str, **fields: Any) -> None:
-    """Print one event for the owner; a closed pipe means the owner is gone and is no error here."""
-    try:
-        print(json.dumps({"event": event, **fields}, separators=(",", ":")), flush=True)
-    except BrokenPipeError:
-        # The owner died; end of file on standard input ends this process in order.
-        sys.stderr.write(f"owner gone, event not delivered: {event}\n")
+    """Tell the owner one event, a line of JSON.
+
+    `progress` is dropped while the owner does not read, anything else waits for `outlet.PATIENCE_S`. A closed pipe means
+    that the owner is gone: end of file on standard input ends this process in order.
+    """
+    line = json.dumps({"event": event, **fields}, separators=(",", ":")) + "\n"
+    told = False
+    with contextlib.suppress(BrokenPipeError):
+        told = OUT.write(line, 0.0 if event == "progress" else PATIENCE_S)
+    if not told and event != "progress":
+        with contextlib.suppress(BrokenPipeError):
+            ERR.write(f"the owner does not read: event not delivered: {event}\n", 0.0)
 
 
 def has_owner() -> bool:
@@ -42,43 +57,48 @@ def failure_line(context: dict[str, Any]) -> str:
     return str(context["message"]) if error is None else f"{context['message']}: {error!r}"
 
 
-def commands() -> Iterator[dict[str, Any]]:
-    """Yield the owner's commands, blocking; ends when the owner closes the pipe or dies, never without an owner."""
+def commands(*allowed: str) -> Iterator[dict[str, Any]]:
+    """Yield the owner's commands, blocking; ends when the owner closes the pipe or dies, never without an owner.
+
+    Args:
+        allowed: their names; none takes every name.
+    """
     if not has_owner():
         threading.Event().wait()
-    for line in sys.stdin:
-        if line.strip():
-            yield parse(line)
+    lines = sys.stdin.buffer
+    while line := lines.readline(MAX_COMMAND_BYTES + 1):
+        end = line
+        while len(end) > MAX_COMMAND_BYTES and not end.endswith(b"\n"):
+            end = lines.readline(MAX_COMMAND_BYTES + 1)
+        if (found := command(line, allowed)) is not None:
+            yield found
 
 
-class Commands:
-    """The owner's commands for a process with an event loop."""
-
-    def __init__(self, reader: asyncio.StreamReader | None) -> None:
-        self._reader = reader
-
-    @classmethod
-    async def open(cls) -> Commands:
-        """Attach to standard input of this process, if it has an owner."""
-        if not has_owner():
-            return cls(None)
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-        return cls(reader)
-
-    async def next(self) -> dict[str, Any] | None:
-        """Return the next command, or None once the owner has closed the pipe or died; without owner, never."""
-        if self._reader is None:
-            forever: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
-            return await forever
-        line = await self._reader.readline()
-        return parse(line) if line else None
-
-
-def parse(line: str | bytes) -> dict[str, Any]:
-    """Return the JSON object in `line`; ValueError when it is none."""
-    value = json.loads(line)
-    if not isinstance(value, dict):
-        raise TypeError(f"control line is no object: {line[:80]!r}")
+def command(line: bytes, allowed: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Return the command in a line; None for an empty line, and for one that is no command, which is told."""
+    if not line.strip():
+        return None
+    if len(line) > MAX_COMMAND_BYTES:
+        refuse_command(f"longer than {MAX_COMMAND_BYTES} bytes")
+        return None
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+    name = value.get("command") if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        shown = line[:_SHOWN_BYTES].decode("utf-8", "replace").strip()
+        refuse_command(f'{shown!r} is no JSON object with a text "command"')
+        return None
+    if allowed and name not in allowed:
+        refuse_command(f"unknown command {name[:_SHOWN_BYTES]!r}: allowed are {', '.join(allowed)}")
+        return None
+    assert isinstance(value, dict)
     return value
+
+
+def refuse_command(why: str) -> None:
+    """Tell the owner, and the log, of a line that is not obeyed; the process goes on."""
+    emit("refused", message=why)
+    with contextlib.suppress(BrokenPipeError):
+        ERR.write(f"a line on standard input: {why}\n", 0.0)

@@ -8,14 +8,14 @@ lag. Latency counts from when a message was due.
 from __future__ import annotations
 
 import asyncio
-import logging
-import signal
 import sys
 from typing import Any
 
 from schemas.config import read_config
-from schemas.control import Commands, emit, failure_line
+from schemas.control import emit, failure_line
 from schemas.errors import Refusal
+from schemas.loop_commands import Commands, stop_on_signal
+from schemas.outlet import log_to_stderr
 from simulator.background import first_of, in_background
 from simulator.priority import go_first
 from simulator.sender_config import SenderConfig
@@ -38,8 +38,7 @@ async def run(config: SenderConfig) -> int:
         stop.set()
 
     loop.set_exception_handler(failed)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop_on_signal(stop)
     shard = Shard(config)
     tasks: list[asyncio.Task[Any]] = []
     try:
@@ -67,12 +66,9 @@ async def run(config: SenderConfig) -> int:
 
 
 async def _obey(shard: Shard, stop: asyncio.Event) -> None:
-    commands = await Commands.open()
-    while (command := await commands.next()) is not None:
-        if command.get("command") == "start":
-            shard.start(int(command["at_ns"]), int(command.get("clock_ahead_ns", 0)))
-        elif command.get("command") == "stop":
-            break
+    commands = await Commands.open("start", "stop")
+    while (command := await commands.next()) is not None and command["command"] == "start":
+        shard.start(int(command["at_ns"]), int(command.get("clock_ahead_ns", 0)))
     stop.set()
 
 
@@ -84,7 +80,7 @@ async def _report(shard: Shard) -> None:
 
 def main(argv: list[str]) -> int:
     """Return 0 after the work or a stop, 2 for a refusal."""
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    log_to_stderr("%(asctime)s %(name)s %(levelname)s %(message)s")
     if len(argv) != 1:
         emit("error", message="usage: python -m simulator.sender CONFIG.json")
         return 2

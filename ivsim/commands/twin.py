@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,11 +80,11 @@ def serve(
 
 
 async def _serve(config: ServiceConfig) -> None:
+    from schemas.loop_commands import stop_on_signal  # noqa: PLC0415
     from twin.service.server import ReaderDiedError, TwinService  # noqa: PLC0415
 
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop_on_signal(stop)
     async with TwinService(config) as service:
         print(f"twins of {config.bootstrap} at {service.url} (Ctrl-C ends)", flush=True)
         try:

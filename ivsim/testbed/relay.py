@@ -11,13 +11,13 @@ and TLS goes through it unread.
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 import struct
 import sys
 from pathlib import Path
 from typing import Final
 
+from schemas.loop_commands import stop_on_signal
 from schemas.namespace import inside
 
 BACKLOG: Final = 4_096
@@ -96,9 +96,7 @@ def _abort(writer: asyncio.StreamWriter) -> None:
 async def until_stopped(listening: socket.socket, host: str, port: int) -> None:
     """Relay every connection that `listening` takes to the target, until SIGTERM."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop_on_signal(stop)
     await relay(listening, host, port, stop)
 
 

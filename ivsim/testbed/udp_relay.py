@@ -9,12 +9,12 @@ and the first such is said. It knows no protocol, and DTLS goes through it unrea
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 import sys
 from pathlib import Path
 from typing import Any, Final
 
+from schemas.loop_commands import stop_on_signal
 from schemas.namespace import inside
 
 DATAGRAM_BYTES: Final = 65_535
@@ -97,8 +97,7 @@ class UdpRelay:
 async def _main(near: socket.socket, host: str, port: int) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop_on_signal(stop)
     family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM))[0]
     relay = UdpRelay(near, family, address)
     relay.open()

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.config import read_config
-from schemas.control import emit, parse
+from schemas.control import MAX_COMMAND_BYTES, command, emit
 from schemas.errors import Refusal
 from simulator.capture import pcap
 from simulator.capture.attribution import AttributionOptions, Attributor
@@ -73,8 +73,10 @@ class Owner:
         except BlockingIOError:
             return []
         self.gone = not data
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [parse(line) for line in lines if line.strip()]
+        *lines, rest = (self._rest + data).split(b"\n")
+        # Of a line that is too long enough is kept to tell it by its length.
+        self._rest = rest[: MAX_COMMAND_BYTES + 1]
+        return [found for line in lines if (found := command(line, ("start", "stop"))) is not None]
 
 
 class Capture:
@@ -116,8 +118,8 @@ class Capture:
         return self._finish()
 
     def _obey(self, commands: list[dict[str, Any]]) -> None:
-        for command in commands:
-            match command:
+        for given in commands:
+            match given:
                 case {"command": "start", "at_ns": int(at_ns)}:
                     # Stamps decide the phase of frames still in the ring: this command may be read late.
                     self._counter.start_at_ns = at_ns
@@ -126,7 +128,7 @@ class Capture:
                 case {"command": "stop"}:
                     self.stopping = True
                 case _:
-                    raise Refusal(f"capture: unknown command {command!r} (allowed: start with at_ns, stop)")
+                    raise Refusal(f"capture: command {given!r}: start needs at_ns, an integer")
 
     def _drain(self) -> None:
         for frames in self._ring.batches():

@@ -1,11 +1,13 @@
-"""What the end of standard input means to a process, by what its standard input is."""
+"""What a process and its owner tell each other: what the end of standard input means, who does not read, bad lines."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ASYNCHRONOUS = """
 import asyncio
-from schemas.control import Commands, emit
+from schemas.control import emit
+from schemas.loop_commands import Commands
 
 async def main():
     loop = asyncio.get_running_loop()
@@ -81,3 +84,135 @@ def test_a_file_at_its_end_ends_nothing(program: list[str], tmp_path: Path) -> N
             child.wait(1)
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0
+
+
+UNREAD = """
+import asyncio, sys
+from schemas.control import emit
+from schemas.loop_commands import Commands
+from schemas.outlet import log_to_stderr
+import logging
+
+async def main():
+    log_to_stderr("%(message)s")
+    commands = await Commands.open("stop")
+    following = asyncio.ensure_future(commands.next())
+    emit("ready")
+    for worked in range(200):
+        emit("progress", worked=worked, filling="x" * 3_000)
+        logging.warning("y" * 3_000)
+        await asyncio.sleep(0.001)
+    open(sys.argv[1], "w").write(str(worked))
+    await following
+    emit("done")
+
+asyncio.run(main())
+"""
+
+
+def test_an_owner_that_does_not_read_misses_progress_and_stops_no_work(tmp_path: Path) -> None:
+    worked = tmp_path / "worked"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    child = subprocess.Popen(
+        [sys.executable, "-c", UNREAD, str(worked)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        cwd=ROOT,
+    )
+    with child:
+        deadline = time.monotonic() + 60
+        while not worked.is_file() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert worked.read_text() == "199", "pipes of 64 KiB have room for 20 of them"
+        # Whoever reads again finds whole lines, and the last word.
+        child.stdin.write(b'{"command": "stop"}\n')
+        child.stdin.flush()
+        events = [json.loads(line) for line in child.stdout]
+        assert (events[0]["event"], events[-1]["event"]) == ("ready", "done")
+        assert {event["event"] for event in events[1:-1]} == {"progress"}
+        assert child.wait(30) == 0
+
+
+OBEYS = """
+import asyncio
+from schemas.control import emit
+from schemas.loop_commands import Commands
+
+async def main():
+    commands = await Commands.open("go", "stop")
+    emit("ready")
+    while (found := await commands.next()) is not None and found["command"] == "go":
+        emit("obeyed")
+    emit("done", found=found)
+
+asyncio.run(main())
+"""
+OBEYS_BLOCKING = """
+from schemas.control import commands, emit
+
+emit("ready")
+for found in commands("go", "stop"):
+    if found["command"] == "stop":
+        break
+    emit("obeyed")
+emit("done", found=found)
+"""
+NO_COMMANDS = {
+    "no JSON": b"stop\n",
+    "an array": b'["stop"]\n',
+    "no name": b'{"stop": 1}\n',
+    "a name that is a number": b'{"command": 1}\n',
+    "an unknown name": b'{"command": "stopp"}\n',
+    "not UTF-8": b'{"command": "\xff"}\n',
+    "deep": b"[" * 60_000 + b"\n",
+    "65,537 bytes": b"x" * 65_536 + b"\n",
+    "6 MB": b"x" * 6_553_600 + b"\n",
+    "empty": b"\n",
+}
+
+
+@pytest.mark.parametrize("program", [OBEYS, OBEYS_BLOCKING], ids=["asyncio", "blocking"], indirect=True)
+def test_a_line_that_is_no_command_is_told_and_the_next_one_obeyed(program: list[str]) -> None:
+    with started(program, subprocess.PIPE) as child:
+        for line in NO_COMMANDS.values():
+            child.stdin.buffer.write(line + b'{"command": "go"}\n')
+        child.stdin.buffer.write(b'{"command": "stop"}\n')
+        child.stdin.close()
+        *told, done = [json.loads(said) for said in child.stdout]
+        assert done == {"event": "done", "found": {"command": "stop"}}
+        before = "".join(event["event"][0] for event in told).split("o")
+        assert len(before) == len(NO_COMMANDS) + 1
+        assert [bool(refused) for refused in before] == [line != b"\n" for line in NO_COMMANDS.values()] + [
+            False
+        ]
+        assert {event["event"] for event in told} == {"refused", "obeyed"}
+        assert child.wait(30) == 0
+
+
+ENDS_SLOWLY = """
+import asyncio
+from schemas.control import emit
+from schemas.loop_commands import stop_on_signal
+
+async def main():
+    stop = asyncio.Event()
+    stop_on_signal(stop)
+    emit("ready")
+    await stop.wait()
+    emit("stopping")
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("program", [ENDS_SLOWLY], ids=[""], indirect=True)
+def test_a_second_signal_ends_at_once(program: list[str], first: signal.Signals) -> None:
+    with started(program, subprocess.DEVNULL) as child:
+        child.send_signal(first)
+        assert "stopping" in child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == -signal.SIGINT

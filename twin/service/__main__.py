@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import signal
 import sys
 from typing import Final
 
 from schemas.config import read_config
-from schemas.control import Commands, emit
+from schemas.control import emit
 from schemas.errors import Refusal
+from schemas.loop_commands import Commands, stop_on_signal
+from schemas.outlet import log_to_stderr
 from twin.service.config import ServiceConfig
 from twin.service.server import ReaderDiedError, TwinService
 
@@ -20,8 +20,7 @@ PROGRESS_S: Final = 1.0
 async def serve(config: ServiceConfig) -> None:
     """Serve until the owner says stop, dies, or sends SIGTERM."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop_on_signal(stop)
     async with TwinService(config) as service:
         emit("ready", url=service.url, host=config.host, port=service.port)
         tasks = [asyncio.create_task(_obey(service, stop)), asyncio.create_task(_report(service))]
@@ -36,15 +35,9 @@ async def serve(config: ServiceConfig) -> None:
 
 
 async def _obey(service: TwinService, stop: asyncio.Event) -> None:
-    try:
-        commands = await Commands.open()
-        while (command := await commands.next()) is not None and command.get("command") != "stop":
-            if command.get("command") == "status":
-                emit("progress", **service.progress())
-            else:
-                emit("error", message=f"unknown command {command.get('command')!r}: allowed are status, stop")
-    except (ValueError, TypeError) as error:
-        emit("error", message=str(error))
+    commands = await Commands.open("status", "stop")
+    while (command := await commands.next()) is not None and command["command"] == "status":
+        emit("progress", **service.progress())
     stop.set()
 
 
@@ -63,7 +56,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m twin.service CONFIG.json", file=sys.stderr)
         return 2
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
+    log_to_stderr("%(asctime)s %(message)s")
     try:
         asyncio.run(serve(read_config(arguments[0], ServiceConfig)))
     except Refusal as error:

@@ -19,7 +19,8 @@ from ivsim.study.engines.pipe import columns as kept
 from ivsim.study.engines.pipe.idioms import codec_of
 from ivsim.study.engines.pipe.platforms.base import Arrivals, Receiver
 from ivsim.study.engines.pipe.stages import Stages, peak_kib
-from ivsim.study.engines.pipe.talk import Commands, configuration, say
+from ivsim.study.engines.pipe.talk import Commands, configuration
+from schemas.control import emit
 
 # What each arrival has, in the order of the file.
 COLUMNS: Final = ("number", "partition", "offset", "received_at_ns")
@@ -49,7 +50,7 @@ class Consumer:
         commands = Commands()
         self._next.update(self._receiver.open(resumed=self._resumed))
         try:
-            say("ready")
+            emit("ready")
             start = commands.wait_for("start")
             if start is None:
                 return
@@ -57,7 +58,7 @@ class Consumer:
                 complete = self._receive(start, commands)
             if self._journal is None:
                 kept.write(self._out, self._columns)
-            say("done", **self._said(complete))
+            emit("done", **self._said(complete))
         finally:
             self._receiver.close()
 
@@ -80,7 +81,7 @@ class Consumer:
                     self._mark("warm")
             if now_ns - told_at_ns > SAY_EVERY_NS:
                 told_at_ns = now_ns
-                say("progress", received=len(self._columns["number"]))
+                emit("progress", received=len(self._columns["number"]))
             until = commands.said("until")
             if until is not None and self._reached(until["offsets"]):
                 self._mark("end")

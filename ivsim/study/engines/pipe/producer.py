@@ -23,7 +23,8 @@ from ivsim.study.engines.pipe.idioms import codec_of, contents
 from ivsim.study.engines.pipe.platforms.base import Choosing, Full, Refused, Report, Sender
 from ivsim.study.engines.pipe.row_codecs import Codec
 from ivsim.study.engines.pipe.stages import EVERY, Stages, peak_kib
-from ivsim.study.engines.pipe.talk import Commands, configuration, say
+from ivsim.study.engines.pipe.talk import Commands, configuration
+from schemas.control import emit
 
 # What each record has, in the order of the file; 0 for a stamp that is not there.
 COLUMNS: Final = ("due_at_ns", "emitted_at_ns", "acknowledged_at_ns", "payload_bytes", "refused")
@@ -97,7 +98,7 @@ class Producer:
         commands = Commands()
         self._sender.open()
         try:
-            say("ready")
+            emit("ready")
             start = commands.wait_for("start")
             if start is None:
                 return
@@ -106,7 +107,7 @@ class Producer:
             left = self._sender.flush(FLUSH_S)
             self._mark("end")
             self._write()
-            say("done", **self._said(ended_at_ns, left))
+            emit("done", **self._said(ended_at_ns, left))
         finally:
             self._sender.close()
 
@@ -138,7 +139,7 @@ class Producer:
             place += 1
             if due_at_ns - told_at_ns > SAY_EVERY_NS:
                 told_at_ns = due_at_ns
-                say("progress", sent=place)
+                emit("progress", sent=place)
 
     def _wait(self, until_ns: int, stop: Callable[[], Any]) -> None:
         """Return at a time, and see to delivery reports until then."""

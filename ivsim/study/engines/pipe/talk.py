@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-
-def say(event: str, **fields: Any) -> None:
-    """Tell the measuring process."""
-    print(json.dumps({"event": event, **fields}), flush=True)
+from schemas.control import commands
 
 
 class Commands:
@@ -28,8 +24,7 @@ class Commands:
         threading.Thread(target=self._read, name="commands", daemon=True).start()
 
     def _read(self) -> None:
-        for line in sys.stdin:
-            command = json.loads(line)
+        for command in commands():
             with self._changed:
                 self._said[command["command"]] = command
                 self._changed.notify_all()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from importlib import import_module
@@ -15,23 +14,22 @@ from typing import Any
 
 from ivsim.study.engines.pipe.client_loops.loops import LOOP_OF, Work, bare, made_values
 from ivsim.study.engines.pipe.client_loops.usage import Usage
-from ivsim.study.engines.pipe.talk import say
+from schemas.control import commands, emit
 
 
 def main() -> None:
     """Speak on standard input and output; the end of the file means stop."""
     began_ns = time.perf_counter_ns()
     module = import_module(sys.argv[1])
-    say("ready", import_ms=(time.perf_counter_ns() - began_ns) / 1e6)
-    for line in sys.stdin:
-        command = json.loads(line)
+    emit("ready", import_ms=(time.perf_counter_ns() - began_ns) / 1e6)
+    for command in commands():
         if command["command"] == "stop":
             break
         try:
-            say("measured", **measured(module, command))
+            emit("measured", **measured(module, command))
         except Exception as error:  # noqa: BLE001 - whatever a library raises is why the cell failed
-            say("measured", failure=f"{type(error).__name__}: {error}")
-    say("done")
+            emit("measured", failure=f"{type(error).__name__}: {error}")
+    emit("done")
 
 
 def measured(module: ModuleType, command: dict[str, Any]) -> dict[str, Any]:

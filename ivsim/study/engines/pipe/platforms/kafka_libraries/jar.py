@@ -9,9 +9,10 @@ from schemas.errors import Refusal
 from twin import fold_jar
 
 NAME: Final = "kafka-clients-frames.jar"
-_PACKAGE: Final = Path(__file__).resolve().parent
+# Where the wheel carries the jar.
+PACKAGE: Final = Path(__file__).resolve().parent
 FOLDER: Final = "ivsim/study/engines/pipe/platforms/kafka_libraries"
-SOURCES: Final = _PACKAGE / "java" / "src" / "main" / "java"
+SOURCES: Final = PACKAGE / "java" / "src" / "main" / "java"
 
 
 def built_jar() -> Path:
@@ -21,7 +22,7 @@ def built_jar() -> Path:
 
 def frames_jar() -> Path:
     """Return the jar: the one that the wheel carries, or a clone's; Refusal when it is missing or older than its sources."""
-    carried = _PACKAGE / NAME
+    carried = PACKAGE / NAME
     if carried.is_file():
         return carried
     jar = built_jar()

@@ -1,0 +1,60 @@
+"""What a process with an event loop is told: the owner's commands (schemas.control), and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from schemas.control import MAX_COMMAND_BYTES, command, has_owner, refuse_command
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def stop_on_signal(stop: asyncio.Event) -> None:
+    """Let the first SIGTERM or SIGINT set `stop`; the second finds no handler any more, and ends the process at once."""
+    loop = asyncio.get_running_loop()
+
+    def once() -> None:
+        stop.set()
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in _ENDING:
+        loop.add_signal_handler(number, once)
+
+
+class Commands:
+    """The owner's commands for a process with an event loop."""
+
+    def __init__(self, reader: asyncio.StreamReader | None, allowed: Sequence[str]) -> None:
+        self._reader, self._allowed = reader, allowed
+
+    @classmethod
+    async def open(cls, *allowed: str) -> Commands:
+        """Attach to standard input of this process, if it has an owner; commands have one of these names."""
+        if not has_owner():
+            return cls(None, allowed)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(MAX_COMMAND_BYTES)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        return cls(reader, allowed)
+
+    async def next(self) -> dict[str, Any] | None:
+        """Return the next command, or None once the owner has closed the pipe or died; without owner, never."""
+        if self._reader is None:
+            forever: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+            return await forever
+        while True:
+            try:
+                line = await self._reader.readline()
+            except ValueError:  # longer than the limit; the reader has left out what there was of it
+                refuse_command(f"longer than {MAX_COMMAND_BYTES} bytes")
+                continue
+            if not line:
+                return None
+            if (found := command(line, self._allowed)) is not None:
+                return found
