@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -32,11 +31,13 @@ from gateways.sinks import SINKS
 from gateways.sinks.kinds import SinkSettings
 from gateways.sinks.sink import Sink
 from gateways.watched_delivery import WatchedDelivery
-from schemas.control import Commands, emit, failure_line
+from schemas.control import emit, failure_line
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
 from schemas.formats.media_types import formats_by_media_type
+from schemas.loop_commands import Commands, stop_on_signal
 from schemas.namespace import enter
+from schemas.page_server import PageServer, listening_socket
 from schemas.topics import KafkaTopics
 
 if TYPE_CHECKING:
@@ -206,8 +207,7 @@ class GatewayProcess:
     async def _serve(self, page_socket: socket.socket | None) -> int:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._broken)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        stop_on_signal(self._stop)
         intake = self._bridge.intake
         try:
             await intake.open()
@@ -246,10 +246,8 @@ class GatewayProcess:
         """Follow the owner's commands; the end of the pipe means that the owner is gone."""
         if not self._owned:
             return
-        commands = await Commands.open()
-        while (command := await commands.next()) is not None:
-            if command.get("command") == "stop":
-                break
+        commands = await Commands.open("stop")
+        await commands.next()
         self._stop.set()
 
     async def _report(self) -> None:
@@ -291,7 +289,7 @@ class GatewayProcess:
         if port is None:
             return None
         try:
-            return metrics.listening_socket(port)
+            return listening_socket(port)
         except OSError as error:
             raise Refusal(f"metrics port {port}: {error.strerror}") from None
 
@@ -302,11 +300,10 @@ class GatewayProcess:
             return
         labels = {"protocol": self._protocol.name, "mode": self._mode.name, "gateway": self._config.name}
         gauges = metrics.GAUGES | self._protocol.gauges
-        server = await metrics.serve(
-            page_socket, lambda: metrics.page(self._numbers(), gauges, labels), self._verdict
-        )
-        try:
+        async with PageServer(
+            page_socket,
+            lambda target: metrics.answer(
+                target, lambda: metrics.page(self._numbers(), gauges, labels), self._verdict
+            ),
+        ):
             yield
-        finally:
-            server.close()
-            await server.wait_closed()

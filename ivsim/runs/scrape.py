@@ -7,7 +7,9 @@ prometheus_client; seconds and bytes, as Prometheus' naming rules ask for.
 
 from __future__ import annotations
 
+import asyncio
 import http.client
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -17,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import psutil
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -26,9 +28,11 @@ from ivsim.options import RunOptions
 from ivsim.runs.counters import Sample, Sampler
 from ivsim.runs.started import StartedRun
 from schemas.errors import Refusal
+from schemas.page_server import EXPOSITION, HOST, Answer, PageServer, listening_socket
 
-HOST: Final = "127.0.0.1"
 ANSWER_S: Final = 1.0
+# Our own parts on loopback are asked directly, whatever proxy the environment names.
+_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 # What the senders have counted, by the word of the label.
 SENT: Final = ("emitted", "acknowledged", "refused", "unsent", "unanswered")
 # The label `quantile` is kept for summaries, which have a sum and a count too.
@@ -58,18 +62,21 @@ class Scrape(Collector):
         self.port = port
 
     def __enter__(self) -> Self:
-        registry = CollectorRegistry()
-        registry.register(self)
         try:
-            server, thread = start_http_server(self._asked_port, HOST, registry)
+            sock = listening_socket(self._asked_port)
         except OSError as error:
             raise Refusal(
                 f"--metrics-port {self._asked_port}: {error.strerror}; 0 takes a free one"
             ) from None
-        self.port = server.server_port
+        self.port = sock.getsockname()[1]
+        loop, closing = asyncio.new_event_loop(), asyncio.Event()
+        thread = threading.Thread(
+            target=loop.run_until_complete, args=(self._serve(sock, closing),), name="scrape"
+        )
+        thread.start()
+        self._stack.callback(loop.close)
         self._stack.callback(thread.join)
-        self._stack.callback(server.server_close)
-        self._stack.callback(server.shutdown)
+        self._stack.callback(loop.call_soon_threadsafe, closing.set)
         self._stack.enter_context(self._sampler)
         return self
 
@@ -96,6 +103,12 @@ class Scrape(Collector):
             self._late_ms = run.replay.properties()["applied_late_max_ms"]
             self._down = {*children.down, *children.dead}
             self._pages = tuple(_pages(run))
+
+    async def _serve(self, sock: socket.socket, closing: asyncio.Event) -> None:
+        registry = CollectorRegistry()
+        registry.register(self)
+        async with PageServer(sock, lambda _target: Answer("200 OK", EXPOSITION, generate_latest(registry))):
+            await closing.wait()
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: what there is differs from run to run, and is known when it is asked for."""
@@ -195,7 +208,7 @@ def _pages(run: StartedRun) -> Iterator[str]:
 def _asked(url: str) -> str | None:
     """Return the page of a part; None from one that does not answer, such as one that is down."""
     try:
-        with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:  # noqa: S310 - our own, on loopback
+        with _DIRECT.open(url, timeout=ANSWER_S) as answer:
             text: str = answer.read().decode()
     except (urllib.error.URLError, OSError, http.client.HTTPException):
         return None
