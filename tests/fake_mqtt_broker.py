@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -120,6 +121,7 @@ class Connection(asyncio.Protocol):
         received: (type, flags, body) of every packet, in order.
         sent_bytes, taken_bytes: what crossed this connection.
         open: neither end has closed it.
+        began_s: when it began (time.monotonic).
     """
 
     def __init__(self, broker: FakeBroker) -> None:
@@ -129,6 +131,7 @@ class Connection(asyncio.Protocol):
         self.received: list[tuple[int, int, bytes]] = []
         self.sent_bytes = self.taken_bytes = 0
         self.open = True
+        self.began_s = time.monotonic()
         self._stalled = False
         self._data = bytearray()
         broker.connections.append(self)

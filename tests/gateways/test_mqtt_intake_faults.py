@@ -269,11 +269,14 @@ async def test_a_gateway_whose_place_is_taken_says_so_and_stops(told: Callable[[
         assert len(broker.connections) == 1
 
 
-async def test_mqtt_3_1_1_tells_a_rival_by_what_it_does(told: Callable[[], list[str]]) -> None:
-    """The broker just closes; an ordinary loss in between does not count."""
+async def test_a_broker_that_closes_again_and_again_ends_no_gateway(
+    told: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a rival of the same name in 3.1.1, or by a proxy in trouble; an ordinary loss in between does not count."""
+    monkeypatch.setattr("gateways.protocols.mqtt.intake.RIVALRY_WAIT_S", 0.5)
 
     def rival(connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
-        if kind == SUBSCRIBE:
+        if kind == SUBSCRIBE and connection.number < 3 + 21:
             fault = "reset" if connection.number == 2 else "close"
             asyncio.get_running_loop().call_later(0.01, connection.fail, fault)
         return None
@@ -281,9 +284,31 @@ async def test_mqtt_3_1_1_tells_a_rival_by_what_it_does(told: Callable[[], list[
     sink = Sink()
     async with FakeBroker(five=False, answer=rival) as broker, gateway(broker, "qos1-v311", sink) as intake:
         await intake.open()
-        await broker.until(told, WAIT_S)
-        assert len(broker.connections) == 3 + 20
-        assert "20 connections one after the other" in told()[0]
+        await broker.until(lambda: len(broker.connections) == 3 + 22 and sink.links[-1][0], WAIT_S)
+        reasons = [reason for up, reason in sink.links if not up]
+        said = [k for k, reason in enumerate(reasons) if "another client is named 'gateway' too" in reason]
+        assert said == [3 + 19, 3 + 20]
+        assert "21 connections one after the other" in reasons[-1]
+        began = broker.connections
+        assert began[-1].began_s - began[-2].began_s >= 0.5, "and each lets the other have a while"
+        assert told() == []
+
+
+@pytest.mark.parametrize("mode", ["qos1", "qos1-v311"])
+async def test_a_member_leaves_a_broker_that_stands_still(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateways.protocols.mqtt.intake.HAND_OVER_STUCK_S", 0.3)
+    still = False
+
+    def stands(_connection: Connection, _kind: int, _body: bytes) -> list[bytes] | None:
+        return [] if still else None
+
+    async with (
+        FakeBroker(five=mode == "qos1", answer=stands) as broker,
+        asyncio.timeout(WAIT_S),
+        gateway(broker, mode, Sink(), shared=True) as intake,
+    ):
+        await intake.open()
+        still = True
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from gateways.protocols.mqtt.packets import (
     skip_properties,
     variable_integer,
 )
-from gateways.protocols.mqtt.session import GatewaySession, MqttReceipt
+from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES, GatewaySession, MqttReceipt
 
 ACCEPTED = {True: packet(CONNACK << 4, b"\x00\x00\x00"), False: packet(CONNACK << 4, b"\x00\x00")}
 RESUMED = {True: packet(CONNACK << 4, b"\x01\x00\x00"), False: packet(CONNACK << 4, b"\x01\x00")}
@@ -135,6 +135,42 @@ def test_a_payload_over_the_limit_is_cut_and_what_follows_is_whole(piece: int, o
     assert driver.taken[1][:2] == (b"b", b"next")
     first, second = (taken[3] for taken in driver.taken)
     assert driver.acknowledge(second, first) == puback(1, 2)
+
+
+@pytest.mark.parametrize("count", [8, 9, 90])
+def test_properties_that_fill_a_packet_over_the_limit_leave_its_payload_out(count: int) -> None:
+    """Nine user properties of 130 kB are more than what is kept of such a packet."""
+    driver = Driver()
+    driver.connect()
+    properties = (b"\x26" + (b"\xff\xff" + bytes(65_535)) * 2) * count
+    payload = b"p" * (MAXIMUM_PACKET_BYTES - len(properties))
+    body = b"\x00\x01a\x00\x01" + encode_variable_integer(len(properties)) + properties + payload
+    data = packet(0x32, body) + publish("b", b"next", qos=1, mid=2)
+    for at in range(0, len(data), 262_144):
+        driver.session.receive(data[at : at + 262_144])
+    (found,) = driver.told[1:]
+    assert found[:2] == ("oversized", b"a")
+    assert found[3] == len(payload)
+    assert payload.startswith(found[2])
+    assert driver.taken[1][:2] == (b"b", b"next")
+    first, second = (taken[3] for taken in driver.taken)
+    assert driver.acknowledge(first, second) == puback(1, 2)
+
+
+def test_properties_that_run_over_the_end_of_a_packet_over_the_limit_are_malformed() -> None:
+    driver = Driver()
+    driver.connect()
+    body = b"\x00\x01a\x00\x01" + encode_variable_integer(MAXIMUM_PACKET_BYTES + 1)
+    data = packet(0x32, body + bytes(MAXIMUM_PACKET_BYTES))
+    with pytest.raises(MalformedPacketError):
+        driver.session.receive(data)
+
+
+def test_mqtt_5_announces_what_the_broker_need_not_send() -> None:
+    """3.1.2.11.4."""
+    announced = b"\x27" + MAXIMUM_PACKET_BYTES.to_bytes(4, "big")
+    assert announced in Driver().session.connect(1)
+    assert announced not in Driver(False).session.connect(1)
 
 
 @pytest.mark.parametrize("properties", [b"", b"\x01\x00", b"\x02" + bytes(4), b"\x26" + bytes(200)])
@@ -370,13 +406,11 @@ def test_more_in_flight_than_allowed_is_counted_and_taken() -> None:
 
 
 def test_connect_continues_the_session() -> None:
-    five = packets.connect(
-        Credentials("g", "u", "p"), five=True, keepalive_s=60, session_expiry_s=9, receive_max=7
-    )
-    assert five == packet(
-        0x10, b"\x00\x04MQTT\x05\xc0\x00\x3c\x08\x11\x00\x00\x00\x09\x21\x00\x07\x00\x01g\x00\x01u\x00\x01p"
-    )
-    old = packets.connect(Credentials("g"), five=False, keepalive_s=60, session_expiry_s=9, receive_max=7)
+    wanted: Any = {"keepalive_s": 60, "session_expiry_s": 9, "receive_max": 7, "maximum_packet_bytes": 300}
+    five = packets.connect(Credentials("g", "u", "p"), five=True, **wanted)
+    said = b"\x0d\x11\x00\x00\x00\x09\x21\x00\x07\x27\x00\x00\x01\x2c"
+    assert five == packet(0x10, b"\x00\x04MQTT\x05\xc0\x00\x3c" + said + b"\x00\x01g\x00\x01u\x00\x01p")
+    old = packets.connect(Credentials("g"), five=False, **wanted)
     assert old == packet(0x10, b"\x00\x04MQTT\x04\x00\x00\x3c\x00\x01g")
 
 

@@ -28,12 +28,14 @@ from gateways.protocols.tls import tls_context
 # For which a gateway waits for the broker's answer while it connects.
 CONNECT_TIMEOUT_S: Final = 10.0
 _LEAVE_TIMEOUT_S: Final = 2.0
-# Two gateways of one name throw each other out as fast as they come back, some four times a second.
+# Two gateways of one name throw each other out as fast as they come back, some four times a second; from the 20th time on
+# each lets the other have some seconds.
 _SHORT_S: Final = 5.0
 _RIVALRY: Final = 20
+RIVALRY_WAIT_S: Final = 5.0
 # A member that leaves has had everything when nothing has come for so long; stuck when nothing moves at all.
 _HAND_OVER_QUIET_S: Final = 0.5
-_HAND_OVER_STUCK_S: Final = 3.0
+HAND_OVER_STUCK_S: Final = 3.0
 _HAND_OVER_POLL_S: Final = 0.02
 _CACHE_TOPICS: Final = 100_000
 
@@ -105,8 +107,9 @@ class MqttIntake:
         member that has gone still had to get would wait for it, or for the end of its session.
         """
         wire.pause(paused=False)
-        with contextlib.suppress(ConnectError):
-            await self._answered(wire, self._session.unsubscribe(self._filter))
+        with contextlib.suppress(ConnectError, TimeoutError):
+            async with asyncio.timeout(HAND_OVER_STUCK_S):
+                await self._answered(wire, self._session.unsubscribe(self._filter))
         moved, moved_s = self._movement(), time.monotonic()
         while wire is self._wire:
             await asyncio.sleep(_HAND_OVER_POLL_S)
@@ -115,7 +118,7 @@ class MqttIntake:
                 moved, moved_s = self._movement(), time.monotonic()
             elif not self._session.held and rest_s >= _HAND_OVER_QUIET_S:
                 return True
-            elif rest_s >= _HAND_OVER_STUCK_S:
+            elif rest_s >= HAND_OVER_STUCK_S:
                 return False
         return False
 
@@ -175,6 +178,8 @@ class MqttIntake:
         self._sink.link(up=False, reason=reason)
 
     async def _dial(self, generation: int) -> None:
+        if self._short_connections >= _RIVALRY:
+            await asyncio.sleep(RIVALRY_WAIT_S)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 wire = await self._connect(generation)
@@ -329,28 +334,28 @@ class MqttIntake:
         wire = self._wire
         if wire is None:
             return
+        reason += self._rivalry(wire)
         wire.ended = reason
-        self._watch_for_rivals(wire)
         self._hang_up()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectError(f"closes: {reason}"))
         self._connection.lost(reason, wire.generation)
 
-    def _watch_for_rivals(self, wire: Wire) -> None:
-        """Find out another client of this name where the broker does not tell.
+    def _rivalry(self, wire: Wire) -> str:
+        """Return what to add to the reason of a lost connection where another client of this name may be behind it.
 
         3.1.1 has no DISCONNECT from a broker, and mosquitto 2.0.11 sends none in MQTT 5 either: it just closes. So does a
-        proxy in trouble, hence the number: rivals reach it within some six seconds, and never fail to connect in between.
+        proxy in trouble, hence the number, and hence no end of the process: rivals reach it within some six seconds, and
+        never fail to connect in between.
         """
-        lasted_s = time.monotonic() - wire.began_s
-        self._short_connections = (
-            self._short_connections + 1 if wire.closed_in_order and lasted_s < _SHORT_S else 0
+        short = wire.closed_in_order and time.monotonic() - wire.began_s < _SHORT_S
+        self._short_connections = self._short_connections + 1 if short else 0
+        if self._short_connections < _RIVALRY:
+            return ""
+        return (
+            f" ({self._short_connections} connections one after the other within {_SHORT_S:g} s each, as when another"
+            f" client is named {self._name!r} too, or a proxy is in trouble)"
         )
-        if self._short_connections == _RIVALRY:
-            self._end(
-                f"the broker has closed {_RIVALRY} connections one after the other within {_SHORT_S:g} s each, as it"
-                " does when another client has the same name"
-            )
 
     def _start_tick(self) -> None:
         interval_s = self._session.keepalive_s / TICKS_PER_KEEPALIVE

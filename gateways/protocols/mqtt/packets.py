@@ -49,6 +49,7 @@ REFUSALS_311: Final = {
 
 # Properties (2.2.2.2) by identifier: name, and how many bytes the value has; 0 stands for a length of two bytes before it.
 _RECEIVE_MAXIMUM, _SERVER_KEEP_ALIVE, _SESSION_EXPIRY, _REASON_STRING = 0x21, 0x13, 0x11, 0x1F
+_MAXIMUM_PACKET_SIZE = 0x27
 _FIXED = {0x01: 1, 0x02: 4, 0x11: 4, 0x13: 2, 0x17: 1, 0x18: 4, 0x19: 1, 0x21: 2, 0x22: 2, 0x23: 2, 0x24: 1,
           0x25: 1, 0x27: 4, 0x28: 1, 0x29: 1, 0x2A: 1}  # fmt: skip
 _CONTENT_TYPE = 0x03
@@ -163,13 +164,30 @@ class Credentials:
 
 
 def connect(
-    who: Credentials, *, five: bool, keepalive_s: int, session_expiry_s: int, receive_max: int
+    who: Credentials,
+    *,
+    five: bool,
+    keepalive_s: int,
+    session_expiry_s: int,
+    receive_max: int,
+    maximum_packet_bytes: int,
 ) -> bytes:
-    """Return CONNECT (3.1): the session is continued (Clean Start 0), for 3.1.1 kept without end."""
+    """Return CONNECT (3.1): the session is continued (Clean Start 0), for 3.1.1 kept without end.
+
+    MQTT 5 says which packets the broker need not send, since they would not be taken (3.1.2.11.4).
+    """
     flags = (0x80 if who.username is not None else 0) | (0x40 if who.password is not None else 0)
     body = _text("MQTT") + struct.pack("!BBH", 5 if five else 4, flags, keepalive_s)
     if five:
-        wanted = struct.pack("!BIBH", _SESSION_EXPIRY, session_expiry_s, _RECEIVE_MAXIMUM, receive_max)
+        wanted = struct.pack(
+            "!BIBHBI",
+            _SESSION_EXPIRY,
+            session_expiry_s,
+            _RECEIVE_MAXIMUM,
+            receive_max,
+            _MAXIMUM_PACKET_SIZE,
+            maximum_packet_bytes,
+        )
         body += bytes((len(wanted),)) + wanted
     body += _text(who.client_id)
     body += b"" if who.username is None else _text(who.username)

@@ -159,6 +159,7 @@ class GatewaySession:
             keepalive_s=self._asked_keepalive_s,
             session_expiry_s=self._session_expiry_s,
             receive_max=self._receive_max,
+            maximum_packet_bytes=self._maximum_packet_bytes,
         )
 
     def subscribe(self, topic_filter: str, qos: int) -> bytes:
@@ -309,7 +310,8 @@ class GatewaySession:
             else:
                 content_type = packets.content_type(data, rest)
                 rest = packets.skip_properties(data, rest)
-        if rest > after:
+        # Of a long packet the properties alone may fill what is kept: its payload is then somewhere behind.
+        if rest > (body + size_bytes if size_bytes else after):
             raise MalformedPacketError("PUBLISH that ends before its fields")
         topic, payload = data[body + 2 : topic_end], data[rest:after]
         receipt = None
