@@ -116,7 +116,9 @@ def test_version_says_the_commit() -> None:
         assert re.fullmatch(rf"ivsim \d+\.\d+\.\d+ \({head}(-dirty)?\)\n", said), said
 
 
-@pytest.mark.parametrize("after_s", [0.1, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize(
+    "after_s", [0.1, *(pytest.param(after_s, marks=pytest.mark.full) for after_s in (0.3, 0.6, 1.0))]
+)
 def test_an_interrupt_in_the_first_moments_leaves_no_traceback(after_s: float) -> None:
     # A study's check imports every part and starts nothing. What Python does before it runs a line is not ours.
     program = "from ivsim.cli import main; print('begun', flush=True); main()"

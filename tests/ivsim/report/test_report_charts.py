@@ -54,6 +54,7 @@ def test_lost_messages_stand_inside_the_figure_of_latencies(longest_ms: float) -
     assert all(0 < x < width and 0 < y < height for x, y in crosses)
 
 
+@pytest.mark.full
 def test_the_figures_of_a_million_messages_stay_small() -> None:
     count = 1_000_000
     random = np.random.default_rng(1)

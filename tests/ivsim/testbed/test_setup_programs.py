@@ -94,9 +94,8 @@ def _programs() -> set[str]:
     texts = _sources()
     words = (node for text in texts for node in _called(ast.parse(text)))
     found = {str(word.value).split("/")[-1] for word in words if isinstance(word, ast.Constant)}
-    scripts = {
-        name for name in PACKAGES for text in texts if re.search(rf'f?"{re.escape(name)} [a-z]+ ', text)
-    }
+    begun = re.compile(rf'"({"|".join(map(re.escape, PACKAGES))}) [a-z]+ ')
+    scripts = {name for text in texts for name in begun.findall(text)}
     return {name for name in found | scripts if re.fullmatch(r"[a-z][a-z0-9_.-]*", name)}
 
 
