@@ -17,6 +17,7 @@ import operator
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from xml.etree import ElementTree as ET
@@ -37,13 +38,17 @@ _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
 }
 # Unit of a figure -> units that a person may write -> their factor to it; "" is a bare number.
-_UNITS: Final[dict[str, dict[str, float]]] = {
-    "ms": {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "min": 60e3},
-    "s": {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0},
-    "ratio": {"": 1.0, "%": 0.01},
-    "B": {"": 1.0, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9},
-    "bit/s": {"": 1.0, "bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9},
-    "1": {"": 1.0},
+# Decimal as they are written: in binary 95 * 0.01 is not 0.95.
+_UNITS: Final[dict[str, dict[str, Decimal]]] = {
+    figure: {unit: Decimal(factor) for unit, factor in units.items()}
+    for figure, units in {
+        "ms": {"ns": "1e-6", "us": "1e-3", "ms": "1", "s": "1e3", "min": "60e3"},
+        "s": {"ms": "1e-3", "s": "1", "min": "60", "h": "3600"},
+        "ratio": {"": "1", "%": "0.01"},
+        "B": {"": "1", "B": "1", "kB": "1e3", "MB": "1e6", "GB": "1e9"},
+        "bit/s": {"": "1", "bit/s": "1", "kbit/s": "1e3", "Mbit/s": "1e6", "Gbit/s": "1e9"},
+        "1": {"": "1"},
+    }.items()
 }
 _FORM: Final = re.compile(
     r"\s*(?:(?P<quantile>\w+)\s*\(\s*(?P<subject>\w+)\s*\)|(?P<name>\w+))"
@@ -126,7 +131,7 @@ def parse(text: str, option: str = "--threshold", table: Mapping[str, str] | Non
         figure = _figure(found, names)
         # A time's own name says its unit; the other kinds take a bare number anyway.
         meant = names[figure] if found["name"] and "" not in _UNITS[names[figure]] else ""
-        limit = _limit(float(found["number"]), found["unit"] or meant, names[figure])
+        limit = _limit(found["number"], found["unit"] or meant, names[figure])
     except ValueError as error:
         raise Refusal(f"{option} {shown}: {error}") from None
     return Threshold(text.strip(), figure, found["comparison"], limit, names[figure])
@@ -156,13 +161,15 @@ def _subjects(names: Iterable[str]) -> dict[str, str]:
     return {short: stem for stem in stems for short in (stem.removesuffix("_latency"), stem)}
 
 
-def _limit(number: float, unit: str, of: str) -> float:
+def _limit(number: str, unit: str, of: str) -> float:
     """Return the value in the figure's unit; ValueError for another kind of unit, or a value no figure can have."""
     units = _UNITS[of]
     if unit not in units:
         allowed = ", ".join(one or "none" for one in units)
         raise ValueError(f"{f'unit {unit}' if unit else 'no unit'}: allowed here: {allowed}")
-    limit = number * units[unit]
+    if not math.isfinite(float(number)):
+        raise ValueError("the value is too large")
+    limit = float(Decimal(number) * units[unit])
     if not math.isfinite(limit):
         raise ValueError("the value is too large")
     if of == "ratio" and not 0 <= limit <= 1:

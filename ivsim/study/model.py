@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +19,8 @@ from ivsim.study.headline import Headline, headline_of
 from schemas.errors import Refusal
 from twin.metrics import Metric
 
+# A file system takes 255 bytes; what is made of a name adds to it.
+_NAME_CHARACTERS = 180
 _LEVEL = re.compile(r"(<|<=|>|>=)\s*(-?[0-9]+(?:\.[0-9]+)?)")
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": lambda value, limit: value < limit,
@@ -244,7 +248,27 @@ def cells_of(study: Study, where: str, *, quick: bool = False) -> list[Cell]:
         if field not in effective:
             raise Refusal(f"{where}: in no cell does {field} have an effect: {why}")
     _check_measurable(study, cells, where)
-    return cells
+    return _distinct(cells)
+
+
+def _distinct(cells: list[Cell]) -> list[Cell]:
+    """Return the cells with names of their own, each of them a file's name.
+
+    Values that differ in what a file's name cannot have, such as letters beyond ASCII, and names that are too long, get a
+    hash of the values.
+    """
+    often = Counter(cell.name for cell in cells)
+    return [
+        cell._replace(name=f"{cell.name[:_NAME_CHARACTERS]}-{_hash(cell)}")
+        if often[cell.name] > 1 or len(cell.name) > _NAME_CHARACTERS
+        else cell
+        for cell in cells
+    ]
+
+
+def _hash(cell: Cell) -> str:
+    said = repr([cell.sweep, *sorted((axis, repr(value)) for axis, value in cell.values.items())])
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def _check_measurable(study: Study, cells: list[Cell], where: str) -> None:

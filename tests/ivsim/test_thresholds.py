@@ -83,6 +83,19 @@ def test_every_count_can_be_asked_for(name, number) -> None:
     assert found.judge(number + 1).verdict == "missed"
 
 
+@pytest.mark.parametrize("places", [0, 1, 2, 3])
+def test_a_share_in_per_cent_is_the_share_that_is_measured(places: int) -> None:
+    whole = 100 * 10**places
+    for count in range(0, whole + 1, max(1, whole // 1_000)):
+        limit = f"{count / 10**places:.{places}f}%"
+        measured = count / whole
+        for comparison in (">=", "<=", "=="):
+            assert (
+                thresholds.parse(f"delivery_ratio {comparison} {limit}").judge(measured).verdict == "met"
+            ), limit
+        assert thresholds.parse(f"delivery_ratio != {limit}").judge(measured).verdict == "missed"
+
+
 def test_every_figure_has_units_to_write() -> None:
     for metric in METRICS.values():
         unit = next(iter(thresholds._UNITS[metric.unit]))

@@ -256,3 +256,24 @@ def test_a_sweep_has_no_more_repetitions_than_the_study(tmp_path: Path):
     path = written(tmp_path, SWEEPS.replace("repetitions = 2", "repetitions = 5"))
     with pytest.raises(Refusal, match=r"sweeps.few.repetitions 5: at most the study's 4"):
         read_study(path)
+
+
+def cells_with(tmp_path: Path, payloads: list[str]) -> list[str]:
+    said = ", ".join(f'"{one}"' for one in payloads)
+    text = GOOD.replace("loss = [0.0, 0.1]", f"trace = [{said}]")
+    return [cell.name for cell in cells_of(read_study(written(tmp_path, text)), "t")]
+
+
+def test_cells_whose_values_no_file_can_be_named_by_have_names_of_their_own(tmp_path: Path) -> None:
+    names = ["高速.csv", "市区.csv", "a b.csv", "a-b.csv", "plain.csv", f"{'long' * 60}.csv"]
+    for name in names:
+        (tmp_path / name).write_text(
+            "time_s,uplink_kbps,downlink_kbps,rtt_ms\n0,1000,1000,50\n1,1000,1000,50\n"
+        )
+    traces = [str(tmp_path / name) for name in names]
+    found = cells_with(tmp_path, traces)
+    assert len(found) == len(set(found)) == 2 * len(names)
+    assert all(len(name) < 200 for name in found)
+    assert [name for name in found if name.endswith("plain.csv")], "and every other name stays"
+    # A name does not depend on the order of values.
+    assert set(cells_with(tmp_path, traces[::-1])) == set(found)
