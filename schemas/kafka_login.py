@@ -7,6 +7,7 @@ Kafka's own clients read name and password out of it themselves (KIP-297).
 
 from __future__ import annotations
 
+import re
 import ssl
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,8 @@ from schemas.errors import Refusal
 
 MECHANISM: Final = "SCRAM-SHA-512"
 PROTOCOL: Final = "SASL_SSL"
+# Java reads the file as its properties, and then as a configuration of JAAS: in both \ and " stand for something else.
+_SAME_WORD: Final = re.compile(r"|[!#-\[\]-~](?:[ !#-\[\]-~]*[!#-\[\]-~])?")
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -36,10 +39,17 @@ class KafkaLogin(Strict):
 def read_login(file: str) -> KafkaLogin:
     """Return what the file says; Refusal names the file, and no value in it."""
     try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
+        # Java's ends of lines, which are fewer than Python's.
+        lines = re.split(r"\r\n?|\n", Path(file).read_bytes().decode())
     except (OSError, UnicodeDecodeError) as error:
         raise Refusal(f"kafka_login {file}: {getattr(error, 'strerror', None) or 'no UTF-8'}") from None
     words = dict(line.split("=", 1) for line in lines if "=" in line)
+    for key in ("username", "password"):
+        if not _SAME_WORD.fullmatch(words.get(key, "")):
+            raise Refusal(
+                f'kafka_login {file}: {key}: only printable ASCII without " and \\, and without a space at either end,'
+                " is the same word to Java and to Python"
+            )
     try:
         return KafkaLogin.model_validate(words)
     except ValidationError as error:

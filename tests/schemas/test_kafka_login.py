@@ -75,3 +75,25 @@ def test_a_gateway_is_refused_a_login_that_is_not_there(tmp_path: Path) -> None:
     )
     with pytest.raises(Refusal, match="kafka_login /nowhere: No such file or directory"):
         read_gateway_config(config)
+
+
+@pytest.mark.parametrize("key", ["username", "password"])
+@pytest.mark.parametrize("word", ['a"b', "a\\b", "\\", " a", "a ", "a\tb", "pässwort", "a\x0bb", "a\u2028b"])
+def test_a_word_that_java_and_python_read_differently_is_refused(tmp_path: Path, key: str, word: str) -> None:
+    words = {"username": "a", "password": "b"} | {key: word}
+    file = tmp_path / "login.properties"
+    text = "".join(f"{name}={value}\n" for name, value in words.items())
+    file.write_text(f"{text}authority=b\n", encoding="utf-8")
+    with pytest.raises(Refusal) as refused:
+        read_login(str(file))
+    assert str(refused.value) == (
+        f'kafka_login {file}: {key}: only printable ASCII without " and \\, and without a space at either end, is the'
+        " same word to Java and to Python"
+    )
+
+
+@pytest.mark.parametrize("word", ["a", "a b", "#!$%&'()*+,-./:;<=>?@[]^_`{|}~", "${file:x:y}"])
+def test_every_other_word_is_taken(tmp_path: Path, word: str) -> None:
+    file = tmp_path / "login.properties"
+    file.write_text(f"username=a\npassword={word}\nauthority=b\n")
+    assert read_login(str(file)).password == word
