@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Iterator
 from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -99,15 +99,19 @@ class Gate:
             return True
         if path == SESSION_PATH:
             return False
-        try:
-            cookie = SimpleCookie(headers.get(b"cookie", "")).get(self.cookie)
-        except CookieError:
-            return False
-        return cookie is not None and _same(cookie.value, self._session)
+        return any(_same(shown, self._session) for shown in _cookies(headers.get(b"cookie", ""), self.cookie))
 
     def _set_cookie(self) -> bytes:
         words = f"{self.cookie}={self._session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Strict"
         return words.encode()
+
+
+def _cookies(header: str, wanted: str) -> Iterator[str]:
+    """Yield the values of one name (RFC 6265, 5.4); what another application has stored may be anything."""
+    for pair in header.split(";"):
+        name, _, value = pair.partition("=")
+        if name.strip() == wanted:
+            yield value.strip()
 
 
 def _as_get(scope: Scope) -> Scope:

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from twin.service.conditions import conditional, revision_tag
-from twin.service.errors import not_found, path_not_found
+from twin.service.errors import bad_parameter, not_found, path_not_found
 from twin.service.fleet import Twin
 from twin.service.queries import Ask
 from twin.service.responses import json_answer
@@ -64,7 +64,9 @@ def _things(app: FastAPI, ask: Ask, streams: Streams) -> None:
         namespaces: _Namespaces = None,
         accept: _Accept = "*/*",
     ) -> Response:
-        names = ids.split(",")[:MAX_IDS] if ids else None
+        names = ids.split(",") if ids else None
+        if names is not None and len(names) > MAX_IDS:
+            raise bad_parameter("ids", f"{len(names)} ids: at most {MAX_IDS}")
         selected = fields_of(fields)
         if "text/event-stream" in accept:
             return _stream(streams, set(names) if names else None, selected, ask.filter(filter, namespaces))

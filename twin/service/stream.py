@@ -130,7 +130,7 @@ class Streams:
         self, ids: set[str] | None, fields: list[Path] | None, fits: Callable[[Thing], bool] | None
     ) -> AsyncIterator[bytes]:
         """Yield each thing that changes from now on, as Ditto does; a comment keeps the connection alive."""
-        seen = self._ask.fleet.serial
+        seen, said_s = self._ask.fleet.serial, time.monotonic()
         while not self._changed.closing:
             event = self._changed.next()
             changes = self._ask.fleet.changes(seen)
@@ -138,10 +138,14 @@ class Streams:
             for twin in changes.twins:
                 body = self._thing(twin, ids, fields, fits)
                 if body is not None:
+                    said_s = time.monotonic()
                     yield b"data: " + orjson.dumps(body) + b"\n\n"
                     await asyncio.sleep(0)
             await asyncio.sleep(self._interval_s)
-            if not await _wait(event, HEARTBEAT_S):
+            # Also while others change, of which this reader is told nothing.
+            await _wait(event, max(0.0, said_s + HEARTBEAT_S - time.monotonic()))
+            if time.monotonic() >= said_s + HEARTBEAT_S:
+                said_s = time.monotonic()
                 yield b":\n\n"
 
     def _thing(

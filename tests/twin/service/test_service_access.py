@@ -98,6 +98,24 @@ async def test_the_page_trades_the_token_for_a_cookie_that_is_not_the_token(stan
         assert (await other.get("/api/vehicles")).status_code == 401
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    ['test={"key": 1}', "name=J\xfcrgen", "a[b]=1", "", ";;", "=", "ivsim_session_8080=stale", "x" * 8_000],
+)
+async def test_cookies_of_other_applications_are_not_judged(stand: MakeStand, foreign: str) -> None:
+    """RFC 6265, 5.4."""
+    made = stand(1)
+    async with made.client(TOKEN) as client:
+        opened = await client.get("/api/session", headers={"authorization": f"Bearer {TOKEN}"})
+        ours = opened.headers["set-cookie"].partition(";")[0]
+        client.cookies.clear()
+        for said in (f"{foreign}; {ours}", f"{ours}; {foreign}", f"{foreign};{ours}"):
+            answer = await client.get("/api/vehicles", headers=[(b"cookie", said.encode("latin-1"))])
+            assert answer.status_code == 200, said
+        answer = await client.get("/api/vehicles", headers=[(b"cookie", foreign.encode("latin-1"))])
+        assert answer.status_code == 401
+
+
 async def test_the_page_may_load_from_itself_alone(stand: MakeStand) -> None:
     made = stand(1)
     async with made.client() as client:

@@ -103,6 +103,13 @@ async def test_things_by_id_come_in_the_order_asked_and_unknown_are_left_out(api
     assert len(await api.json("/api/2/things")) == 5
 
 
+@pytest.mark.parametrize(("count", "status"), [(999, 200), (1_000, 200), (1_001, 400), (8_000, 400)])
+async def test_things_by_id_are_all_answered_or_refused(api: Api, count: int, status: int) -> None:
+    ids = ",".join(["a:b"] * (count - 1) + [f"ivsim:{FIRST}"])
+    found = await api.json("/api/2/things", status, ids=ids, fields="thingId")
+    assert found == [{"thingId": f"ivsim:{FIRST}"}] if status == 200 else found["message"].startswith("ids: ")
+
+
 async def test_parts_of_a_thing(api: Api) -> None:
     base = f"/api/2/things/ivsim:{FIRST}"
     assert await api.json(f"{base}/attributes/format") == "protobuf"

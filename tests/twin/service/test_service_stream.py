@@ -180,3 +180,21 @@ async def test_streams_are_bounded_however_many_come_at_once(stand: MakeStand, p
             gone.set()
             await asyncio.gather(*asked)
         assert made.changed.streams == 0
+
+
+async def test_who_is_told_nothing_of_what_changes_hears_a_comment(
+    stand: MakeStand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twin.service.stream.HEARTBEAT_S", 0.3)
+    made = stand(2)
+    made.take_all()
+    made.changed.open()
+    events = Streams(made.ask, made.changed).things({f"ivsim:{vehicle_id(2)}"}, None, None)
+    heard = asyncio.ensure_future(anext(events))
+    async with asyncio.timeout(SOON_S):
+        while not heard.done():  # another vehicle's changes do not stop
+            made.fleet.take([made.record(0)])
+            made.changed.announce()
+            await asyncio.sleep(0.02)
+    assert heard.result() == b":\n\n"
+    await events.aclose()
