@@ -11,19 +11,20 @@ from schemas.errors import Refusal
 
 NAME: Final = "twin-fold.jar"
 SOURCES_KEY: Final = "Ivsim-Sources-Sha256"
-_PACKAGE: Final = Path(__file__).resolve().parent
-SOURCES: Final = _PACKAGE / "fold" / "src" / "main" / "java"
+# Where the wheel carries the jar.
+PACKAGE: Final = Path(__file__).resolve().parent
+SOURCES: Final = PACKAGE / "fold" / "src" / "main" / "java"
 _MANIFEST: Final = "META-INF/MANIFEST.MF"
 
 
 def built_jar() -> Path:
     """Return where set-up puts the jar in a clone."""
-    return _PACKAGE.parent / ".jars" / "twin" / NAME
+    return PACKAGE.parent / ".jars" / "twin" / NAME
 
 
 def fold_jar() -> Path:
     """Return the jar: the one that the wheel carries, or a clone's; Refusal when it is missing or older than its sources."""
-    carried = _PACKAGE / NAME
+    carried = PACKAGE / NAME
     if carried.is_file():
         return carried
     jar = built_jar()
@@ -36,7 +37,7 @@ def fold_jar() -> Path:
 
 def digest() -> str:
     """Return which fold this is: the same for a clone and for the wheel made of it."""
-    carried = _PACKAGE / NAME
+    carried = PACKAGE / NAME
     return built_from(carried) if carried.is_file() else source_digest()
 
 

@@ -51,9 +51,7 @@ class Display:
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
-            self._live = Live(
-                get_renderable=self._draw, console=self._console, refresh_per_second=4, transient=True
-            )
+            self._live = Live(self, console=self._console, refresh_per_second=4, transient=True)
             self._live.__enter__()
         return self
 
@@ -132,7 +130,8 @@ class Display:
             lines = [*_wrapped(f"{share:4.0%}, {self._left()}: ", said), *_wrapped("      ", _said(cores))]
             self._console.print("\n".join(lines), highlight=False, soft_wrap=True)
 
-    def _draw(self) -> Table:
+    def __rich__(self) -> Table:
+        """Return what a terminal shows now."""
         table = Table.grid(padding=(0, 2))
         elapsed = Text(f"{time.monotonic() - self._phase_began_s:.0f} s", style="dim")
         usual_s = None if self._times is None else self._times.usual_s(self._phase)

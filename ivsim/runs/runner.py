@@ -243,7 +243,7 @@ class Run:
         while (left_s := (_drain_end_ns(started, due) - time.time_ns()) / 1e9) > 0:
             self._tick(started, left_s)
             time.sleep(TICK_S)
-            if _arrived(started, due):
+            if arrived(started, due):
                 return True
         return False
 
@@ -353,7 +353,7 @@ def drain_end_ns(end_ns: int, timeout_ns: int, last_emitted_at_ns: int, *, settl
     return end_ns + 2 * timeout_ns + SETTLE_NS
 
 
-def _arrived(started: StartedRun, due: Sequence[int]) -> bool:
+def arrived(started: StartedRun, due: Sequence[int]) -> bool:
     """Say whether nothing is on its way any more: every message due is at its end, or was never sent.
 
     Of a sender that died nothing is due any more but what its log says it has sent.

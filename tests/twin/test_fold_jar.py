@@ -18,7 +18,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sources = package / "fold" / "src" / "main" / "java"
     sources.mkdir(parents=True)
     (sources / "A.java").write_text("class A {}")
-    monkeypatch.setattr(fold_jar, "_PACKAGE", package)
+    monkeypatch.setattr(fold_jar, "PACKAGE", package)
     monkeypatch.setattr(fold_jar, "SOURCES", sources)
     return tmp_path
 

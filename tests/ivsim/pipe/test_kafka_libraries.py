@@ -19,14 +19,13 @@ from ivsim.study.engines.pipe.platforms.kafka_libraries import (
     frames,
     jar,
     java,
-    rows,
 )
 from ivsim.testbed import java_client
 from ivsim.testbed.paths import installed_jars
 from schemas.errors import Refusal
 
 LIBRARIES = [name for name in PLATFORMS if name.startswith("kafka-")]
-OF_JAVA = [name for name in LIBRARIES if issubclass(type(platform_named(name)), rows._KafkaOfJava)]
+OF_JAVA = [name for name in LIBRARIES if java.check_java in platform_named(name).needs]
 PLACE = {"bootstrap": "127.0.0.1:1", "topic": "t", "partitions": 1, "origin_ms": 0}
 
 
@@ -184,7 +183,7 @@ def test_a_java_without_its_library_is_named(monkeypatch, tmp_path):
 
 
 def test_a_jar_that_is_not_built_or_old_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(jar, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(jar, "PACKAGE", tmp_path)
     monkeypatch.setattr(jar, "built_jar", lambda: tmp_path / "clients" / jar.NAME)
     with pytest.raises(Refusal, match="not built: run `make setup`"):
         jar.frames_jar()

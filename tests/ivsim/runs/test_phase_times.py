@@ -148,7 +148,7 @@ def test_a_terminal_says_what_is_usual_and_what_is_left(tmp_path: Path, clock: C
         display.phase("running")
         display.progress(0.1, 14.0, {"emitted": 3})
         drawn = io.StringIO()
-        Console(file=drawn, width=80).print(display._draw())
+        Console(file=drawn, width=80).print(display)
         display.phase("writing the report")
         display.ended()
     assert out.getvalue().splitlines() == [

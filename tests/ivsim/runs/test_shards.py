@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +19,9 @@ from ivsim.audit.tables import connection_rows
 from ivsim.option_rules import run_options
 from ivsim.options import MAX_SHARDS
 from ivsim.runs import preflight, shards
-from ivsim.runs.children import Children
+from ivsim.runs.children import Children, ChildSpec
 from ivsim.runs.directory import RunDirectory
-from ivsim.runs.runner import _arrived
+from ivsim.runs.runner import arrived
 from ivsim.testbed.process import ProcessDied
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
@@ -188,10 +190,20 @@ class Sender:
         if self.died:
             raise ProcessDied(self.name, -9, "")
 
+    def stop(self) -> None:
+        pass
+
 
 def run_of(*senders: Sender, totals: list[dict[str, int]], contained: int) -> Any:
-    children = Children(SimpleNamespace(), Path(), SimpleNamespace())  # type: ignore[arg-type]
-    children._running = {sender.name: sender for sender in senders}  # type: ignore[misc]
+    named = {sender.name: sender for sender in senders}
+    with (
+        TemporaryDirectory() as work,
+        mock.patch("ivsim.runs.children.Child", lambda name, *_, **__: named[name]),
+        ExitStack() as stack,
+    ):
+        children = Children(SimpleNamespace(), Path(work), stack)  # type: ignore[arg-type]
+        for name in named:
+            children.start(ChildSpec(name, (), {}))
     publisher = SimpleNamespace(
         shard_totals=lambda: totals,
         totals=lambda: {name: sum(own.get(name, 0) for own in totals) for name in ("emitted", "unsent")},
@@ -244,9 +256,9 @@ def test_the_end_waits_for_what_a_dead_sender_sent_and_for_nothing_else_of_it() 
     one, two = Sender("sender-0"), Sender("sender-1")
     totals = [{"emitted": 9, "unsent": 1, "acknowledged": 9}, {"emitted": 4, "acknowledged": 3}]
     run = run_of(one, two, totals=totals, contained=13)
-    assert not _arrived(run, [10, 10])
+    assert not arrived(run, [10, 10])
     run.components.children.dead["sender-1"] = ProcessDied("sender-1", -9, "")
-    assert _arrived(run, [10, 10])
+    assert arrived(run, [10, 10])
     missing = run_of(one, two, totals=totals, contained=12)
     missing.components.children.dead["sender-1"] = ProcessDied("sender-1", -9, "")
-    assert not _arrived(missing, [10, 10])
+    assert not arrived(missing, [10, 10])
