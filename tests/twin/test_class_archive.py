@@ -15,7 +15,7 @@ from twin import class_archive
 
 
 def test_without_an_archive_java_is_told_of_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_archive, "_CLONE", tmp_path)
+    monkeypatch.setattr(class_archive, "class_archive", lambda program: tmp_path / f"{program}.jsa")
     assert class_archive.java_options("spark") == []
 
 

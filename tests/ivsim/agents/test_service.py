@@ -29,6 +29,7 @@ from simulator.emission_table import to_table
 from simulator.fleet import emissions
 from simulator.scenario import Scenario
 from simulator.sender_config import SenderConfig
+from tests.gateways.amqp.conftest import Wire
 
 READY_S = 60.0
 FLEET = Scenario(vehicles=5, interval_s=0.5, duration_s=2.0, seed=11)
@@ -84,7 +85,7 @@ async def test_who_does_not_know_the_token_or_runs_other_code_is_refused_and_the
                 pass
         writer.close()
         connection = await asyncio.to_thread(connect, made.address)
-        assert await refusal(made.address) == f"refused: it is busy with the run of {_name(connection)}"
+        assert await refusal(made.address) == f"refused: it is busy with the run of {_name(made.address)}"
         for _ in range(3):
             # One that has taken its leave has left nothing that the next would have to wait for.
             await asyncio.to_thread(connection.close)
@@ -92,9 +93,10 @@ async def test_who_does_not_know_the_token_or_runs_other_code_is_refused_and_the
         await asyncio.to_thread(connection.close)
 
 
-def _name(connection: AgentConnection) -> str:
-    host, port = connection._socket.getsockname()
-    return f"{host}:{port}"
+def _name(address: Address) -> str:
+    """Return where the one connection to an agent comes from."""
+    (one,) = (each for each in psutil.Process().net_connections("tcp") if each.raddr == address)
+    return "{}:{}".format(*one.laddr)
 
 
 async def _until_free(address: Address) -> AgentConnection:
@@ -194,9 +196,10 @@ def sender_vehicles(number: int, shares: list[list[int]]) -> list[int]:
 
 
 async def test_a_coordinator_that_goes_without_a_word_leaves_no_process_and_no_file(tmp_path: Path) -> None:
-    async with FakeBroker() as broker, agent() as made:
+    async with FakeBroker() as broker, agent() as made, contextlib.AsyncExitStack() as cable:
         notes = set(state_dir().iterdir())
-        agents = Agents([str(made.address)], None)
+        wire = await Wire().open(cable, made.address)
+        agents = Agents([f"{wire.endpoint.host}:{wire.endpoint.port}"], None)
         await asyncio.to_thread(agents.__enter__)
         sender = agents.start(0, "sender", 0, config_of([1, 2], broker, tmp_path / "log"), tmp_path / "raw")
         await asyncio.to_thread(sender.wait_for, "ready", READY_S)
@@ -204,7 +207,7 @@ async def test_a_coordinator_that_goes_without_a_word_leaves_no_process_and_no_f
         work = Path(process.cmdline()[-1]).parent
         assert work.is_dir()
         assert set(state_dir().iterdir()) > notes
-        agents._ends[0].connection._socket.shutdown(2)
+        wire.cut()
         again = await _until_free(made.address)
         assert not process.is_running()
         assert not work.exists()

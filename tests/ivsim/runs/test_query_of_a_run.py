@@ -15,7 +15,6 @@ from ivsim.report.page import write_page
 from ivsim.runs import processes
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import KafkaAddress
-from ivsim.runs.manifest import _stations
 from ivsim.topologies import TOPOLOGIES
 from twin.config import TwinConfig
 from twin.queries.stations import read_stations
@@ -45,7 +44,6 @@ def test_the_twin_is_told_of_the_query_and_its_stations(
     read = TwinConfig.model_validate(json.loads(json.dumps(config)))
     known = read_stations(ROOT / "examples/stations.csv")
     assert (read.query, read.stations) == ("nearest-station", known.every)
-    assert _stations(run_options(**QUERY)) == {"stations_sha256": known.sha256}
     with pytest.raises(ValueError, match="allowed are nearest-station"):
         TwinConfig.model_validate({**config, "query": "furthest-station"})
 
@@ -55,7 +53,6 @@ def test_without_a_query_nobody_is_told_of_one(tmp_path: Path, monkeypatch: pyte
     assert {"query", "stations"}.isdisjoint(config)
     read = TwinConfig.model_validate(json.loads(json.dumps(config)))
     assert (read.query, read.stations) == (None, ())
-    assert _stations(run_options()) == {}
 
 
 @pytest.mark.parametrize("found", [None, FOUND])

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
-from ivsim.runs.outcome import Outcome
-from ivsim.runs.served import _serve_one
+from ivsim.runs.interrupt import Interrupted
+from ivsim.runs.outcome import EXIT_SIGNALLED, Outcome
+from ivsim.runs.served import serve
 
 DRIVES = Path(__file__).resolve().parents[3] / "examples/drives"
+
+
+STOPPED = EXIT_SIGNALLED + signal.SIGTERM
 
 
 class Asked:
@@ -24,7 +31,7 @@ class Asked:
     def run(self, options: RunOptions, output: Path | None, **_: Any) -> Outcome:
         assert output is None
         self.options = options
-        return Outcome(0, None)
+        return Outcome(STOPPED, None)  # by a signal that ends the testbed too
 
 
 def test_a_recorded_drive_is_found_from_the_clients_directory(tmp_path: Path) -> None:
@@ -35,12 +42,15 @@ def test_a_recorded_drive_is_found_from_the_clients_directory(tmp_path: Path) ->
     )
     said = {**options.model_dump(mode="json"), "vehicle_log": "here.csv", "vehicle_mapping": "here.toml"}
     asked = Asked()
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
         request = {"options": said, "output": None, "directory": str(tmp_path)}
-        ours.sendall(json.dumps(request).encode() + b"\n")
-        _serve_one(asked, theirs)
-        answer = json.loads(ours.makefile("r").readline())
-    assert answer["done"]["exit_code"] == 0, answer
+        client.sendall(json.dumps(request).encode() + b"\n")
+        with pytest.raises(Interrupted):
+            serve(asked, server)
+        answer = json.loads(client.makefile("r").readline())
+    assert answer["done"]["exit_code"] == STOPPED, answer
     assert asked.options.vehicle_log == "here.csv"
     assert asked.options.drives is not None
