@@ -16,7 +16,7 @@ from simulator.scenario import Scenario
 
 # Vehicles of one file, and the only ones that are in memory: each is 10 to 20 kB while it drives.
 FILE_VEHICLES: Final = 1_000
-_BATCH_ROWS: Final = 8_192
+BATCH_ROWS: Final = 8_192  # written at a time
 SCHEMA: Final = pa.schema(
     [
         ("due_offset_ns", pa.int64()),
@@ -67,7 +67,7 @@ def write_fleet(scenario: Scenario, vehicles: range, start_at_ns: int, directory
 def _write(path: Path, coming: Iterator[Emission]) -> tuple[int, int]:
     messages = payload_bytes = 0
     with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
-        while rows := list(islice(coming, _BATCH_ROWS)):
+        while rows := list(islice(coming, BATCH_ROWS)):
             offsets, numbers, epochs, sequences, payloads = zip(*rows, strict=True)
             names = [vehicle_id(number) for number in numbers]
             columns = [offsets, names, epochs, sequences, payloads]

@@ -37,7 +37,7 @@ def compute(config: TwinConfig, kafka: KafkaCounts, window: Window) -> dict[str,
     """
     path = config.run_file("ledger.parquet")
     (row,) = over_file(f"select {listed(_sums(config, kafka, window))} from ?", path)  # noqa: S608 - our own text
-    values = definitions.quantiles(lambda column: _measured_ns(path, column)) | _from_row(row, window)
+    values = definitions.quantiles(lambda column: measured_ns(path, column)) | _from_row(row, window)
     if row["unknown"]:
         # Who was delivered is not known, and so nothing that is said of those.
         values |= dict.fromkeys(OF_DELIVERED)
@@ -80,7 +80,7 @@ def _sums(config: TwinConfig, kafka: KafkaCounts, window: Window) -> dict[str, s
     }
 
 
-def _measured_ns(path: Path, column: str) -> npt.NDArray[np.int64]:
+def measured_ns(path: Path, column: str) -> npt.NDArray[np.int64]:
     """Return a column's values in the window, from the ledger as it was written."""
     rows = pq.read_table(path, columns=[column, "in_window"])
     return np.asarray(rows[column].filter(rows["in_window"]).drop_null(), np.int64)

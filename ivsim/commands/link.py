@@ -101,7 +101,7 @@ def verify_link(
         if vehicles > STEPS_AT_ONCE:
             title = f"{vehicles} vehicles at once"
             verdicts += _twice(
-                lambda again: _print_checks(
+                lambda again: print_checks(
                     console, title + again, verify_fleet(opened, vehicles, max(seconds, 5.0))
                 )
             )
@@ -139,7 +139,7 @@ def _verify_trace(
     window = fast[middle : middle + REPLAY_SECONDS]
     title = f"{name}, replayed under a saturating flow"
     return verdicts + _twice(
-        lambda again: _print_checks(console, title + again, verify_replay(link, STEPS_AT_ONCE, window))
+        lambda again: print_checks(console, title + again, verify_replay(link, STEPS_AT_ONCE, window))
     )
 
 
@@ -173,7 +173,8 @@ def _print_proofs(console: Console, title: str, proofs: Sequence[Proof]) -> list
     return [proof.verdict for proof in proofs]
 
 
-def _print_checks(console: Console, title: str, made: Sequence[Check]) -> list[Verdict]:
+def print_checks(console: Console, title: str, made: Sequence[Check]) -> list[Verdict]:
+    """Print a proof's checks as a table; return the verdict over all of them, alone in a list."""
     table = _table(title)
     for check in made:
         _add(table, check)

@@ -29,7 +29,7 @@ WIRE = {
 }
 
 
-_ROWS_TOGETHER: Final = 1 << 17  # in memory, and in a row group of link.parquet
+ROWS_TOGETHER: Final = 1 << 17  # in memory, and in a row group of link.parquet
 
 
 def write_link_log(path: Path, asked: Rows, wire_events: Path, compression: str = "snappy") -> None:
@@ -76,7 +76,7 @@ def _together(asked: Rows) -> Iterator[pa.Table]:
     kept: list[pa.Table] = []
     for table in filter(len, asked):
         kept.append(_complete(table))
-        if sum(map(len, kept)) >= _ROWS_TOGETHER:
+        if sum(map(len, kept)) >= ROWS_TOGETHER:
             yield pa.concat_tables(kept)
             kept = []
     if kept:

@@ -55,7 +55,7 @@ _RECORD: Final = np.dtype(
         ("counts", "<i8", (len(COUNTS),)),
     ]
 )
-_ROWS_TOGETHER: Final = 1 << 14  # written, and read, at a time
+ROWS_TOGETHER: Final = 1 << 14  # written, and read, at a time
 _Records = npt.NDArray[np.void]
 _Pair = tuple[Condition, Condition]
 
@@ -119,7 +119,7 @@ class StepLog:
         if step.second >= 0:
             self._pending.append(self._records(step))
         self._before = step.counters
-        if sum(len(records) for records in self._pending) >= _ROWS_TOGETHER:
+        if sum(len(records) for records in self._pending) >= ROWS_TOGETHER:
             self._write()
 
     def __iter__(self) -> Iterator[pa.Table]:

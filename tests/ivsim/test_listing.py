@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from ivsim import cli
-from ivsim.commands.link import _print_checks
+from ivsim.commands.link import print_checks
 from ivsim.listing import LEAST, listing, paragraph, table
 from simulator.links.proof.checks import Check
 
@@ -92,7 +92,7 @@ def test_a_proof_of_the_link_fits_80_columns_and_keeps_its_words() -> None:
     check = Check(
         "reordering", "downlink", "1,990,646 bit/s", "1,990,646 bit/s", "1,900,000 to 2,000,000", "unproven"
     )
-    _print_checks(Console(file=out, width=80), "tunnel, replayed under a saturating flow", [check] * 3)
+    print_checks(Console(file=out, width=80), "tunnel, replayed under a saturating flow", [check] * 3)
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 80
     for word in f"{check.parameter} {check.asked} {check.tolerance} {check.verdict}".split():

@@ -137,7 +137,7 @@ def test_quantiles_are_nearest_ranks_of_the_window(
     pq.write_table(
         pa.table(table | {"in_window": pa.array([inside for _, inside in rows], pa.bool_())}), path
     )
-    found = definitions.quantiles(lambda column: metric_values._measured_ns(path, column))
+    found = definitions.quantiles(lambda column: metric_values.measured_ns(path, column))
     measured = [value for value, inside in rows if inside and value is not None]
     for name in LATENCIES:
         for quantile, share in figures.HUNDREDTHS.items():

@@ -39,13 +39,13 @@ def accuracy(cells: Cells) -> str:
     for count in COUNTS:
         of_laws = {law: mean_errors(errors(cells, law, count)) for law in LAWS[count]}
         chance = mean_errors(errors(cells, RUNS, count))
-        rows.append([f"late, B_S {count}", *_best(of_laws, LATE_WITHIN), shown(chance)])
+        rows.append([f"late, B_S {count}", *best_model(of_laws, LATE_WITHIN), shown(chance)])
     found = loss_models.loss_cells(cells)
     of_models = {
         name: loss_models.mean_errors(found, loss_models.predicted_by(cells, name))
         for name in loss_models.fittable()
     }
-    rows.append(["lost", *_best(of_models, LOST_WITHIN), ""])
+    rows.append(["lost", *best_model(of_models, LOST_WITHIN), ""])
     return (
         "## Whether that is accurate enough\n\nThe model with the least mean absolute error (MAE) of each share, on repetitions"
         " and their seeds, or cells, that it was not fitted to. *Met* and *not met* take a whole 95 % interval over repetitions"
@@ -54,7 +54,7 @@ def accuracy(cells: Cells) -> str:
     )
 
 
-def _best(of_models: Mapping[str, Figures], bound: float) -> list[str]:
+def best_model(of_models: Mapping[str, Figures], bound: float) -> list[str]:
     """Return the best model's name, its error, the bound and whether it is met."""
     known = {name: list(values.values()) for name, values in of_models.items() if values}
     if not known:

@@ -29,13 +29,14 @@ def verify_fleet(link: Link, vehicles: int, seconds: float) -> list[Check]:
     probes.run(link, flows)
     return [
         Check("update", "both", "", f"{took_ms:.1f} ms", "", "pass", None, took_ms),
-        *_fleet_checks(flows, delays, loss),
+        *fleet_checks(flows, delays, loss),
     ]
 
 
-def _fleet_checks(
+def fleet_checks(
     flows: Iterable[Flow], delays: dict[int, tuple[float, float]], loss: float
 ) -> Iterator[Check]:
+    """Yield for each direction whether each vehicle has its own delay (uplink, downlink, in ms), and the fleet its loss."""
     by_direction = {d: [flow for flow in flows if flow.direction == d] for d in DIRECTIONS}
     for which, direction in enumerate(DIRECTIONS):
         group = by_direction[direction]

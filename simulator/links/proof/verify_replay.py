@@ -51,7 +51,7 @@ def verify_replay(link: Link, vehicle: int, series: Sequence[tuple[Condition, Co
             Second(-1, schedule(0), start_at_ns, start_at_ns, 0),
             *_played(replay, schedule, start_at_ns),
         ]
-    seconds = [_judge_second(flow, second, steps) for second in range(len(series))]
+    seconds = [judge_second(flow, second, steps) for second in range(len(series))]
     return [check_punctual(replay.properties()), *seconds]
 
 
@@ -64,7 +64,11 @@ def _played(replay: LinkReplay, schedule: Schedule, start_at_ns: int) -> Iterato
             yield Second(second, schedule(second), due_at_ns, row["applied_at_ns"], update_ns)
 
 
-def _judge_second(flow: Flow, second: int, steps: Sequence[Second]) -> Check:
+def judge_second(flow: Flow, second: int, steps: Sequence[Second]) -> Check:
+    """Return whether as many bits came in a second of a replay as its conditions let through.
+
+    `steps` begins with what was in force before second 0.
+    """
     step, before = steps[second + 1], steps[second]
     condition = step.asked[flow.vehicle][0]
     rate, rate_before = condition.rate_bps or 0.0, before.asked[flow.vehicle][0].rate_bps or 0.0

@@ -417,9 +417,12 @@ def test_what_is_accurate_enough_is_told_from_what_is_not(monkeypatch):
 
 
 def test_an_error_whose_interval_holds_its_bound_is_undecided():
-    assert accuracy._best({"a": {1: 0.01, 2: 0.02, 3: 0.03}}, 0.02)[3] == "undecided"
-    assert accuracy._best({"a": {1: 0.01, 2: 0.01}, "b": {1: 0.001, 2: 0.001}}, 0.02)[::3] == ["b", "met"]
-    assert accuracy._best({"a": {1: 0.01}}, 0.02)[3] == "undecided"
+    assert accuracy.best_model({"a": {1: 0.01, 2: 0.02, 3: 0.03}}, 0.02)[3] == "undecided"
+    assert accuracy.best_model({"a": {1: 0.01, 2: 0.01}, "b": {1: 0.001, 2: 0.001}}, 0.02)[::3] == [
+        "b",
+        "met",
+    ]
+    assert accuracy.best_model({"a": {1: 0.01}}, 0.02)[3] == "undecided"
 
 
 @pytest.mark.full

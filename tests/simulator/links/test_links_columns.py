@@ -51,8 +51,8 @@ SEEDS = st.integers(0, 2**32)
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few rows be many parts: of the file, of link.parquet and of the vehicles that are judged together."""
-    monkeypatch.setattr(step_log, "_ROWS_TOGETHER", 7)
-    monkeypatch.setattr(link_log, "_ROWS_TOGETHER", 9)
+    monkeypatch.setattr(step_log, "ROWS_TOGETHER", 7)
+    monkeypatch.setattr(link_log, "ROWS_TOGETHER", 9)
     monkeypatch.setattr(run_seconds, "ROWS_TOGETHER", 30)
 
 

@@ -17,7 +17,7 @@ from simulator.links.proof.certificate import certificate
 from simulator.links.proof.prober import probed_vehicles
 from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify import Step, representative
-from simulator.links.proof.verify_fleet import _fleet_checks
+from simulator.links.proof.verify_fleet import fleet_checks
 from simulator.links.replay import LinkReplay
 from tests.simulator.links.row_by_row import LinkCounter, counts
 
@@ -346,10 +346,10 @@ def test_a_silent_vehicle_is_off():
         if flow.vehicle > 3:
             flow.sent_at_ns = [0] * 5
             flow.received_at_ns = dict.fromkeys(range(5), 20000000)
-    checks = list(_fleet_checks(flows, dict.fromkeys(range(1, 1_001), (20.0, 20.0)), 0.02))
+    checks = list(fleet_checks(flows, dict.fromkeys(range(1, 1_001), (20.0, 20.0)), 0.02))
     assert [c.verdict for c in checks if "delay" in c.parameter] == ["off", "off"]
     silent = [Flow(1, d, 100, 0.5, 5) for d in ("uplink", "downlink")]
-    checks = list(_fleet_checks(silent, {1: (20.0, 20.0)}, 0.02))
+    checks = list(fleet_checks(silent, {1: (20.0, 20.0)}, 0.02))
     assert [c.verdict for c in checks if "delay" in c.parameter] == ["off", "off"]
 
 

@@ -1,12 +1,14 @@
 """The rate of a saturating flow by hand: what a link's queue would let out, and senders that are too slow to say."""
 
+import struct
+
 import pytest
 
 from simulator.links import Condition
 from simulator.links.proof import bulk_tcp
 from simulator.links.proof.probes import Flow
 from simulator.links.proof.verify_rate import judge_rate
-from simulator.links.proof.verify_replay import _judge_second
+from simulator.links.proof.verify_replay import judge_second
 from simulator.links.replay import SECOND_NS
 from simulator.links.step_log import Second
 
@@ -73,9 +75,10 @@ class Clock:
         self.now += 0.05
         return b"x"
 
-    def arrived(self, _sink):
+    def getsockopt(self, _level, _name, size):
+        """Return tcp_info, with the bytes that the kernel has received at its end."""
         crossed_s = self.now if self.now < 0.2 or self.now >= 1.0 else 0.2
-        return self.now, round(crossed_s * RATE_BPS / 8)
+        return struct.pack("=Q", round(crossed_s * RATE_BPS / 8)).rjust(size, b"\0")
 
 
 @pytest.mark.parametrize(("skipped", "above"), [(0.0, False), (0.25, True)])
@@ -84,7 +87,6 @@ def test_a_lossy_transfer_is_counted_from_its_begin(monkeypatch, skipped, above)
     clock = Clock()
     for name in ("time", "select"):
         monkeypatch.setattr(bulk_tcp, name, clock)
-    monkeypatch.setattr(bulk_tcp, "_arrived", clock.arrived)
     rate = bulk_tcp.received_bps(clock, 2.0, skipped)
     assert (rate > RATE_BPS * 1.05) == above
     assert above or rate == pytest.approx(RATE_BPS, rel=0.01)
@@ -105,7 +107,7 @@ def second_of(bits, *, late_ms=0, paused_s=0.0):
     frames = round(bits / 8 / FRAME_BYTES)
     for number in range(frames):
         flow.take(number, SECOND_NS + 20_000_000 + round(number * SECOND_NS / frames))
-    return _judge_second(flow, 1, steps)
+    return judge_second(flow, 1, steps)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_the_files_of_all_shards_are_the_fleet_byte_for_byte(fleet: Scenario, co
     )
     with TemporaryDirectory() as base, pytest.MonkeyPatch.context() as patched:
         patched.setattr(fleet_files, "FILE_VEHICLES", each)
-        patched.setattr(fleet_files, "_BATCH_ROWS", 3)
+        patched.setattr(fleet_files, "BATCH_ROWS", 3)
         written = [
             file
             for index in range(1, min(count, fleet.vehicles) + 1)
