@@ -108,7 +108,7 @@ class SharedParts:
         if address.topics.prefix:  # topics of this run alone on a broker that outlives it: they go with it
             if named is not None:
                 self._record.topics(address.bootstrap, address.topics.prefix, address.login)
-            stack.callback(_leave_as_found, address)
+            stack.callback(leave_kafka_as_found, address)
         copies = Copies(plan.options.kafka_replication, plan.options.kafka_min_insync)
         create_topics(
             address.bootstrap,
@@ -320,7 +320,7 @@ def kafka_relays(plan: RunPlan) -> dict[int, str]:
     return {gateway: f"{kafka_address(gateway)}:{EDGE_PORT}" for gateway in edge_gateways(plan)}
 
 
-def _leave_as_found(kafka: KafkaAddress) -> None:
+def leave_kafka_as_found(kafka: KafkaAddress) -> None:
     """Take the run's topics off a broker that outlives it, and name those that stay."""
     for name, reason in delete_topics(kafka.bootstrap, kafka.topics.prefix, kafka.login).items():
         print(f"ivsim: Kafka {kafka.bootstrap} keeps topic {name}: {reason}", file=sys.stderr)

@@ -222,22 +222,28 @@ def test_table_and_report_hold_every_step_and_fit_80_columns(tmp_path: Path, cap
     made = searched(
         {10_000: "met", 12_345: "missed", 11_111: "generator"}, Found(10_000, 11_111, "generator")
     )
-    report = capacity_report.write_report(tmp_path, made)
-    load_capacity._print(load_capacity.Console(), made, report)
+    for check in ("preflight", "ensure_privileges"):
+        monkeypatch.setattr(load_capacity, check, lambda *_: None)
+    monkeypatch.setattr(load_capacity, "search", lambda *_, **__: made)
+    monkeypatch.setattr(load_capacity, "machine", lambda: MACHINE)
+    output = tmp_path / "found"
+    load_capacity.find_capacity(made.asked, made.level, output, quiet=False, as_json=False)
+    report = output / "report.md"
     text = capsys.readouterr().out
     assert "…" not in text
     for word in ("confirm", "12,345", "generator", "98,765.4", "12,345.6"):
         assert word in text
-    assert {one.name for one in tmp_path.iterdir()} == {
+    assert {one.name for one in output.iterdir()} == {
         "summary.json",
         "report.md",
         "report.html",
         "latency.svg",
+        "logs",
     }
     written = report.read_text()
     assert "this machine" in written
     assert "| sender" in written
-    assert "<svg" in (tmp_path / "report.html").read_text()
+    assert "<svg" in (output / "report.html").read_text()
 
 
 def test_a_search_that_was_stopped_at_once_has_a_report(tmp_path: Path) -> None:

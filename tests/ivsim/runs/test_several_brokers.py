@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ivsim.option_rules import run_options
-from ivsim.runs import preflight, processes
+from ivsim.runs import preflight, processes, shared_parts
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import Endpoints, KafkaAddress
 from ivsim.runs.processes import gateway_places, queues
@@ -67,8 +67,11 @@ def test_of_a_mix_those_with_a_broker_have_several_and_each_has_gateways_of_its_
     assert shares == [("mqtt", 0), ("mqtt", 1), ("amqp", 0), ("amqp", 1), ("coap", None)]
 
 
-class _Link:
+class _Link(AbstractContextManager[Any]):
     vehicles_namespace, cloud_namespace, vehicles_device = "v", "c", "veh0"
+    name, namespaces = "direct", ()
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 class _Server:
@@ -99,8 +102,11 @@ def test_brokers_gateways_and_vehicles_meet_at_the_same_addresses(
     )
     kind = dataclasses.replace(SERVERS["mosquitto"], open=_Server)
     monkeypatch.setitem(SERVERS, "mosquitto", kind)
-    shared = SharedParts(SimpleNamespace(directory=tmp_path), keep=False)  # type: ignore[arg-type]
-    shared._link = SimpleNamespace(link=_Link())  # type: ignore[assignment]
+    monkeypatch.setattr(shared_parts, "open_link", lambda *_: _Link())
+    monkeypatch.setattr(shared_parts.tcp_stack, "use", lambda *_: None)
+    record: Any = SimpleNamespace(directory=tmp_path, run_id="r-1", marking=nullcontext)
+    shared = SharedParts(record, keep=False)
+    shared.link(options)
     opened, credentials = shared.brokers(plan, SimpleNamespace(), ExitStack())  # type: ignore[arg-type]
     at = {server.asked["host"] for server in opened.values()}  # type: ignore[attr-defined]
     assert len(at) == len(opened) == brokers

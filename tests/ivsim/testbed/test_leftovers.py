@@ -5,9 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -15,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ivsim.runs import shared_parts
 from ivsim.runs.endpoints import KafkaAddress
-from ivsim.testbed import kafka_admin, leftovers
+from ivsim.testbed import kafka_admin, leftovers, registry
 from ivsim.testbed.kafka_admin import create_topics, delete_topics, topics_of
 from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.registry import ProcessMark, RunRecord, started_at_ticks
@@ -115,14 +118,17 @@ def test_a_run_that_begins_has_no_notes_without_its_owner(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[list[leftovers.Leftover]] = []
-    note = RunRecord._note
 
-    def searched_meanwhile(self: RunRecord, kind: str, **values: object) -> None:
-        found.append(leftovers.find())
-        note(self, kind, **values)
-        found.append(leftovers.find())
+    def searched_before(call: Callable[..., Any]) -> Callable[..., Any]:
+        def searched(*arguments: Any) -> Any:
+            found.append(leftovers.find())
+            return call(*arguments)
 
-    monkeypatch.setattr(RunRecord, "_note", searched_meanwhile)
+        return searched
+
+    # When the note is begun, and when it gets its name.
+    monkeypatch.setattr(registry, "time", SimpleNamespace(time_ns=searched_before(time.time_ns)))
+    monkeypatch.setattr(registry.os, "link", searched_before(os.link))
     with RunRecord("begins", tmp_path):
         assert [path.name for path in state.iterdir()] == ["begins.jsonl"]
     assert found == [[], []]
@@ -187,7 +193,7 @@ def test_topics_that_a_kafka_keeps_are_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("ivsim.testbed.kafka_admin._admin", lambda *_: Refusing())
-    shared_parts._leave_as_found(KafkaAddress("far:9092", KafkaTopics("r.")))
+    shared_parts.leave_kafka_as_found(KafkaAddress("far:9092", KafkaTopics("r.")))
     assert capsys.readouterr().err == (
         "ivsim: Kafka far:9092 keeps topic r.a: Broker: Topic authorization failed\n"
     )

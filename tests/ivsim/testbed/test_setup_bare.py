@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -62,11 +62,11 @@ def test_lists_that_an_image_left_out_are_fetched(
     os_release.write_text("ID=debian\nVERSION_CODENAME=bookworm\n")
     said: list[str] = []
 
-    def apt(*argv: str) -> str:
+    def apt(argv: tuple[str, ...], **_: object) -> SimpleNamespace:
         said.append(argv[1])
-        return TARGETS if "update" in said else TARGETS.replace("Debian", "")
+        return SimpleNamespace(stdout=TARGETS if "update" in said else TARGETS.replace("Debian", ""))
 
-    monkeypatch.setattr(clients, "_said", apt)
+    monkeypatch.setattr(clients.subprocess, "run", apt)
     assert len(clients.host_sources("bookworm", os_release)) == 3
     assert said == ["indextargets", "update", "indextargets"]
 
