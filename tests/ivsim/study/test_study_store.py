@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -249,7 +250,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store: Store, monkeypatch: py
 
 
 def test_no_session_begins_without_room(store: Store, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(10, 10, 0))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(total=10, used=10, free=0))
     with pytest.raises(Refusal, match="disk is full"):
         run(store, monkeypatch, fine)
 

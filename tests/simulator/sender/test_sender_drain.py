@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from simulator import shard as shard_module
 from simulator.scenario import Scenario
 from simulator.sender_config import SenderConfig
 from simulator.shard import Shard
+from simulator.vehicle_sender import Totals
 
 STEP_NS = 100_000_000
 DRAIN_S = 1.0
@@ -29,17 +31,33 @@ class Clock:
 class Vehicle:
     """A vehicle that emits one message at a moment of the drain and is never answered."""
 
-    def __init__(self, shard: Shard, clock: Clock, emits_at_ns: int) -> None:
-        self._shard, self._clock, self._emits_at_ns = shard, clock, emits_at_ns
+    client: object
+
+    def __init__(self, totals: Totals, clock: Clock, emits_at_ns: int) -> None:
+        self._totals, self._clock, self._emits_at_ns = totals, clock, emits_at_ns
         self.gave_up_at_ns: int | None = None
 
     def idle(self) -> bool:
-        if self._clock.now_ns >= self._emits_at_ns > self._shard.totals.last_emitted_at_ns:
-            self._shard.totals.last_emitted_at_ns = self._emits_at_ns
+        if self._clock.now_ns >= self._emits_at_ns > self._totals.last_emitted_at_ns:
+            self._totals.last_emitted_at_ns = self._emits_at_ns
         return False
 
     def give_up(self) -> None:
         self.gave_up_at_ns = self.gave_up_at_ns or self._clock.now_ns
+
+    async def close(self) -> None:
+        pass
+
+
+class Sent:
+    """A schedule of which all is sent."""
+
+    def __init__(self, _takers: object) -> None:
+        self.sent_all = asyncio.Event()
+        self.sent_all.set()
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.mark.parametrize(
@@ -58,18 +76,19 @@ async def test_what_left_late_has_its_time_and_what_stayed_is_given_up(
         protocol="coap", mode="con", host="127.0.0.1", port=9, scenario=scenario,
         events_path=str(tmp_path / "events"), drain_s=DRAIN_S,
     )  # fmt: skip
+    made: list[Vehicle] = []
+
+    def vehicle_sender(_number: int, _log: object, totals: Totals, **_: object) -> Vehicle:
+        made.append(Vehicle(totals, clock, round(emits_at_s * 1e9)))
+        return made[-1]
+
+    monkeypatch.setattr(shard_module, "VehicleSender", vehicle_sender)
+    monkeypatch.setattr(shard_module, "OpenLoop", Sent)
     shard = Shard(config)
-    vehicle = Vehicle(shard, clock, round(emits_at_s * 1e9))
-    monkeypatch.setattr(shard, "_vehicle_senders", {1: vehicle})
-    shard._schedule.sent_all.set()
+    (vehicle,) = made
     with monkeypatch.context() as patch:
         patch.setattr(shard_module, "time", clock)
         assert await shard.finish() is False
-    await close(shard)
+    await shard.close()
     assert clock.now_ns == pytest.approx(ends_at_s * 1e9, abs=2 * STEP_NS)
     assert vehicle.gave_up_at_ns == pytest.approx(DRAIN_S * 1e9, abs=2 * STEP_NS)
-
-
-async def close(shard: Shard) -> None:
-    shard._vehicle_senders = {}
-    await shard.close()
