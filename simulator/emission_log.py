@@ -50,6 +50,7 @@ class Reason(IntEnum):
     REFUSED_BY_PEER = 5
     NO_ANSWER = 6
     AGENT_LOST = 7  # noted by the run, of whose vehicles an agent had the senders
+    BEYOND_PEERS_LIMIT = 8  # refused by what the peer had announced: never on the wire
 
 
 class EmissionLog:

@@ -131,9 +131,10 @@ class VehicleSender:
         self._pump()
 
     def refused(self, token: int, reason: str) -> None:
-        self._totals.refused += 1
-        self._note_token(Kind.REFUSED, token, time.time_ns(), Reason.REFUSED_BY_PEER, reason)
-        self._pump()
+        self._refused(token, Reason.REFUSED_BY_PEER, reason)
+
+    def unsendable(self, token: int, reason: str) -> None:
+        self._refused(token, Reason.BEYOND_PEERS_LIMIT, reason)
 
     def postponed(self, token: int, reason: str) -> None:
         self._note_token(Kind.POSTPONED, token, time.time_ns(), Reason.REFUSED_BY_PEER, reason)
@@ -210,6 +211,11 @@ class VehicleSender:
             self._lag.max_ns = lag_ns
         self._note(Kind.EMITTED, emission, at_ns)
         self.client.send(emission.epoch << _SEQUENCE_BITS | emission.sequence, emission.payload)
+
+    def _refused(self, token: int, reason: Reason, words: str) -> None:
+        self._totals.refused += 1
+        self._note_token(Kind.REFUSED, token, time.time_ns(), reason, words)
+        self._pump()
 
     def _unsent(self, emission: Emission, reason: Reason) -> None:
         self._totals.unsent += 1

@@ -30,6 +30,9 @@ class VehicleEvents(typing.Protocol):
     def refused(self, token: int, reason: str) -> None:
         """The peer said that it will not keep the message (nack, 5.03, PUBACK from 0x80): it was emitted."""
 
+    def unsendable(self, token: int, reason: str) -> None:
+        """The peer has announced that it would not take this message (Maximum Packet Size): it was not put on the wire."""
+
     def postponed(self, token: int, reason: str) -> None:
         """The peer will not keep the message now; the client sends it again later, and says what becomes of it then."""
 

@@ -402,6 +402,31 @@ def test_more_in_flight_than_allowed_is_counted_and_taken() -> None:
     assert driver.session.over_receive_max == 1
 
 
+@BOTH
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_a_broker_keeps_for_new_subscribers_is_taken_once(five: bool, qos: int) -> None:
+    """RETAIN of a PUBLISH (3.3.1.3) is set in what a subscription brings, not in what is published meanwhile."""
+    kept = publish("t", b"kept", qos=qos, mid=7, five=five)
+    retained = bytes((kept[0] | 1,)) + kept[1:]
+    driver = Driver(five)
+    driver.connect()
+    driver.session.receive(retained)
+    assert [payload for _, payload, _, _ in driver.taken] == [b"kept"], "a session that is new has not had it"
+    if qos:
+        driver.acknowledge(driver.taken[0][3])
+        driver.session.receive(packet(0x62, b"\x00\x07"))
+    for count in (1, 2):
+        driver.connect(resumed=True)
+        driver.session.receive(retained)
+        assert len(driver.taken) == 1
+        assert driver.session.retained_again == count
+        acknowledged = {0: b"", 1: puback(7), 2: b"\x50\x02\x00\x07"}[qos]
+        assert driver.session.acknowledgements() == acknowledged
+        driver.session.receive(packet(0x62, b"\x00\x07"))
+        driver.session.receive(publish("t", b"new", qos=qos, mid=8, five=five))
+        assert driver.taken.pop()[1] == b"new"
+
+
 # The rest of a connection.
 
 

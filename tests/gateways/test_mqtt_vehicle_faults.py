@@ -194,3 +194,89 @@ async def test_the_reason_of_a_refusal_is_kept(log) -> None:
         one.open()
         await broker.until(lambda: totals.connect_failures > 1)
         assert "Not authorized" in one.trouble
+
+
+def announcing(properties: bytes):
+    """Return an answer to CONNECT with these properties (MQTT 5, 3.2.2.3), the usual ones to the rest."""
+
+    def answer(_connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
+        said = b"\x00\x00" + bytes((len(properties),)) + properties
+        return [packet(CONNACK << 4, said)] if kind == CONNECT else None
+
+    return answer
+
+
+@pytest.mark.parametrize("mode", ["qos0", "qos1", "qos2"])
+@pytest.mark.parametrize("more", [-1, 0, 1, 100])
+async def test_what_the_server_would_not_take_is_not_sent(log, tmp_path: Path, mode: str, more: int) -> None:
+    """Maximum Packet Size (3.2.2.3.6) at limit - 1, limit, limit + 1 and far beyond; the next message goes."""
+    async with FakeBroker() as broker, vehicle(broker, log, mode) as (one, totals):
+        one.offer(Emission(1, 1, 1, 1, b"p" * 500))
+        one.open()
+        await broker.until(lambda: totals.connected and one.idle(), WAIT_S)
+        (body,) = (body for kind, _, body in broker.connections[0].received if kind == PUBLISH)
+    limit = len(packet(0x30, body))
+    announced = b"\x27" + limit.to_bytes(4, "big")
+    async with (
+        FakeBroker(answer=announcing(announced)) as broker,
+        vehicle(broker, log, mode) as (one, totals),
+    ):
+        one.open()
+        await broker.until(lambda: totals.connected, WAIT_S)
+        one.offer(Emission(1, 1, 1, 2, b"p" * (500 + more)))
+        one.offer(Emission(1, 1, 1, 3, b"next"))
+        await broker.until(one.idle, WAIT_S)
+        assert (totals.emitted, totals.refused) == (2, int(more > 0))
+        kinds = broker.connections[0].received
+        await broker.until(
+            lambda: [kind for kind, _, _ in kinds].count(PUBLISH) == 2 - totals.refused, WAIT_S
+        )
+        assert len(broker.connections) == 1
+    sent = [body for kind, _, body in broker.connections[0].received if kind == PUBLISH]
+    assert all(len(packet(0x30, body)) <= limit for body in sent)
+    assert len(sent) == 2 - totals.refused
+    log.flush()
+    events = read_events(tmp_path / "events")
+    told = [read_words(events)[int(e["words"])] for e in events if e["kind"] == Kind.REFUSED]
+    assert told == (
+        [f"a packet of {limit + more} bytes: the server's Maximum Packet Size is {limit}"] if more > 0 else []
+    )
+
+
+@pytest.mark.parametrize(("mode", "most"), [("qos1", 0), ("qos2", 0), ("qos2", 1)])
+async def test_a_server_of_a_lower_maximum_qos_refuses_the_vehicle(log, mode: str, most: int) -> None:
+    """3.2.2.3.4: to publish with more is an error of the protocol's."""
+    answer = announcing(b"\x24" + bytes((most,)))
+    async with FakeBroker(answer=answer) as broker, vehicle(broker, log, mode) as (one, totals):
+        offer(one)
+        one.open()
+        await broker.until(lambda: totals.access_refused > 1, WAIT_S)
+        assert f"its Maximum QoS is {most}, and QoS {mode[3]} is to be published" in one.trouble
+        assert totals.emitted == 0
+    assert PUBLISH not in {kind for one in broker.connections for kind, _, _ in one.received}
+
+
+async def test_the_servers_receive_maximum_and_keep_alive_are_kept(log) -> None:
+    """3.2.2.3.3 and 3.2.2.3.14; what else it says (topic aliases, retained messages, expiry) asks nothing of a vehicle."""
+    said = b"\x21\x00\x01\x13\x00\x01\x22\x00\x05\x25\x00\x11\x00\x00\x00\x09\x1f\x00\x03why"
+    held = []
+
+    def answer(connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        if kind == PUBLISH:
+            held.append(body)
+            return []
+        return announcing(said)(connection, kind, body)
+
+    async with FakeBroker(answer=answer) as broker:
+        totals = Totals()
+        one = VehicleSender(1, log, totals, backoff=Backoff(0.01, 0.02), limit=50, policy="drop_oldest")
+        slow = VehicleSettings(keepalive_s=600, receive_max=20)
+        one.client = MQTT.vehicle_client(Endpoint(broker.host, broker.port), 1, MQTT.modes["qos1"], one, slow)
+        offer(one)
+        one.open()
+        # PINGREQ comes after the server's second, and not after ten minutes.
+        await broker.until(
+            lambda: 12 in {kind for one in broker.connections for kind, _, _ in one.received}, WAIT_S
+        )
+        assert len(held) == 1
+        await one.close()

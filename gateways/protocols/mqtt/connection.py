@@ -24,6 +24,7 @@ from gateways.protocols.tls import TlsClient, refuses
 
 VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
 
+_MOST_PACKET_BYTES = 268_435_460  # MQTT 5, 2.1.4
 _MISC_SHARE = 4  # paho looks at its keep-alive only when asked: four times per interval keeps it in time
 _CLOSE_TIMEOUT_S = 2.0
 
@@ -62,6 +63,8 @@ class LoopClient(AdoptingClient):
         client_id: str,
         version: str,
         settings: VehicleSettings,
+        *,
+        publish_qos: int = 0,
     ) -> None:
         self.five = version == "5"
         super().__init__(
@@ -83,7 +86,9 @@ class LoopClient(AdoptingClient):
         self._leaving = False
         self._inside = False
         self.up = False
+        self._publish_qos = publish_qos
         self.peer_receive_max = 65_535
+        self.peer_packet_bytes_max = _MOST_PACKET_BYTES
         self.max_inflight_messages_set(0)  # whoever sends keeps the limit; paho shall not queue on its own
         if endpoint.username is not None:
             self.username_pw_set(endpoint.username, endpoint.password)
@@ -235,9 +240,15 @@ class LoopClient(AdoptingClient):
         return sock
 
     def _on_open(self, _client: Any, _data: Any, sock: Any) -> None:
+        asyncio.get_running_loop().add_reader(sock.fileno(), self.readable)
+        self._look_after_keep_alive()
+
+    def _look_after_keep_alive(self) -> None:
+        """Look now and then whether a ping is due, as often as the keep-alive of now asks for."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(sock.fileno(), self.readable)
         interval_s = max(self.keepalive / _MISC_SHARE, 0.25)
+        if self._misc is not None:
+            self._misc.cancel()
 
         def misc() -> None:
             self._misc = loop.call_later(interval_s, misc)
@@ -276,7 +287,15 @@ class LoopClient(AdoptingClient):
             kind = AccessRefusedError if reason.value in _ACCESS_REFUSED else ConnectError
             self._fail(kind(f"{self._where()} refuses: {reason}"))
             return
+        # What the server allows (MQTT 5, 3.2.2.3); it may be another after each connection.
         self.peer_receive_max = getattr(properties, "ReceiveMaximum", 65_535)
+        self.peer_packet_bytes_max = getattr(properties, "MaximumPacketSize", _MOST_PACKET_BYTES)
+        most_qos = getattr(properties, "MaximumQoS", 2)
+        if most_qos < self._publish_qos:
+            words = f"its Maximum QoS is {most_qos}, and QoS {self._publish_qos} is to be published"
+            self._fail(AccessRefusedError(f"{self._where()}: {words}"))
+            return
+        self._look_after_keep_alive()  # paho has taken the server's, which may be shorter
         self.up = True
         self._owner.opened(bool(flags.session_present))
         if self._accepted is not None and not self._accepted.done():

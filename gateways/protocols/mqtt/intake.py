@@ -159,6 +159,7 @@ class MqttIntake:
             "mqtt_reused_identifiers": session.reused_identifiers,
             "mqtt_over_receive_max": session.over_receive_max,
             "mqtt_stale_receipts": session.stale_receipts,
+            "mqtt_retained_again": session.retained_again,
             "mqtt_reconnects": self._reconnects,
             "mqtt_held": session.held,
         }

@@ -107,7 +107,8 @@ class GatewaySession:
 
     Attributes:
         generation: the connection that there is now.
-        redelivered, reused_identifiers, stale_receipts, over_receive_max: counts of what is told apart below.
+        redelivered, reused_identifiers, stale_receipts, over_receive_max, retained_again: counts of what is told apart
+            below.
         keepalive_s: what was asked for, or what the broker wants instead (3.2.2.3.14).
     """
 
@@ -140,10 +141,11 @@ class GatewaySession:
         # Bytes still to come of a payload that is too long.
         self._skip = 0
         self._in_flight = 0
-        self._accepted = self._heard = self._sent = False
+        self._accepted = self._resumed = self._heard = self._sent = False
         self._ticks = self._quiet_ticks = 0
         self.generation = 0
         self.redelivered = self.reused_identifiers = self.stale_receipts = self.over_receive_max = 0
+        self.retained_again = 0
 
     @property
     def held(self) -> int:
@@ -290,7 +292,9 @@ class GatewaySession:
         self._needed = 0
         return start
 
-    def _publish(self, data: bytes, head: int, body: int, after: int, size_bytes: int = 0) -> None:
+    def _publish(  # noqa: C901, PLR0912 - one straight pass per message
+        self, data: bytes, head: int, body: int, after: int, size_bytes: int = 0
+    ) -> None:
         """One PUBLISH (3.3): topic, packet identifier above QoS 0, properties, payload."""
         if not self._accepted:
             raise MalformedPacketError("PUBLISH before CONNACK", 0x82)  # MQTT-3.2.0-1
@@ -319,7 +323,12 @@ class GatewaySession:
             receipt = self._take(qos, number, head & 8 != 0, topic, payload)
             if receipt is None:
                 return
-        if size_bytes:
+        if head & 1 and self._resumed:
+            # What a broker keeps for new subscribers (3.3.1.3), sent once more since we have subscribed once more.
+            self.retained_again += 1
+            if receipt is not None:
+                self.acknowledge(receipt)
+        elif size_bytes:
             self._events.oversized_arrived(topic, payload, size_bytes - (rest - body), receipt)
         else:
             self._events.publish_arrived(topic, payload, head & 8 != 0, receipt, content_type)
@@ -416,7 +425,7 @@ class GatewaySession:
         if connack.refusal is not None:
             self._events.refused(f"refuses: {connack.refusal}")
             return
-        self._accepted = True
+        self._accepted, self._resumed = True, connack.session_present
         if connack.keepalive_s is not None:
             self.keepalive_s = connack.keepalive_s
         if not connack.session_present:

@@ -14,6 +14,7 @@ from gateways.protocols.base import Endpoint, Mode, VehicleSettings
 from gateways.protocols.ends import VehicleEvents
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.protocols.mqtt.connection import LoopClient
+from gateways.protocols.mqtt.packets import encode_variable_integer
 from schemas.topics import vehicle_id
 
 
@@ -24,15 +25,16 @@ class MqttVehicle:
         self, endpoint: Endpoint, vehicle: int, mode: Mode, events: VehicleEvents, settings: VehicleSettings
     ) -> None:
         identity = vehicle_id(vehicle)
+        self._qos: int = mode.options["qos"]
         self._client = LoopClient(
             self,
             endpoint,
             settings.client_prefix + identity,
             mode.options["mqtt_version"],
             settings,
+            publish_qos=self._qos,
         )
         self._topic = mqtt_topic(identity)
-        self._qos: int = mode.options["qos"]
         self._events = events
         self._settings = settings
         self._limit = settings.receive_max
@@ -55,6 +57,13 @@ class MqttVehicle:
         return self._client.up and len(self._tokens) < self._limit and not self._client.want_write()
 
     def send(self, token: int, payload: bytes) -> None:
+        if (size := self._packet_bytes(payload)) > self._client.peer_packet_bytes_max:
+            # It would close the connection, and so would each further attempt (MQTT 5, 3.2.2.3.6).
+            most = self._client.peer_packet_bytes_max
+            self._events.unsendable(
+                token, f"a packet of {size} bytes: the server's Maximum Packet Size is {most}"
+            )
+            return
         for _ in range(self._limit + 2):
             info = self._client.publish(self._topic, payload, self._qos)
             # QUEUE_SIZE: the packet identifier has wrapped and is still in use; the next one may be free.
@@ -64,6 +73,11 @@ class MqttVehicle:
             self._tokens[info.mid] = token
         if self._client.want_write():
             self._client.write_soon()
+
+    def _packet_bytes(self, payload: bytes) -> int:
+        """Return how long PUBLISH is (MQTT 5, 3.3): our topics are ASCII, and we give it no properties."""
+        rest = 2 + len(self._topic) + (2 if self._qos else 0) + self._client.five + len(payload)
+        return 1 + len(encode_variable_integer(rest)) + rest
 
     def in_flight(self) -> int:
         return len(self._tokens) if self._qos else int(self._client.unwritten())
