@@ -1,8 +1,11 @@
 """What the capture proves of messages in a mode without acknowledgements: which reached the cloud, which were held back.
 
-The capture reads no sequences. It counts a connection's messages, and the vehicle's log has the messages that its client
-was given while the connection was up: the nth is the nth. One that does not fit (another size, on the wire before it was
-given) says that the count is off, and from there on nothing is known of the connection.
+The capture reads no sequences. A connection of TCP is one stream of bytes in each direction (RFC 9293, 3.8), and a client
+puts its publishes into it one after another (MQTT 5, 4.6; AMQP 0-9-1, 4.7): the nth that begins in the stream is the nth
+that the client was given and may send (MQTT 5, 3.2.2.3.6: none over the server's Maximum Packet Size). A stream that ends
+has at most one unfinished message, its last. So what comes behind the last one that began was held back. A message of
+another size, an unfinished one that is not the last, and one on the wire before it was given contradict the count, and
+from there on nothing is known of the connection.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ivsim.audit import logs
 from ivsim.audit.due import Key, vehicle_name
@@ -19,6 +22,7 @@ from ivsim.audit.ledger import key_of
 from ivsim.audit.logs import Event
 
 Row = dict[str, Any]
+_NEVER_SENT: Final = logs.REASONS.index("beyond_peers_limit")
 
 
 @dataclass
@@ -39,6 +43,8 @@ def proven(emissions: Iterable[Row], events: Iterable[Event], wire_messages: Ite
             mine.append(_Connection(event.at_ns))
         elif event.kind == logs.EMITTED and mine:
             mine[-1].given.append(event)
+        elif event.kind == logs.REFUSED and mine and event.reason == _NEVER_SENT:
+            mine[-1].given = [one for one in mine[-1].given if one.key != event.key]
     reached = _reached(vehicles, wire_messages)
     held = {
         event.key
@@ -77,10 +83,11 @@ def _join(connection: _Connection, rows: list[Row], reached: dict[Key, int]) -> 
         if connection.broken or row["order"] >= len(connection.given):
             continue
         event = connection.given[row["order"]]
-        sent_at_ns = row["first_sent_at_ns"]
-        if event.size != row["payload_bytes_uplink"] or not sent_at_ns or sent_at_ns < event.at_ns:
+        size, sent_at_ns = row["payload_bytes_uplink"], row["first_sent_at_ns"]
+        unfinished = size < event.size and row is rows[-1]
+        if not (size == event.size or unfinished) or not sent_at_ns or sent_at_ns < event.at_ns:
             connection.broken = True
             continue
         connection.counts, connection.on_wire = True, row["order"] + 1
-        if row["reached_cloud_at_ns"] is not None:
+        if row["reached_cloud_at_ns"] is not None and not unfinished:
             reached[event.key] = row["reached_cloud_at_ns"]

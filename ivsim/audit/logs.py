@@ -23,7 +23,7 @@ _EVENT: Final = struct.Struct("<BBHIIIqq")
 _WORDS: Final = struct.Struct("<BBHI24s")
 REASONS: Final = (
     "none", "dropped_oldest", "dropped_newest", "left_at_end", "sender_ended", "refused_by_peer", "no_answer",
-    "agent_lost",
+    "agent_lost", "beyond_peers_limit",
 )  # fmt: skip
 # vehicle id (ASCII, filled with zeros), epoch, sequence, received_at_ns
 _TAKEN: Final = struct.Struct("<32sIqq")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.topics import vehicle_id
-from simulator.emission_log import Kind
+from simulator.emission_log import Kind, Reason
 
 COLUMN = "reached_cloud_at_ns"
 HELD_BACK = "held_back"
@@ -44,8 +44,10 @@ def with_proof(emissions: pa.Table, events: npt.NDArray[Any], wire: pa.Table) ->
     never put a byte of it on the wire.
 
     The capture does not read sequences: its nth publish of a connection is the nth message that the client
-    was given while that connection was up. One row that does not fit (other size, seen before it was given)
-    ends the join of its connection, since an order with a hole says nothing about what follows.
+    was given while that connection was up, those left out that the client did not send (Maximum Packet Size). The last
+    publish of a connection may be there in part, with which the connection ended. Any other row that does not fit
+    (other size, seen before it was given) ends the join of its connection, since an order with a hole says nothing about
+    what follows.
 
     Args:
         emissions: emissions.parquet of the run.
@@ -71,14 +73,19 @@ def without_proof(emissions: pa.Table) -> pa.Table:
 
 def _ways(events: npt.NDArray[Any]) -> dict[str, _Way]:
     ways: dict[str, _Way] = defaultdict(_Way)
-    known = np.isin(events["kind"], (Kind.CONNECTED, Kind.EMITTED))
+    never_sent = (events["kind"] == Kind.REFUSED) & (events["reason"] == Reason.BEYOND_PEERS_LIMIT)
+    known = np.isin(events["kind"], (Kind.CONNECTED, Kind.EMITTED)) | never_sent
     for event in events[known]:
         name, at_ns = vehicle_id(int(event["vehicle"])), int(event["at_ns"])
         if event["kind"] == Kind.CONNECTED:
             ways[name].connected(at_ns)
         elif ways[name].emitted:
             key = (name, int(event["epoch"]), int(event["sequence"]))
-            ways[name].emitted[-1].append((key, at_ns, int(event["size"])))
+            given = ways[name].emitted[-1]
+            if event["kind"] == Kind.EMITTED:
+                given.append((key, at_ns, int(event["size"])))
+            else:
+                given[:] = [one for one in given if one[0] != key]
     return ways
 
 
@@ -89,6 +96,7 @@ def _join(ways: dict[str, _Way], wire: pa.Table) -> tuple[dict[Key, int], Sent]:
     sent: Sent = {}
     at: tuple[str, int] | None = None
     index = -1
+    last = {row[:2]: row[2] for row in rows}
     for name, connection, order, first_sent_at_ns, size, reached_at_ns in rows:
         if (name, connection) != at:
             at = (name, connection)
@@ -99,11 +107,12 @@ def _join(ways: dict[str, _Way], wire: pa.Table) -> tuple[dict[Key, int], Sent]:
         if order >= len(emitted):
             continue
         key, emitted_at_ns, given = emitted[order]
-        if given != size or not first_sent_at_ns or first_sent_at_ns < emitted_at_ns:
+        begun = size < given and order == last[at]
+        if not (size == given or begun) or not first_sent_at_ns or first_sent_at_ns < emitted_at_ns:
             sent[name, index] = None
             continue
         sent[name, index] = order + 1
-        if reached_at_ns is not None:
+        if reached_at_ns is not None and not begun:
             reached[key] = reached_at_ns
     return reached, sent
 

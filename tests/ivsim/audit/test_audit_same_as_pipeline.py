@@ -150,7 +150,7 @@ def test_what_the_capture_proves(
         events = sorted(
             (e | {"size": 7} for e in events), key=lambda e: (e["kind"] != Kind.CONNECTED, e["at_ns"])
         )
-        wire = [(v, c, o, START + 10 * SECOND, 7, r) for v, c, o, _, _, r in wire]
+        wire = [(v, c, o, START + 10 * SECOND, 7 if s % 4 else s % 7, r) for v, c, o, _, s, r in wire]
     types = [pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.int64()]
     rows = [dict(zip(names, (vehicle_id(row[0]), *row[1:]), strict=True)) for row in wire]
     captured = pa.Table.from_pylist(rows, pa.schema(list(zip(names, types, strict=True))))

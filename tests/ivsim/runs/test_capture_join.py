@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ivsim.runs.capture_join import COLUMN, HELD_BACK, with_proof, without_proof
 from schemas.topics import vehicle_id
-from simulator.emission_log import Kind
+from simulator.emission_log import Kind, Reason
 from simulator.emission_table import EVENT
 
 WIRE = pa.schema(
@@ -59,9 +59,13 @@ class Log:
         self.held_back = {sequence for sequence, held in proven if held}
         return dict(zip(table["sequence"].to_pylist(), table[COLUMN].to_pylist(), strict=True))
 
-    def _note(self, kind: int, vehicle: int, sequence: int = 0, size: int = 0) -> None:
+    def unsendable(self, sequence: int, vehicle: int = 1) -> None:
+        """Note that the client did not send what it was given last."""
+        self._note(Kind.REFUSED, vehicle, sequence, reason=Reason.BEYOND_PEERS_LIMIT)
+
+    def _note(self, kind: int, vehicle: int, sequence: int = 0, size: int = 0, reason: int = 0) -> None:
         self.now_ns += 10
-        self.events.append((kind, 0, 0, vehicle, 1, size, sequence, self.now_ns))
+        self.events.append((kind, reason, 0, vehicle, 1, size, sequence, self.now_ns))
 
 
 def test_the_order_of_a_connection_names_the_message() -> None:
@@ -122,6 +126,31 @@ def test_another_size_ends_the_join_of_its_connection() -> None:
     assert found[2] is None
     assert found[3] is None
     assert log.held_back == set()
+
+
+def test_a_last_publish_that_is_there_in_part_proves_what_was_held_back() -> None:
+    """The link went dark: TCP's window had room for a piece of the second, and the client was given two more."""
+    log = Log()
+    log.connect()
+    for sequence in (1, 2, 3, 4):
+        log.emit(sequence)
+    log.seen(0, 0)
+    log.seen(0, 1, size=40, reached=None)
+    assert log.joined() == {1: log.now_ns + 1, 2: None, 3: None, 4: None}
+    assert log.held_back == {3, 4}
+
+
+def test_what_the_client_did_not_send_has_no_place_in_the_order() -> None:
+    log = Log()
+    log.connect()
+    for sequence, size in ((1, 100), (2, 900), (3, 100), (4, 100)):
+        log.emit(sequence, size)
+        if size == 900:
+            log.unsendable(sequence)
+    log.seen(0, 0)
+    log.seen(0, 1)
+    assert log.joined() == {1: log.now_ns + 1, 2: None, 3: log.now_ns + 1, 4: None}
+    assert log.held_back == {4}
 
 
 def test_a_publish_seen_before_it_was_given_is_another_one() -> None:
