@@ -24,6 +24,7 @@ from ivsim.runs.shards import (
     sockets_a_vehicle,
 )
 from ivsim.runs.target_credentials import target_credentials
+from ivsim.runs.target_trial import try_target
 from ivsim.target import check_answers, check_consent, parse
 from ivsim.testbed.java_client import client_jars, libjvm
 from ivsim.testbed.kafka import java_command
@@ -149,6 +150,7 @@ def _target(options: RunOptions, url: str) -> None:
     check_consent(target, options.target_consent, load)
     credentials = target_credentials(options, target)
     check_answers(target, credentials.tls(vehicle_id(1)))
+    try_target(options, target, credentials)
 
 
 def check_agents(options: RunOptions) -> None:
