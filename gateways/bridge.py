@@ -216,6 +216,11 @@ class Bridge:
             self.counters.connections_lost += 1
             self.counters.last_connection_loss = reason
 
+    def turned_away(self, reason: str) -> None:
+        """Count it each time; the process says each new reason once."""
+        self.counters.connections_refused += 1
+        self.counters.last_refusal = self.counters.last_connection_loss = reason
+
     async def drain(self, timeout_s: float) -> bool:
         """Wait until the platform has all that is held; False when time is over first."""
         self._draining = True

@@ -33,8 +33,12 @@ class Counters:
     pauses: int = _count("How often back-pressure stopped the intake.")
     dropped_on_purpose: int = _count("Messages that a test asked to be lost here.")
     connections_lost: int = _count("Connections of the intake that ended unasked.")
+    connections_refused: int = _count(
+        "Attempts to have it again that the peer refused, such as for a password."
+    )
     connected: int = _count("1 while the intake has its connection, or listens.")
     last_connection_loss: str = ""
+    last_refusal: str = ""
 
     def numbers(self) -> dict[str, int]:
         """Return every count by name."""

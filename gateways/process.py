@@ -73,6 +73,7 @@ class GatewayProcess:
         self._topics = KafkaTopics(config.topics_prefix)
         self._stop = asyncio.Event()
         self._failure: str | None = None
+        self._told_refusal = ""
         self._cpu_at_ready_s = 0.0
         self._bridge: Bridge
         self._watch = ProducerWatch(self._topics.status)
@@ -256,6 +257,9 @@ class GatewayProcess:
             bridge = self._bridge
             self._health.note(bridge.delivery.held, bridge.counters.delivered, time.monotonic())
             self._tell("progress", **self._numbers())
+            if (reason := bridge.counters.last_refusal) != self._told_refusal:
+                self._told_refusal = reason
+                self._tell("turned_away", reason=reason)
 
     def _fail(self, reason: str) -> None:
         if self._failure is None:

@@ -6,7 +6,7 @@ import asyncio
 
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.connection_state import KeptConnection
-from gateways.protocols.ends import Subscriber
+from gateways.protocols.ends import ConnectError, Subscriber
 from schemas.errors import PayloadError
 from schemas.formats import Format
 from schemas.tracks import Track
@@ -65,8 +65,8 @@ class Echo:
     def dialling(self) -> None:
         """Nothing to note: the emission log tells of the vehicle's own connection alone."""
 
-    def dial_failed(self, reason: str) -> None:
-        self.trouble = reason
+    def dial_failed(self, error: ConnectError) -> None:
+        self.trouble = str(error)
 
     def connection_lost(self, reason: str) -> None:
         self.trouble = reason

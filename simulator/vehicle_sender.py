@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.connection_state import KeptConnection
-from gateways.protocols.ends import AccessRefusedError, VehicleClient
+from gateways.protocols.ends import AccessRefusedError, ConnectError, VehicleClient
 from schemas.topics import vehicle_id
 from simulator.emission_log import EmissionLog, Kind, Reason
 from simulator.fleet import Emission
@@ -162,8 +162,8 @@ class VehicleSender:
     def dialling(self) -> None:
         self._note_connection(Kind.CONNECTING)
 
-    def dial_failed(self, reason: str) -> None:
-        self.trouble = reason
+    def dial_failed(self, error: ConnectError) -> None:
+        self.trouble = str(error)
         self._totals.connect_failures += 1
         self._note_connection(Kind.CONNECT_FAILED)
 

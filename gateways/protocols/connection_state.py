@@ -95,7 +95,7 @@ class ConnectionEvents(typing.Protocol):
     def dialling(self) -> None:
         """An attempt begins."""
 
-    def dial_failed(self, reason: str) -> None:
+    def dial_failed(self, error: ConnectError) -> None:
         """The attempt has failed; another one follows after a wait."""
 
     def connection_lost(self, reason: str) -> None:
@@ -184,7 +184,7 @@ class KeptConnection:
             try:
                 await self._attempt()
             except ConnectError as error:
-                self._events.dial_failed(str(error))
+                self._events.dial_failed(error)
                 continue
             self._backoff.reset()
             if self._first is not None and not self._first.done():
@@ -192,6 +192,7 @@ class KeptConnection:
 
     async def _attempt(self) -> None:
         """Dial once; return when the peer has accepted, even if the connection is lost again by then."""
+        failure: ConnectError | None = None
         async with self._gate:
             self._down.clear()
             generation = self.state.dial()
@@ -199,13 +200,14 @@ class KeptConnection:
             try:
                 await self._dial(generation)
             except ConnectError as error:
+                failure = error
                 self.lost(str(error), generation)
             except BaseException:
                 self.state.lost(generation)
                 raise
             self.state.accepted(generation)
         if self.state.accepted_generation != generation:
-            raise ConnectError(self._reason)
+            raise failure or ConnectError(self._reason)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Report an end that nobody asked for; `close` cancels the task."""

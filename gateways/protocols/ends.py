@@ -18,7 +18,7 @@ class ConnectError(OSError):
 
 
 class AccessRefusedError(ConnectError):
-    """The peer, or we, will not have the other's identity: an alert of TLS, a wrong password, an unknown name."""
+    """The peer answers, and refuses: an alert of TLS (ours too), a wrong password, an unknown name, a missing right."""
 
 
 class VehicleEvents(typing.Protocol):
@@ -131,6 +131,9 @@ class Sink(typing.Protocol):
 
     def link(self, up: bool, reason: str) -> None:
         """The intake's own connection came or went; it reconnects by itself."""
+
+    def turned_away(self, reason: str) -> None:
+        """The peer answers and refuses the intake, which has lost its connection before; it tries again."""
 
 
 class Intake(typing.Protocol):

@@ -131,7 +131,7 @@ def _audit_tables(made: Audit, sources: _Sources) -> list[Row]:
     sheet.hold_values(
         result.json("run.json"),
         tables.run_facts(result, sources.events),
-        ["stop_at_ns", "dead_senders", "lost_senders", "agents", "gateway_drops"],
+        ["stop_at_ns", "dead_senders", "lost_senders", "agents", "gateway_drops", "refused_gateways"],
     )
     if result.receive_logs or result.has("received.parquet"):
         sheet = made.sheet("received.parquet", "received-*.events")
@@ -255,6 +255,7 @@ def _audit_metrics(made: Audit, rows: list[Row], found: figures.Figures) -> None
         _capture_drops(result),
         len(run.get("dead_senders", [])),
         run.get("gateway_drops"),
+        refused_gateways=len(run.get("refused_gateways", [])),
         lost_senders=len(run.get("lost_senders", [])),
         agents=run.get("agents", []),
     )

@@ -141,6 +141,7 @@ def validity(
     dead_senders: int = 0,
     gateway_drops: int | None = None,
     *,
+    refused_gateways: int = 0,
     lost_senders: int = 0,
     agents: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[str, list[str]]:
@@ -170,6 +171,7 @@ def validity(
         causes.append(("capture_dropped", "invalid"))
     if gateway_drops:
         causes.append(("gateway_dropped", "degraded"))
+    causes += [("gateway_refused", "degraded")] * refused_gateways
     known = [agent["clock_uncertainty_ms"] for agent in agents]
     unsure = [within_ms for within_ms in known if within_ms is None or within_ms > DRIFT_DEGRADES_MS]
     causes += [("clocks_apart", "degraded")] * len(unsure)

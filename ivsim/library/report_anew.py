@@ -212,6 +212,7 @@ def _figures(directory: Path, manifest: Mapping[str, Any], said: Mapping[str, An
         sender_lag_p99_ms=sender_lag_p99_ms(directory / "ledger.parquet"),
         capture_drops=_capture_drops(directory),
         gateway_drops=run.get("gateway_drops"),
+        refused_gateways=run.get("refused_gateways", []),
     )
     # How a sender ended stands nowhere else.
     died = [

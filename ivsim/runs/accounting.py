@@ -192,6 +192,7 @@ def _write_tables(started: StartedRun, ending: Ending) -> None:
             "lost_senders": _names_of_dead(children, started.components.senders, lost=True),
             "agents": started.components.agents.facts(),
             "gateway_drops": _gateway_drops(started),
+            "refused_gateways": _refused_gateways(started),
             "backlog_max": emission_table.largest_backlog(directory.emission_logs()),
         },
     )
@@ -281,6 +282,7 @@ def _finish_metrics(
         sender_lag_p99_ms=sender_lag_p99_ms(started.directory.ledger),
         capture_drops=captured.get("kernel_drops"),
         gateway_drops=_gateway_drops(started),
+        refused_gateways=_refused_gateways(started),
         dead_senders=_dead_senders(started, lost=False),
         lost_senders=_dead_senders(started, lost=True),
     ).as_dict()
@@ -297,6 +299,19 @@ def _gateway_drops(started: StartedRun) -> int | None:
         if (drops := done.get("datagrams_dropped")) is not None:
             said.append(drops)
     return sum(said) if said else None
+
+
+def _refused_gateways(started: StartedRun) -> list[str]:
+    """Return of each gateway that its broker refused on the way what the broker said, and how often."""
+    children = [started.components.children[name] for name in started.components.gateways]
+    said = [
+        (child.name, child.latest.get("turned_away"), child.latest.get("progress", {})) for child in children
+    ]
+    return [
+        f"{name} was refused {progress.get('connections_refused', 1)} times: {refusal['reason']}"
+        for name, refusal, progress in said
+        if refusal is not None
+    ]
 
 
 def _names_of_dead(children: Children, senders: Sequence[str], *, lost: bool) -> list[str]:

@@ -37,7 +37,8 @@ class Cause(NamedTuple):
 
     Attributes:
         name: of the kind: partial_ledger, fate_unknown, certificate_off, link_changes_late, live_figures_differ,
-            generator_limited, sender_died, agent_lost, clock_moved, clocks_apart, capture_dropped, gateway_dropped.
+            generator_limited, sender_died, agent_lost, clock_moved, clocks_apart, capture_dropped, gateway_dropped,
+            gateway_refused.
         severity: degraded or invalid.
         words: what was found, for a person.
     """
@@ -69,6 +70,7 @@ def judge(
     sender_lag_p99_ms: float | None,
     capture_drops: int | None,
     gateway_drops: int | None = None,
+    refused_gateways: Sequence[str] = (),
     dead_senders: Sequence[str] = (),
     lost_senders: Sequence[str] = (),
 ) -> Validity:
@@ -79,12 +81,14 @@ def judge(
         sender_lag_p99_ms: emission lag of messages that were not held back; None when none was emitted.
         capture_drops: frames that the kernel dropped before the capture read them; None when nobody knows.
         gateway_drops: datagrams that found a gateway's socket full; None where nobody knows, and with a broker.
+        refused_gateways: a line for each gateway that its broker refused on the way.
         dead_senders: a line for each of several senders that died on the way, while the others went on.
         lost_senders: likewise of those that were lost with their agent.
     """
     causes = (
         *_causes(metrics, sender_lag_p99_ms, capture_drops),
         *_dropped(gateway_drops),
+        *(Cause("gateway_refused", "degraded", line) for line in refused_gateways),
         *_clocks(metrics),
         *map(_died, dead_senders),
         *map(_lost, lost_senders),

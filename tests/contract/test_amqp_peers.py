@@ -53,6 +53,8 @@ class Sink:
 
     def link(self, up: bool, reason: str) -> None: ...
 
+    def turned_away(self, reason: str) -> None: ...
+
     async def next(self, count: int) -> list[tuple[str, bytes, bool]]:
         async with asyncio.timeout(30):
             return [await self.taken.get() for _ in range(count)]

@@ -50,6 +50,8 @@ class Sink:
 
     def link(self, up: bool, reason: str) -> None: ...
 
+    def turned_away(self, reason: str) -> None: ...
+
 
 class Events:
     """The sender, at a vehicle's end and its subscriber's."""

@@ -56,6 +56,8 @@ class Sink:
 
     def link(self, up: bool, reason: str) -> None: ...
 
+    def turned_away(self, reason: str) -> None: ...
+
     async def next(self, count: int) -> list[tuple[bytes, bool]]:
         async with asyncio.timeout(WAIT_S):
             return [await self.taken.get() for _ in range(count)]

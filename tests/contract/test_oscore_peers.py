@@ -55,6 +55,8 @@ class Sink:
 
     def link(self, up: bool, reason: str) -> None: ...
 
+    def turned_away(self, reason: str) -> None: ...
+
 
 class Events:
     """The sender."""

@@ -127,6 +127,8 @@ class Sink(Watched):
         self.intake.acknowledge(receipt)
         self.intake.flush()
 
+    def turned_away(self, reason: str) -> None: ...
+
     def link(self, up: bool, reason: str) -> None:
         self.change()
 

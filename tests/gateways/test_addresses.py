@@ -99,6 +99,8 @@ class Sink:
     def misaddressed(self, address: str, *_: Any) -> None:
         self.strays.append(address)
 
+    def turned_away(self, reason: str) -> None: ...
+
     def link(self, up: bool, reason: str) -> None:
         pass
 

@@ -85,8 +85,8 @@ class Peer:
     def dialling(self) -> None:
         self.told.append("dialling")
 
-    def dial_failed(self, reason: str) -> None:
-        assert reason
+    def dial_failed(self, error: ConnectError) -> None:
+        assert str(error)
         self.told.append("failed")
 
     def connection_lost(self, reason: str) -> None:

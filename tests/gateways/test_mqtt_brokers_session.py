@@ -59,6 +59,8 @@ class Gateway:
             self.intake.acknowledge(receipt)
         self.intake.flush()
 
+    def turned_away(self, reason: str) -> None: ...
+
     def link(self, up: bool, reason: str) -> None:
         self.links.append(up)
 

@@ -51,6 +51,7 @@ class Sink:
         self.kept: set[bytes] = set()
         self.receipts: dict[bytes, Any] = {}
         self.links: list[tuple[bool, str]] = []
+        self.refusals: list[str] = []
         self.by_itself = by_itself
 
     def take(
@@ -77,6 +78,9 @@ class Sink:
 
     def link(self, up: bool, reason: str) -> None:
         self.links.append((up, reason))
+
+    def turned_away(self, reason: str) -> None:
+        self.refusals.append(reason)
 
 
 class Queue:
@@ -323,6 +327,33 @@ async def test_a_refused_gateway_says_why(connack: bytes, reason: str) -> None:
             await intake.open()
         await broker.until(lambda: not broker.connections[0].open, WAIT_S)
         assert len(broker.connections) == 1, "who is refused does not knock again"
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "says"),
+    [
+        (CONNECT, packet(CONNACK << 4, b"\x00\x87\x00"), "refuses: not authorized"),
+        (SUBSCRIBE, packet(0x90, b"\x00\x01\x00\x87"), "refuses to subscribe: not authorized"),
+        (SUBSCRIBE, packet(0x90, b"\x00\x01\x00\x00"), "QoS 0 granted where 1 was asked for"),
+    ],
+)
+async def test_what_refuses_a_gateway_that_comes_back_is_told(kind: int, answer: bytes, says: str) -> None:
+    """A password that was changed, a right that was taken away; a lost link alone is no refusal."""
+
+    def refuse(connection: Connection, of: int, _body: bytes) -> list[bytes] | None:
+        return [answer] if of == kind and 0 < connection.number < 3 else None
+
+    sink = Sink()
+    async with FakeBroker(answer=refuse) as broker, gateway(broker, "qos1", sink) as intake:
+        await intake.open()
+        broker.connections[0].fail("reset")
+        await broker.until(lambda: len(sink.links) == 3, WAIT_S)
+        assert [up for up, _ in sink.links] == [True, False, True]
+        assert len(sink.refusals) == 2
+        assert all(says in reason for reason in sink.refusals)
+        broker.connections[-1].fail("reset")
+        await broker.until(lambda: len(sink.links) == 5, WAIT_S)
+        assert len(sink.refusals) == 2
 
 
 async def test_nonsense_from_the_broker_costs_the_connection_alone() -> None:

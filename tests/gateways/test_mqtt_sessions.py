@@ -123,6 +123,8 @@ class Both:
     def writable(self) -> None:
         self.changed.set()
 
+    def turned_away(self, reason: str) -> None: ...
+
     def link(self, up: bool, reason: str) -> None:
         self.changed.set()
 

@@ -23,6 +23,7 @@ import pika
 from pika.exceptions import (
     AMQPError,
     AuthenticationError,
+    ChannelClosedByBroker,
     ProbableAccessDeniedError,
     ProbableAuthenticationError,
     StreamLostError,
@@ -47,6 +48,9 @@ _NOISE: Final = (FrameError, AMQPError, IndexError, ValueError, struct.error)
 
 # RabbitMQ closes the connection with 403, or at once where pika cannot say why.
 _ACCESS_REFUSED: Final = (ProbableAuthenticationError, AuthenticationError, ProbableAccessDeniedError)
+
+# Access, a queue or exchange that is not there, one that is locked, one that has other arguments.
+_OPERATION_REFUSED: Final = frozenset({403, 404, 405, 406})
 
 # pika logs every refused connection with a traceback; the reason reaches our callers in one line instead.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
@@ -219,8 +223,9 @@ class _Attempt:
         self.lost(one_line(error), refused=isinstance(error, _ACCESS_REFUSED))
 
     def _on_channel_closed(self, _channel: Any, error: BaseException) -> None:
-        """The broker closes a channel for a refused operation (403, 404, 406); we then begin anew."""
-        self.lost(one_line(error))
+        """The broker closes a channel for a refused operation (AMQP 0-9-1, 1.1: 403, 404, 405, 406); we then begin anew."""
+        code = error.reply_code if isinstance(error, ChannelClosedByBroker) else None
+        self.lost(one_line(error), refused=code in _OPERATION_REFUSED)
 
     def _timed_out(self) -> ConnectError:
         return self._error(f"no answer in {self._timeout_s:g} s")

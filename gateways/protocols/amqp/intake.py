@@ -13,7 +13,7 @@ from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, IntakeSettings, Mode
 from gateways.protocols.connection_log import ConnectionLog
 from gateways.protocols.connection_state import KeptConnection
-from gateways.protocols.ends import Receipt, Sink
+from gateways.protocols.ends import AccessRefusedError, ConnectError, Receipt, Sink
 
 # For which a gateway waits for each answer of the broker while it connects.
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -144,9 +144,11 @@ class AmqpIntake:
     def dialling(self) -> None:
         """Said by the connection's keeper; nobody wants to know."""
 
-    def dial_failed(self, reason: str) -> None:
+    def dial_failed(self, error: ConnectError) -> None:
         """The next attempt follows."""
-        self._log.failed(reason)
+        self._log.failed(str(error))
+        if isinstance(error, AccessRefusedError):
+            self._sink.turned_away(str(error))
 
     def connection_lost(self, reason: str) -> None:
         self._log.lost(reason)

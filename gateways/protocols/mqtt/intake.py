@@ -12,7 +12,7 @@ from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, IntakeSettings, Mode
 from gateways.protocols.connection_log import ConnectionLog
 from gateways.protocols.connection_state import KeptConnection
-from gateways.protocols.ends import ConnectError, Receipt, Sink
+from gateways.protocols.ends import AccessRefusedError, ConnectError, Receipt, Sink
 from gateways.protocols.mqtt.address import mqtt_addresses
 from gateways.protocols.mqtt.packets import Credentials, MalformedPacketError
 from gateways.protocols.mqtt.session import (
@@ -169,9 +169,11 @@ class MqttIntake:
     def dialling(self) -> None:
         """Nothing to note: `link` tells of success and loss."""
 
-    def dial_failed(self, reason: str) -> None:
+    def dial_failed(self, error: ConnectError) -> None:
         """Another attempt follows; a broker that refuses is in trouble of its own, and no sign of a rival."""
-        self._log.failed(reason)
+        self._log.failed(str(error))
+        if isinstance(error, AccessRefusedError):
+            self._sink.turned_away(str(error))
         self._short_connections = 0
 
     def connection_lost(self, reason: str) -> None:
@@ -192,7 +194,7 @@ class MqttIntake:
             raise ConnectError(f"{self._where}: no answer within {CONNECT_TIMEOUT_S:g} s") from None
         except ConnectError as error:
             self._hang_up()
-            raise ConnectError(f"{self._where} {error}") from None
+            raise type(error)(f"{self._where} {error}") from None
         except OSError as error:
             self._hang_up()
             raise ConnectError(f"{self._where}: {reason_of(error)}") from None
@@ -272,7 +274,7 @@ class MqttIntake:
 
     def refused(self, reason: str) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ConnectError(reason))
+            self._answer.set_exception(AccessRefusedError(reason))
 
     def ended(self, reason: str, *, taken_over: bool) -> None:
         if taken_over:

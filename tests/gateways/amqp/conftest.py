@@ -60,6 +60,8 @@ class Sink(Changed):
         self.strays.append((address, payload, reason))
         self._settle(receipt)
 
+    def turned_away(self, reason): ...
+
     def link(self, up, reason):
         self.links.append((up, reason))
         self.change()

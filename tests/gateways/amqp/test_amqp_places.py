@@ -10,6 +10,8 @@ from tests.gateways.amqp.fake_broker import FakeBroker
 
 
 class Sink:
+    def turned_away(self, reason: str) -> None: ...
+
     def link(self, up: bool, reason: str) -> None:
         pass
 

@@ -41,6 +41,8 @@ class Sink:
         self.strays.append((address, payload, reason))
         self._settle(receipt)
 
+    def turned_away(self, reason): ...
+
     def link(self, up, reason):
         pass
 

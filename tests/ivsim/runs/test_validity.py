@@ -112,3 +112,10 @@ def test_a_socket_that_overflowed_is_said(drops: int | None, verdict: str) -> No
     assert found.verdict == verdict
     assert [cause.name for cause in found.causes] == ["gateway_dropped"] * (verdict == "degraded")
     assert audited.validity({}, None, 0, gateway_drops=drops) == (verdict, [one.name for one in found.causes])
+
+
+def test_a_gateway_that_its_broker_refused_is_named() -> None:
+    line = "gateway-1 was refused 7 times: MQTT broker 127.0.0.1:1883 refuses: not authorized"
+    found = judge({}, sender_lag_p99_ms=None, capture_drops=0, refused_gateways=[line])
+    assert (found.verdict, found.words) == ("degraded", line)
+    assert audited.validity({}, None, 0, refused_gateways=1) == ("degraded", ["gateway_refused"])
