@@ -101,13 +101,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 class ScopesBySpark(LoadScopeScheduling):
     """A file to each worker at a time, but for the files with a Spark: those with the testbed go to one worker together,
-    and the others, with runs that are by themselves, to another.
+    and the others, with runs that are by themselves, to another. In `make full`, whose testbed is in use for longest, the
+    faults have a second one.
 
     xdist's own groups (3.8) are lost on pytest 9.2, which no longer reads the names that they are put into.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return _scope_of(_file_of(nodeid))
+        file = _file_of(nodeid)
+        scope = _scope_of(file)
+        full = str(self.config.getoption("markexpr")).startswith("full")
+        return "faults" if full and scope == ON_TESTBED and file.startswith("tests/faults/") else scope
 
 
 def _file_of(nodeid: str) -> str:

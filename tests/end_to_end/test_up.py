@@ -65,5 +65,5 @@ def test_a_stop_closes_everything_in_the_middle_of_a_run_too(tmp_path: Path) -> 
         assert run.finish().code == 128 + signal.SIGTERM
         assert up.close() == 0
     finally:
-        runs.close()
+        runs.end_all()
     assert list(runs.state.iterdir()) == []
