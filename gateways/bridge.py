@@ -105,7 +105,7 @@ class Bridge:
         self._timer: asyncio.TimerHandle | None = None
         self._stamp = 0
         self._stamp_header: Header = (RECEIVED, b"0")
-        self._draining = False
+        self._draining = self._closed = False
 
     def connect(self, intake: Intake) -> None:
         """Take messages from this intake, and let the delivery acknowledge to it."""
@@ -234,6 +234,7 @@ class Bridge:
 
     def close(self) -> None:
         """Stop asking for confirmations; what is still held stays unacknowledged."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -297,6 +298,8 @@ class Bridge:
     def _end_batch(self) -> None:
         """Fetch confirmations, write the log, then the acknowledgements; come again while any is due."""
         self._batch_open = False
+        if self._closed:
+            return  # called for a message that came with the last ones; what it would ask is closed, too
         if self._log is not None:
             self._log.flush()
         delivery = self.delivery

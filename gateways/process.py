@@ -241,6 +241,9 @@ class GatewayProcess:
             return 1
         cpu_s = time.process_time() - self._cpu_at_ready_s
         self._tell("done", drained=drained, cpu_s=cpu_s, **self._numbers())
+        if (left := intake.left_behind()) is not None:
+            self._tell("error", message=left)
+            return 1
         return 0
 
     async def _obey(self) -> None:

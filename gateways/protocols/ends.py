@@ -145,6 +145,12 @@ class Intake(typing.Protocol):
     async def close(self) -> None:
         """Stop taking, send what acknowledgements are ready, release everything; idempotent."""
 
+    def left_behind(self) -> str | None:
+        """Return in words what the peer keeps for an intake of this name alone, and how long; asked behind `close`.
+
+        None where a message that was not acknowledged goes to another gateway, or comes again to the next one.
+        """
+
     def acknowledge(self, receipt: Receipt) -> None:
         """Kafka has the message. Over an earlier connection nothing is said: the peer sends again."""
 

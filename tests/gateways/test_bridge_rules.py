@@ -279,6 +279,18 @@ async def test_while_draining_nothing_is_taken_again(bridge: Bridge, producer: P
     bridge.close()
 
 
+async def test_nothing_is_asked_of_a_producer_that_is_closed(
+    bridge: Bridge, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that comes with the last ones has its batch ended in a later turn of the loop."""
+    asked: list[float] = []
+    monkeypatch.setattr(producer, "poll", asked.append)
+    bridge.take(VEHICLE, payload(1), 1, False, "r1")
+    bridge.close()
+    await asyncio.sleep(0.01)
+    assert asked == []
+
+
 async def test_early_acknowledgement_is_given_once(make: Callable[..., Bridge], producer: Producer) -> None:
     bridge = make(early_ack=True)
     bridge.take(VEHICLE, payload(1), 7, False, "a")

@@ -316,6 +316,41 @@ async def test_a_member_leaves_a_broker_that_stands_still(mode: str, monkeypatch
 
 
 @pytest.mark.parametrize(
+    ("mode", "kept"), [("qos1", "for 90 s"), ("qos1-v311", "for as long as it keeps a session of 3.1.1")]
+)
+@pytest.mark.parametrize("fault", ["Kafka is away", "the broker is away", None])
+async def test_a_share_that_is_not_handed_over_is_named(
+    mode: str, kept: str, fault: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fault:
+        monkeypatch.setattr("gateways.protocols.mqtt.intake.HAND_OVER_STUCK_S", 0.2)
+    sink = Sink(by_itself=fault != "Kafka is away")
+    settings = {"shared": True, "name": "one", "session_expiry_s": 90}
+    async with FakeBroker(five=mode == "qos1") as broker, gateway(broker, mode, sink, **settings) as intake:
+        await intake.open()
+        broker.connections[0].send(publish(TOPIC, b"m", qos=1, mid=1, five=mode == "qos1"))
+        await broker.until(lambda: sink.taken)
+        if fault == "the broker is away":
+            broker.listens_at = "nowhere"
+            broker.connections[0].fail("reset")
+            await broker.until(lambda: not sink.links[-1][0])
+        await intake.close()
+        assert intake.left_behind() == (
+            f"MQTT broker {broker.host}:{broker.port} keeps what it had for the session 'one' {kept}: start a gateway of this"
+            " name"
+            if fault
+            else None
+        )
+
+
+async def test_a_gateway_that_shares_nothing_leaves_nothing_behind() -> None:
+    async with FakeBroker() as broker, gateway(broker, "qos1", Sink(by_itself=False)) as intake:
+        await intake.open()
+        await intake.close()
+        assert intake.left_behind() is None
+
+
+@pytest.mark.parametrize(
     ("connack", "reason"), [(b"\x00\x87\x00", "not authorized"), (b"\x00\x9f\x00", "connection rate")]
 )
 async def test_a_refused_gateway_says_why(connack: bytes, reason: str) -> None:

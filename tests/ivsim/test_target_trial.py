@@ -19,6 +19,7 @@ from fake_mqtt_broker import CONNACK, CONNECT, DISCONNECT, Connection, FakeBroke
 
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
+from ivsim.runs import target_trial
 from ivsim.runs.target_credentials import target_credentials
 from ivsim.runs.target_trial import try_target
 from ivsim.target import parse
@@ -138,6 +139,8 @@ def test_a_port_that_speaks_tls_is_named_as_one() -> None:
         thread.join(30)
 
 
-def test_a_server_that_says_nothing_is_left_in_time() -> None:
-    with brokers(lambda *_: []) as broker, pytest.raises(Refusal, match="no answer within 5 s"):
+def test_a_server_that_says_nothing_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert target_trial.TRIAL_S == 5.0
+    monkeypatch.setattr(target_trial, "TRIAL_S", 0.3)
+    with brokers(lambda *_: []) as broker, pytest.raises(Refusal, match=r"no answer within 0\.3 s"):
         tried(broker.port)

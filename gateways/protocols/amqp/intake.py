@@ -103,6 +103,9 @@ class AmqpIntake:
     def invalid(self, receipt: Receipt) -> None:
         """The broker is told what it is told of any message: it is taken."""
 
+    def left_behind(self) -> str | None:
+        return None
+
     def acknowledge(self, receipt: Receipt) -> None:
         if self._current(receipt):
             self._window.settle(receipt[1])

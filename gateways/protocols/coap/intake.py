@@ -297,6 +297,9 @@ class CoapIntake(CoapServer):
         if code == CHANGED:
             self._unanswered[receipt] = BAD_REQUEST
 
+    def left_behind(self) -> str | None:
+        return None
+
     def acknowledge(self, receipt: Receipt) -> None:
         code = self._unanswered.pop(receipt, None)
         if code is not None:

@@ -57,6 +57,7 @@ class MqttIntake:
         self._addresses = mqtt_addresses(settings.address)
         self._filter = prefix + self._addresses.filter
         self._shared = settings.shared
+        self._expiry_s = settings.session_expiry_s
         self._context = None if endpoint.tls is None else tls_context(endpoint.tls)
         self._server_name = None if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
         self._session = GatewaySession(
@@ -81,7 +82,7 @@ class MqttIntake:
         self._arrived = 0
         self._flushing = False
         self._paused = False
-        self._opened = False
+        self._opened = self._left_behind = False
         self._reconnects = 0
         self._short_connections = 0
 
@@ -92,6 +93,8 @@ class MqttIntake:
         await self._connection.close()
         self._stop_tick()
         handed_over = self._shared and self._wire is not None and await self._hand_over(self._wire)
+        if self._opened:
+            self._left_behind, self._opened = self._shared and not handed_over, False
         wire, self._wire = self._wire, None
         if wire is None:
             return
@@ -121,6 +124,13 @@ class MqttIntake:
             elif rest_s >= HAND_OVER_STUCK_S:
                 return False
         return False
+
+    def left_behind(self) -> str | None:
+        """A share of a group that was not handed over: its messages wait in the session, or are lost with it (4.8.2)."""
+        if not self._left_behind:
+            return None
+        kept = f"for {self._expiry_s} s" if self._five else "for as long as it keeps a session of 3.1.1"
+        return f"{self._where} keeps what it had for the session {self._name!r} {kept}: start a gateway of this name"
 
     def _movement(self) -> tuple[int, int]:
         return self._arrived, self._session.held

@@ -86,7 +86,7 @@ class FakeBroker:
         session.task = asyncio.current_task()
         self._sessions.append(session)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            await session.run()
+            await session.run(greeted=True)
         session.requeue()
         writer.transport.abort()
 
@@ -107,7 +107,8 @@ class Session:
         self.published = 0
         self.unacknowledged: dict[int, tuple[bytes, bytes]] = {}
 
-    async def run(self) -> None:
+    async def run(self, *, greeted: bool = False) -> None:
+        assert greeted or await self.reader.readexactly(len(HEADER)) == HEADER
         self.method(
             0,
             spec.Connection.Start(

@@ -174,6 +174,7 @@ def _late_alone(kept):
     return Latencies(latency, latency * 0.1, latency * 0.9)
 
 
+@pytest.mark.full
 def test_contrary_runs_do_not_agree():
     found = verdicts(results_of(_contrary), _late_alone, numbers=UNTOLD)
     assert {number for number, verdict in found.items() if verdict == "disagree"} >= {

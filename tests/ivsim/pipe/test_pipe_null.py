@@ -239,6 +239,7 @@ def test_the_command_leaves_manifest_metrics_samples_and_page(tmp_path, monkeypa
     ]
 
 
+@pytest.mark.full
 def test_how_loaded_the_machine_was_by_others_is_told(run_record, tmp_path):
     found, figures = measured(run_record, tmp_path, duration_s=1.0, warmup_s=0.25, record="s1")
     assert found.machine is not None

@@ -15,6 +15,12 @@ from simulator.links.step_log import Asked
 from tests.simulator.links.test_links_proof import REPLAY, as_columns, quiet
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """A slow link owes its last frame for two seconds; this one has none."""
+    monkeypatch.setattr("simulator.links.proof.verify.time.sleep", lambda _s: None)
+
+
 class Idle:
     """A link on which nothing waits."""
 

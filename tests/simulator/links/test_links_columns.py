@@ -282,6 +282,7 @@ class Counting:
         )
 
 
+@pytest.mark.full
 def test_memory_does_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.undo()
     pairs = [(Condition(1e5 + k, 20.0), Condition(2e5 + k, 20.0)) for k in range(50)]

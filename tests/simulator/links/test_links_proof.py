@@ -310,6 +310,7 @@ def test_a_step_that_took_longer_may_carry_more():
     assert verdicts(made, "rate") == {"pass"}
 
 
+@pytest.mark.full
 @given(st.data())
 @settings(max_examples=30)
 def test_a_right_link_is_off_by_chance_once_in_a_hundred_runs(data):
