@@ -68,7 +68,7 @@ full:
 	@sh setup/install.sh test
 	@sh setup/with_rights.sh $(PYTEST) $(BY_GROUP) -m "full and not timing" $(call HAVING,full)
 
-properties: # what the gate shows with 40 examples, with ten times as many
+properties: # what the gate shows with 25 examples, with 400
 	@sh setup/install.sh test
 	$(PYTEST) $(BY_FILE) -m "hypothesis and not ($(MARKED)) and not timing and not full" --hypothesis-profile thorough
 

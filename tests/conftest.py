@@ -36,7 +36,7 @@ atexit.register(shutil.rmtree, os.environ["IVSIM_CACHE"], ignore_errors=True)
 
 # Hypothesis' own profile for shared machines: no deadline for an example (200 ms otherwise, which any pause breaks), and
 # the same examples in every run, so that a failure belongs to the change that it meets. `make properties` asks for more.
-settings.register_profile("gate", settings.get_profile("ci"), max_examples=40)
+settings.register_profile("gate", settings.get_profile("ci"), max_examples=25)
 settings.register_profile("thorough", settings.get_profile("ci"), max_examples=400)
 settings.load_profile("gate")
 

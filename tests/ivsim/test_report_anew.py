@@ -21,6 +21,8 @@ from ivsim.runs.directory import RunDirectory
 from schemas.errors import Refusal
 from tests.ivsim.audit.made_up_result import made_up_result
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:

@@ -16,6 +16,8 @@ from ivsim.study.compare_page import comparison_page
 from ivsim.study.report import results
 from ivsim.study.summary import DASH
 
+pytestmark = pytest.mark.usefixtures("blank_charts")
+
 Make = Callable[..., tuple[Any, list[Any]]]
 EVIL = "<script>alert('a & b')</script>"
 
