@@ -18,8 +18,3 @@ def coap_path(identity: str) -> tuple[str, str, str]:
 def coap_addresses(scheme: str) -> Addresses:
     """Return the paths of a scheme, ours for ""; ValueError for one that is none."""
     return addresses(scheme, LEVELS) if scheme else _PATHS
-
-
-def vehicle_of_coap_path(segments: tuple[str, ...]) -> str:
-    """Return the vehicle id in Uri-Path segments; ValueError when the path is none of ours."""
-    return _PATHS.vehicle_of("/".join(segments))

@@ -17,7 +17,7 @@ MAX_HELD_BYTES: Final = 256 << 20
 MAX_ASSEMBLIES: Final = 200_000
 
 # Endpoint, path, and what keeps uploads at once from one endpoint apart (RFC 9175, 3.3).
-Key = tuple[tuple[str, int], str, tuple[bytes, ...]]
+Key = tuple[tuple[str, int], tuple[str, ...], tuple[bytes, ...]]
 
 
 @dataclass(slots=True)

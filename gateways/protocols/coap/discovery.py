@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
+from urllib.parse import quote
 
 from aiocoap import Message
 from aiocoap.numbers.codes import BAD_REQUEST, CONTENT, NOT_ACCEPTABLE
@@ -15,6 +16,7 @@ LINK_FORMAT: Final = 40  # application/link-format (RFC 6690, 7.3)
 OCTET_STREAM: Final = 42
 RESOURCE_TYPE: Final = "ivsim.current-status"
 _LINKS_MAX: Final = 1_000
+_PLAIN: Final = "!$&'()*+,;=:@-._~"  # what a segment may have as it is (RFC 3986, 3.3)
 _LARGEST_SIZE_EXPONENT: Final = 6
 
 
@@ -22,7 +24,11 @@ def links(paths: Iterable[tuple[str, ...]], types: tuple[int, ...], *, observabl
     """Return the list of links (RFC 6690, 2), at most a thousand of them."""
     content = f"ct={types[0]}" if len(types) == 1 else f'ct="{" ".join(map(str, types))}"'
     attributes = f';rt="{RESOURCE_TYPE}";{content}' + (";obs" if observable else "")
-    found = [f"</{'/'.join(path)}>{attributes}" for path in islice(paths, _LINKS_MAX)]
+    # A segment's own slash is none between segments (RFC 7252, 6.4).
+    found = [
+        f"</{'/'.join(quote(segment, _PLAIN) for segment in path)}>{attributes}"
+        for path in islice(paths, _LINKS_MAX)
+    ]
     return ",".join([f"</{'/'.join(WELL_KNOWN_CORE)}>;ct={LINK_FORMAT}", *found]).encode()
 
 

@@ -68,7 +68,7 @@ class CoapEcho(CoapServer):
 
     def _post(self, request: Message, path: tuple[str, ...], payload: bytes) -> None:
         try:
-            identity = self._vehicle(path)
+            identity = self._taken_at(path)
         except ValueError:
             self._reject(request, NOT_FOUND)
             return
@@ -86,7 +86,7 @@ class CoapEcho(CoapServer):
             self._reject(request, METHOD_NOT_ALLOWED)
             return
         try:
-            identity = self._vehicle(request.opt.uri_path)
+            identity = self._taken_at(request.opt.uri_path)
         except ValueError:
             self._reject(request, NOT_FOUND)
             return

@@ -18,10 +18,12 @@ from aiocoap.numbers.codes import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     POST,
+    PROXYING_NOT_SUPPORTED,
     SERVICE_UNAVAILABLE,
     UNSUPPORTED_CONTENT_FORMAT,
 )
 from aiocoap.numbers.optionnumbers import OptionNumber
+from aiocoap.numbers.types import NON
 
 from gateways.protocols.base import Endpoint, IntakeSettings, SharedKeys
 from gateways.protocols.coap import discovery
@@ -38,6 +40,7 @@ from gateways.protocols.shared_keys import shared_keys
 from schemas.topics import vehicle_of_address
 
 _CACHE_PATHS = 100_000
+_OF_PROXIES = frozenset({OptionNumber.PROXY_URI, OptionNumber.PROXY_SCHEME})
 
 
 class CoapServer(Upper, ABC):
@@ -75,6 +78,8 @@ class CoapServer(Upper, ABC):
         self._types = types
         self._observable = observable
         self._vehicles: dict[tuple[str, ...], str] = {}
+        # The paths that discovery lists.
+        self._resources: dict[tuple[str, ...], None] = {}
         self._owners: dict[str, str | None] = {}
         self._counts = dict.fromkeys(
             (
@@ -140,7 +145,7 @@ class CoapServer(Upper, ABC):
         if request.code == GET and path == discovery.WELL_KNOWN_CORE:
             self._discover(request)
         elif request.bad_option is not None:
-            self._reject(request, BAD_OPTION)
+            self._refuse_option(request)
         elif request.code != POST:
             if not self._impersonates(request, path):
                 self._other(request)
@@ -152,6 +157,18 @@ class CoapServer(Upper, ABC):
             self._post(request, path, request.payload)
         else:
             self._block(request, path, request.opt.block1)
+
+    def _refuse_option(self, request: Message) -> None:
+        """Answer what this server does not do: 5.05 to a request for a proxy (RFC 7252, 5.10.2), else 4.02 (5.4.1).
+
+        In a NON an unknown critical option is rejected without a word (4.3).
+        """
+        if request.bad_option in _OF_PROXIES:
+            self._reject(request, PROXYING_NOT_SUPPORTED)
+        elif request.mtype is NON:
+            self._counts["rejected"] += 1
+        else:
+            self._reject(request, BAD_OPTION)
 
     def _of_a_type(self, request: Message) -> bool:
         return request.content_format is None or request.content_format in self._types
@@ -170,7 +187,7 @@ class CoapServer(Upper, ABC):
             return
         try:
             number, more, exponent = block
-            key = (request.remote, "/".join(path), request.opt.request_tag)
+            key = (request.remote, path, request.opt.request_tag)
             payload = self._blocks.add(key, number, more, exponent, request.payload)
         except BlockError as error:
             self._reject(request, error.code)
@@ -210,14 +227,21 @@ class CoapServer(Upper, ABC):
         A query is no filter here (4.1 allows that): the whole list comes.
         """
         if request.bad_option not in (None, OptionNumber.URI_QUERY):
-            self._reject(request, BAD_OPTION)
+            self._refuse_option(request)
             return
         owner = vehicle_of_address(request.remote[0])
-        paths = self._vehicles if owner is None else [coap_path(owner)]
+        paths = self._resources if owner is None else [coap_path(owner)]
         self._send(
             request,
             discovery.answer(request, discovery.links(paths, self._types, observable=self._observable)),
         )
+
+    def _taken_at(self, path: tuple[str, ...]) -> str:
+        """Return the vehicle id in the path of a message that is taken, and list the path; ValueError when it names none."""
+        identity = self._vehicle(path)
+        if len(self._resources) < _CACHE_PATHS:
+            self._resources[path] = None
+        return identity
 
     def _vehicle(self, path: tuple[str, ...]) -> str:
         """Return the vehicle id in a path; ValueError when it names none."""
@@ -330,7 +354,7 @@ class CoapIntake(CoapServer):
         if self._turned_away(request):
             return
         try:
-            identity = self._vehicle(path)
+            identity = self._taken_at(path)
         except ValueError as error:
             self._unanswered[request] = NOT_FOUND
             address = "/".join(path)[:200]

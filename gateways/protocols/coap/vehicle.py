@@ -22,6 +22,7 @@ from aiocoap.numbers.codes import (
     CONTINUE,
     POST,
     REQUEST_ENTITY_INCOMPLETE,
+    REQUEST_ENTITY_TOO_LARGE,
     SERVICE_UNAVAILABLE,
     UNAUTHORIZED,
     Code,
@@ -219,7 +220,12 @@ class CoapVehicle(Upper):
 
     def _answered(self, transfer: Transfer, response: Message) -> None:
         code, block = response.code, response.opt.block1
-        if code == CONTINUE and block is not None and transfer.size_exponent is not None and transfer.more():
+        if transfer.more() and code.is_successful():
+            # 2.31, or 2.04 of a server that takes each block by itself (RFC 7959, 2.3: M is 0 then): the rest is still to come.
+            if block is None:
+                self._refuse(transfer, f"{_words(code)} to a part of the message, without Block1")
+                return
+            assert transfer.size_exponent is not None
             transfer.offset += transfer.block_bytes
             # The server may ask for smaller blocks (RFC 7959, 2.3); the offset is a multiple of them.
             transfer.size_exponent = min(transfer.size_exponent, block.size_exponent)
@@ -235,6 +241,12 @@ class CoapVehicle(Upper):
         elif code == UNAUTHORIZED and self._guard is not None and self._guard.challenged():
             # The gateway wants the message once more, with its Echo (RFC 9175, 2.3).
             self._try_again(transfer, "4.01 again and again: the gateway does not take its own Echo")
+        elif (
+            code == REQUEST_ENTITY_TOO_LARGE
+            and block is not None
+            and self._smaller(transfer, block.size_exponent)
+        ):
+            self._start_again(transfer)
         elif code == REQUEST_ENTITY_INCOMPLETE and self._con:
             self._try_again(transfer, "4.08 again and again: the gateway lost its blocks")
         else:
@@ -319,6 +331,19 @@ class CoapVehicle(Upper):
             self._refuse(transfer, reason)
         else:
             self._start_again(transfer)
+
+    def _smaller(self, transfer: Transfer, size_exponent: int) -> bool:
+        """Take the size of blocks that a server names with its 4.13 (RFC 7959, 2.9.3); False where it is none below."""
+        tried = _LARGEST_SIZE_EXPONENT + 1 if transfer.size_exponent is None else transfer.size_exponent
+        if size_exponent >= tried:
+            return False
+        # Of the messages after this one, too.
+        self._size_exponent = min(self._size_exponent, size_exponent)
+        assert self._whole_bytes is not None
+        self._whole_bytes = min(self._whole_bytes, 1 << (size_exponent + 4))
+        if transfer.size_exponent is None:
+            transfer.size_exponent = self._size_exponent
+        return True
 
     def _start_again(self, transfer: Transfer) -> None:
         transfer.offset = 0

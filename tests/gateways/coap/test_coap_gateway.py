@@ -411,7 +411,7 @@ async def test_two_uploads_at_once_from_one_endpoint_do_not_mix(raw):
         (post(1, b"short", block1=(0, True, 6)), "4.00"),
         (post(1, b"", code=GET), "4.05"),
         (post(1, b"x", if_none_match=True), "4.02"),
-        (post(1, b"x", proxy_uri="coap://elsewhere"), "4.02"),
+        (post(1, b"x", proxy_uri="coap://elsewhere"), "5.05"),
     ],
 )
 async def test_what_is_wrong_is_answered_and_not_taken(raw, datagram, code):
@@ -542,6 +542,58 @@ async def test_the_server_lists_what_it_offers(raw, fleet_of_loopback, monkeypat
     assert (await client.answer()).code.dotted == "4.06"
     client.send(post(3, b"", code=GET, path=CORE, uri_query=["rt=x"]))
     assert (await client.answer()).payload == b"</.well-known/core>;ct=40", "nobody has been named yet"
+
+
+@pytest.mark.parametrize("option", [{"proxy_uri": "coap://elsewhere/x"}, {"proxy_scheme": "http"}])
+@pytest.mark.parametrize("kind", [CON, NON])
+async def test_it_is_no_proxy(raw, option, kind):
+    """RFC 7252, 5.10.2."""
+    client, _, sink = raw
+    client.send(post(1, kind=kind, **option))
+    assert (await client.answer()).code.dotted == "5.05"
+    client.send(post(2, b"", code=GET, path=CORE, kind=kind, **option))
+    assert (await client.answer()).code.dotted == "5.05"
+    assert sink.taken == []
+
+
+async def test_an_unknown_critical_option_is_refused_in_a_con_and_rejected_in_a_non(raw):
+    """RFC 7252, 5.4.1 and 4.3."""
+    client, intake, sink = raw
+    unknown = (
+        b"\xe1" + (65_001 - 11 - 269).to_bytes(2, "big") + b"x"
+    )  # behind the options of a vehicle's path
+
+    def with_unknown(mid, kind):
+        plain = post(mid, b"", kind=kind)
+        return plain + unknown + b"\xffx"
+
+    client.send(with_unknown(1, CON))
+    assert (await client.answer()).code.dotted == "4.02"
+    client.send(with_unknown(2, NON))
+    client.send(post(3, b"good"))
+    answer = await client.answer()
+    assert (answer.mid, answer.code.dotted) == (3, "2.04")
+    assert [payload for _, payload in sink.taken] == [b"good"]
+    assert intake.counters()["rejected"] == 2
+
+
+async def test_discovery_lists_what_was_taken_once_and_nothing_that_was_refused(
+    coap, fleet_of_loopback, monkeypatch
+):
+    intake, _ = await coap.gateway()
+    client = RawClient(intake.endpoint()[1])
+    client.send(post(1, path=coap_path(vehicle_id(2))))  # it is vehicle 1
+    assert (await client.answer()).code.dotted == "4.03"
+    client.send(post(2, path=("vehicles/astray", "status")))
+    assert (await client.answer()).code.dotted == "4.04"
+    for mid in (3, 4):
+        client.send(post(mid))
+        assert (await client.answer()).code.dotted == "2.04"
+    monkeypatch.setattr(intake_module, "vehicle_of_address", lambda host: None)
+    client.send(post(5, b"", code=GET, path=CORE))
+    hrefs = [link.href for link in parse((await client.answer()).payload.decode()).links]
+    assert hrefs == ["/.well-known/core", f"/vehicles/{vehicle_id(1)}/status"]
+    client.close()
 
 
 async def test_a_long_list_comes_in_blocks(coap):

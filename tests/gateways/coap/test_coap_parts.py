@@ -98,7 +98,7 @@ def test_blocks_make_the_payload_again(payload, exponent):
     while transfer.offset < len(payload):
         part = payload[transfer.offset : transfer.offset + transfer.block_bytes]
         number, more, size = transfer.block()
-        whole = assemblies.add((ENDPOINT, "p", ()), number, more, size, part)
+        whole = assemblies.add((ENDPOINT, ("p",), ()), number, more, size, part)
         assert (whole is None) == more
         transfer.offset += transfer.block_bytes
     assert whole == payload
@@ -107,7 +107,7 @@ def test_blocks_make_the_payload_again(payload, exponent):
 
 def test_a_first_block_starts_anew():
     assemblies = Assemblies()
-    key = (ENDPOINT, "p", ())
+    key = (ENDPOINT, ("p",), ())
     assert assemblies.add(key, 0, True, 0, b"old" * 5 + b"!") is None
     assert assemblies.add(key, 0, True, 0, b"new" * 5 + b"!") is None
     assert assemblies.add(key, 1, False, 0, b".") == b"new" * 5 + b"!."
@@ -124,7 +124,7 @@ def test_a_first_block_starts_anew():
 )
 def test_blocks_that_do_not_fit_say_why(number, more, exponent, size, code):
     with pytest.raises(BlockError, match=code):
-        Assemblies().add((ENDPOINT, "p", ()), number, more, exponent, bytes(size))
+        Assemblies().add((ENDPOINT, ("p",), ()), number, more, exponent, bytes(size))
 
 
 def test_assemblies_are_bounded_in_size_and_age(monkeypatch):
@@ -133,17 +133,17 @@ def test_assemblies_are_bounded_in_size_and_age(monkeypatch):
     clock = Clock()
     assemblies = Assemblies(clock)
     for number in range(MAX_PAYLOAD_BYTES // 1024):
-        assemblies.add((ENDPOINT, "p", ()), number, True, 6, bytes(1024))
+        assemblies.add((ENDPOINT, ("p",), ()), number, True, 6, bytes(1024))
     with pytest.raises(BlockError, match=r"4\.13"):
-        assemblies.add((ENDPOINT, "p", ()), 64, True, 6, bytes(1024))
+        assemblies.add((ENDPOINT, ("p",), ()), 64, True, 6, bytes(1024))
     assert len(assemblies) == 0
     for number in range(MAX_PAYLOAD_BYTES // 1024):
-        assemblies.add((ENDPOINT, f"old {number}", ()), 0, True, 6, bytes(1024))
+        assemblies.add((ENDPOINT, (f"old {number}",), ()), 0, True, 6, bytes(1024))
         assert len(assemblies) == 1
         clock.now_s += EXCHANGE_LIFETIME_S + 1
-    assemblies.add((ENDPOINT, "new", ()), 0, True, 6, bytes(1024))
+    assemblies.add((ENDPOINT, ("new",), ()), 0, True, 6, bytes(1024))
     assert len(assemblies) == 1
-    assemblies.add((ENDPOINT, "newer", ()), 0, True, 6, bytes(1024))
+    assemblies.add((ENDPOINT, ("newer",), ()), 0, True, 6, bytes(1024))
     assert len(assemblies) == 2
 
 
