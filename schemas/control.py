@@ -65,13 +65,29 @@ def commands(*allowed: str) -> Iterator[dict[str, Any]]:
     """
     if not has_owner():
         threading.Event().wait()
-    lines = sys.stdin.buffer
-    while line := lines.readline(MAX_COMMAND_BYTES + 1):
-        end = line
-        while len(end) > MAX_COMMAND_BYTES and not end.endswith(b"\n"):
-            end = lines.readline(MAX_COMMAND_BYTES + 1)
-        if (found := command(line, allowed)) is not None:
-            yield found
+    # Not by Python's own buffer: a thread that waits in it at the end of the process makes Python abort.
+    descriptor, lines = sys.stdin.fileno(), Lines()
+    while data := os.read(descriptor, MAX_COMMAND_BYTES):
+        yield from (found for line in lines.cut(data) if (found := command(line, allowed)) is not None)
+    if (found := command(lines.rest, allowed)) is not None:
+        yield found
+
+
+class Lines:
+    """Cuts what comes into lines.
+
+    Attributes:
+        rest: of a line that has not ended; of one that is too long as much as tells it by its length.
+    """
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """Return the lines that end in `data`."""
+        *lines, rest = (self.rest + data).split(b"\n")
+        self.rest = rest[: MAX_COMMAND_BYTES + 1]
+        return lines
 
 
 def command(line: bytes, allowed: Sequence[str] = ()) -> dict[str, Any] | None:

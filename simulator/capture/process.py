@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.config import read_config
-from schemas.control import MAX_COMMAND_BYTES, command, emit
+from schemas.control import Lines, command, emit
 from schemas.errors import Refusal
 from simulator.capture import pcap
 from simulator.capture.attribution import AttributionOptions, Attributor
@@ -64,7 +64,7 @@ class Owner:
         os.set_blocking(file, False)
         self.file = file
         self.gone = False
-        self._rest = b""
+        self._lines = Lines()
 
     def commands(self) -> list[dict[str, Any]]:
         """Return the commands that have arrived; end of file means that the owner has died or closed."""
@@ -73,9 +73,7 @@ class Owner:
         except BlockingIOError:
             return []
         self.gone = not data
-        *lines, rest = (self._rest + data).split(b"\n")
-        # Of a line that is too long enough is kept to tell it by its length.
-        self._rest = rest[: MAX_COMMAND_BYTES + 1]
+        lines = self._lines.cut(data)
         return [found for line in lines if (found := command(line, ("start", "stop"))) is not None]
 
 

@@ -174,7 +174,7 @@ def test_bad_commands_and_the_owners_death(run: MadeUpRun) -> None:
     with twin_child(config) as child:
         child.event("ready")
         child.command("dance")
-        assert "allowed are status, open, ledger, leave, stop" in child.event("error")["message"]
+        assert "allowed are status, ledger, open, leave, stop" in child.event("refused")["message"]
         child.command("ledger", partial=["the gateway died"])
         metrics = child.event("ledger")["metrics"]
         assert (metrics["delivered"], metrics["partial_reason"]) == (1, "the gateway died")
