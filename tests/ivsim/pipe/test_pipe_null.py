@@ -88,7 +88,10 @@ def test_at_full_speed_there_is_a_throughput_and_no_latency(run_record, tmp_path
     assert found.complete
 
 
-def test_payloads_that_name_their_schema_find_it_in_a_registry(run_record, tmp_path):
+def test_payloads_that_name_their_schema_find_it_in_a_registry(run_record, tmp_path, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):  # a proxy, which knows nothing of our loopback
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
     _found, figures = measured(
         run_record,
         tmp_path,

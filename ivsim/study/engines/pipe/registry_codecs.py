@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from ivsim.study.engines.pipe.schema_registry import MAGIC, Schema, frame, register, schema_of
 
@@ -113,6 +115,9 @@ def _client(registry: Registry) -> tuple[Any, dict[str, Any]]:
         topic_subject_name_strategy,
     )
 
+    # Its HTTP client goes by the environment's proxy, which does not know our loopback.
+    spared = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    os.environ["no_proxy"] = f"{spared},{urlsplit(registry.url).hostname}".lstrip(",")
     # Its own choice of a subject asks the registry for more than the two calls.
     return SchemaRegistryClient({"url": registry.url}), {"subject.name.strategy": topic_subject_name_strategy}
 
