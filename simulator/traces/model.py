@@ -23,7 +23,8 @@ CEILINGS = {"uplink_kbps": 1e7, "downlink_kbps": 1e7, "rtt_ms": 6e5, "loss_ratio
 CEILINGS |= {"latitude_deg": 90.0, "longitude_deg": 180.0}
 _BOUNDED_BY_UNIT = (*RATE_COLUMNS, "rtt_ms")
 FLOORS = dict.fromkeys(COLUMNS, 0.0) | {name: -CEILINGS[name] for name in PLACE_COLUMNS}
-RATE_MEANINGS = ("capacity", "as_logged")
+# The link was kept full; what the traffic of the day was; what a sender offered, which a link that lost none carried.
+RATE_MEANINGS = ("capacity", "as_logged", "offered")
 # Key of the header; with _uplink_kbps or _downlink_kbps behind it where the two differ.
 RATE_LAYER = "rate_layer"
 

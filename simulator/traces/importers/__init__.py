@@ -13,6 +13,7 @@ from simulator.traces.importers.base import Importer, Source
 from simulator.traces.importers.cooked import COOKED
 from simulator.traces.importers.gnettrack import GNETTRACK
 from simulator.traces.importers.interval_log import INTERVAL_LOG
+from simulator.traces.importers.iperf3 import IPERF3
 from simulator.traces.importers.mahimahi import MAHIMAHI
 from simulator.traces.importers.mtu import MTU
 from simulator.traces.importers.nuttcp import NUTTCP
@@ -27,7 +28,7 @@ from simulator.traces.source import lines_of, read_text
 
 __all__ = ["IMPORTERS", "Importer", "Options", "Source", "detect", "import_trace"]
 
-_ALL = (OWN, GNETTRACK, MAHIMAHI, INTERVAL_LOG, SABRE, COOKED, PING, NUTTCP, MTU, NYU, TABLE)
+_ALL = (OWN, GNETTRACK, MAHIMAHI, INTERVAL_LOG, SABRE, COOKED, PING, IPERF3, NUTTCP, MTU, NYU, TABLE)
 
 
 def _row(plugin: Plugin, found: object) -> Importer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,10 +67,15 @@ def from_samples(source: Source, rows: Rows, options: Options, importer: str, **
     return _finish(source, grid, options, importer, header)
 
 
-def from_intervals(source: Source, rows: Rows, options: Options, importer: str, **header: str) -> Trace:
-    """Values over spans to steps: the mean weighted by time; a step covered by less than half is a hole."""
+def from_intervals(
+    source: Source, rows: Rows, options: Options, importer: str, *, notes: Sequence[str] = (), **header: str
+) -> Trace:
+    """Values over spans to steps: the mean weighted by time; a step covered by less than half is a hole.
+
+    `notes` are an importer's own words for the policy.
+    """
     step_s = options.step_s or 1.0
-    rows, notes = _forward(source, rows, options)
+    rows, told = _forward(source, rows, options)
     origin = rows.start_s[0]
     start_s = np.maximum(rows.start_s - origin, np.concatenate(([0.0], (rows.end_s - origin)[:-1])))
     end_s = np.maximum(rows.end_s - origin, start_s)
@@ -77,6 +83,8 @@ def from_intervals(source: Source, rows: Rows, options: Options, importer: str, 
     whole_steps = np.floor(end_s[-1] / step_s + 1e-9)
     steps = max(1, source.checked_steps(int(rows.line[-1]), whole_steps))
     edges = np.arange(steps + 1, dtype=np.float64) * step_s
+    left_s = end_s[-1] - edges[-1]
+    dropped = [f"the last {left_s:.4g} s, less than a step, dropped"] if left_s > 0.01 * step_s else []
     covered = _integral(knots, end_s - start_s, edges)
     hole = covered < step_s / 2
     values = {}
@@ -84,7 +92,12 @@ def from_intervals(source: Source, rows: Rows, options: Options, importer: str, 
         total = _integral(knots, column * (end_s - start_s), edges)
         values[name] = np.where(hole, np.nan, total / np.where(hole, 1.0, covered))
     first = np.minimum(np.searchsorted(end_s, edges[:-1], side="right"), len(end_s) - 1)
-    grid = _Grid(values, np.where(hole, 0, rows.line[first]), [*notes, "spans weighted by time"], beyond=0)
+    grid = _Grid(
+        values,
+        np.where(hole, 0, rows.line[first]),
+        [*told, *notes, *dropped, "spans weighted by time"],
+        beyond=0,
+    )
     return _finish(source, grid, options, importer, header)
 
 

@@ -1,4 +1,4 @@
-"""Interval reports of nuttcp and iperf3, and the two-column CSV made of them; time is row number x interval.
+"""Interval reports of nuttcp, and the two-column CSV made of them; time is row number x interval.
 
 The stamps are those at which a line was read (several lines share one), so they are not used.
 """
@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from schemas.errors import Refusal
 from simulator.traces.importers.base import Importer, Source, skipped
 from simulator.traces.importers.grid import Rows, from_intervals
+from simulator.traces.importers.iperf3_json import looks_like_json
+from simulator.traces.importers.iperf3_text import looks_like_text
 from simulator.traces.importers.options import DIRECTIONS, Options
 from simulator.traces.model import Trace
 from simulator.traces.source import lines_of, number
 
 _STAMP = r"(?:\[[0-9]{4}-[^\]]*\] )?"
 _NUTTCP = re.compile(rf"{_STAMP}\s+\S+ [KMG]?B /\s+(\S+) sec =\s+(\S+) ([KMG]?)bps\b(.*)")
-_IPERF = re.compile(
-    rf"{_STAMP}\[\s*([0-9]+|SUM)\]\s+(\S+)-(\S+)\s+sec\s+\S+ [KMG]?Bytes\s+(\S+) ([KMG]?)bits/sec(.*)"
-)
+_FIRST_WORDS = re.compile(r"nuttcp-[tr]: ")
 _PREFIX_KBPS = {"": 1e-3, "K": 1.0, "M": 1e3, "G": 1e6}
 _CSV_HEADER = "time,throughput_mbps"
 
@@ -39,8 +38,7 @@ class _Reading:
 
 def _recognises(lines: list[str]) -> bool:
     return lines[0].startswith(_CSV_HEADER) or any(
-        "nuttcp-" in line or ("[ ID] Interval" in line and "Transfer" in line) or _IPERF.match(line)
-        for line in lines
+        _FIRST_WORDS.search(line) or _NUTTCP.match(line) for line in lines
     )
 
 
@@ -66,7 +64,11 @@ def _csv(source: Source, lines: list[str], options: Options) -> _Reading:
 def _nuttcp(source: Source, lines: list[str], options: Options) -> _Reading:
     rows = [(line, found) for line, text in enumerate(lines, 1) if (found := _NUTTCP.match(text))]
     if not rows:
-        raise Refusal(f"{source.path}: no interval lines: run nuttcp with -i")
+        other = looks_like_text(lines) or looks_like_json(lines)
+        reason = (
+            "the output of iperf: use --from iperf3" if other else "no interval lines: run nuttcp with -i"
+        )
+        raise Refusal(f"{source.path}: {reason}")
     intervals = [number(found[1], source.path, line, "interval") for line, found in rows]
     for (line, _), interval_s in zip(rows, intervals, strict=True):
         if abs(interval_s - intervals[0]) > 0.1 * intervals[0] and line != rows[-1][0]:
@@ -84,40 +86,10 @@ def _nuttcp(source: Source, lines: list[str], options: Options) -> _Reading:
     )
 
 
-def _iperf(source: Source, lines: list[str], options: Options) -> _Reading:
-    matches = [(line, found) for line, text in enumerate(lines, 1) if (found := _IPERF.match(text))]
-    rows = [(line, f) for line, f in matches if not f[6].rstrip().endswith(("sender", "receiver"))]
-    streams = {f[1] for _, f in rows}
-    if len(streams) > 1:
-        rows = [(line, f) for line, f in rows if f[1] == "SUM"]
-    if not rows:
-        raise Refusal(f"{source.path}: no interval lines of one stream or of [SUM]")
-    for (_, before), (line, found) in pairwise(rows):
-        if before[3] != found[2]:
-            raise source.refusal(
-                line, f"an interval starts at {found[2]} s, the one before ends at {before[3]} s"
-            )
-    first = rows[0][1]
-    start_s, end_s = (number(first[i], source.path, rows[0][0], "interval") for i in (2, 3))
-    reverse = any("Reverse mode" in text for text in lines)
-    return _Reading(
-        [number(f[4], source.path, line, "rate") * _PREFIX_KBPS[f[5]] for line, f in rows],
-        [line for line, _ in rows],
-        end_s - start_s,
-        options.direction or ("downlink" if reverse else "uplink"),
-        "capacity" if any("Datagrams" in text for text in lines) else "as_logged",
-        "iperf3 interval report",
-    )
-
-
 def _read(source: Source, options: Options) -> Trace:
     lines = lines_of(source.text)
-    if lines[0].startswith(_CSV_HEADER):
-        reading = _csv(source, lines, options)
-    elif any(_IPERF.match(text) for text in lines):
-        reading = _iperf(source, lines, options)
-    else:
-        reading = _nuttcp(source, lines, options)
+    of = _csv if lines[0].startswith(_CSV_HEADER) else _nuttcp
+    reading = of(source, lines, options)
     first = round((options.skip_s or 0) / reading.interval_s)
     reading.kbps, reading.lines = reading.kbps[first:], reading.lines[first:]
     if not reading.kbps:
@@ -139,7 +111,7 @@ def _read(source: Source, options: Options) -> Trace:
 
 NUTTCP = Importer(
     "nuttcp",
-    "interval reports of nuttcp and iperf3 (.out) and `time,throughput_mbps` CSV: row number x interval",
+    "interval reports of nuttcp (.out) and `time,throughput_mbps` CSV: row number x interval",
     frozenset({"direction", "period_s", "skip_s", "step_s"}),
     _recognises,
     _read,

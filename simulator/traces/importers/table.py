@@ -12,7 +12,7 @@ from simulator.traces.importers.base import GRID_OPTIONS, Importer, Source
 from simulator.traces.importers.grid import Rows, from_samples
 from simulator.traces.importers.options import Options
 from simulator.traces.importers.units import factor
-from simulator.traces.model import COLUMNS, PLACE_COLUMNS, Trace, out_of_range
+from simulator.traces.model import COLUMNS, PLACE_COLUMNS, RATE_MEANINGS, Trace, out_of_range
 from simulator.traces.source import lines_of, number
 
 _DEFAULT_UNITS = {
@@ -70,7 +70,7 @@ def _mapping(options: Options, header: list[str] | None, source: Source) -> list
             f"{source.path}: a generic CSV needs --map TARGET=COLUMN[:UNIT], e.g. uplink_kbps=rate:Mbit/s"
         )
     if any(c.target.endswith("kbps") for c in columns) and options.rate_meaning is None:
-        raise Refusal(f"{source.path}: a rate needs --rate-meaning capacity or as_logged")
+        raise Refusal(f"{source.path}: a rate needs --rate-meaning, one of {', '.join(RATE_MEANINGS)}")
     return columns
 
 

@@ -1,4 +1,4 @@
-"""The recorded drives that tests read in place; none is copied into the project."""
+"""The recorded drives and made-up trials that tests read in place; none is copied into the project."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-_DEFAULT = Path(__file__).parents[4] / "shared" / "traces-real"
+_SHARED = Path(__file__).parents[4] / "shared"
+_DEFAULT = _SHARED / "traces-real"
 
 
 @pytest.fixture(scope="session")
@@ -17,4 +18,12 @@ def real() -> Path:
         pytest.fail(
             f"the recorded drives are missing: no folder {folder} (set IVSIM_TRACES_REAL to where they are)"
         )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trials() -> Path:
+    folder = Path(os.environ.get("IVSIM_TRIALS", _SHARED / "trials"))
+    if not folder.is_dir():
+        pytest.fail(f"the small inputs are missing: no folder {folder} (set IVSIM_TRIALS to where they are)")
     return folder

@@ -260,10 +260,11 @@ def test_nuttcp_time_is_row_number_times_interval(real):
     assert trace.uplink_kbps[1] == pytest.approx(500 * (rates[2] + rates[3]), rel=1e-6)
 
 
-def test_iperf_udp_is_capacity_and_its_summary_is_no_row(real):
+def test_iperf_udp_of_its_sender_is_offered_and_its_summary_is_no_row(real):
     trace = import_trace(real / "maine_nuttcp_ping/att__udp_uplink_114217266.out")
     assert trace.duration_s == 120
-    assert trace.header["rate_meaning"] == "capacity"
+    assert trace.header["rate_meaning"] == "offered"
+    assert "in all 14100 kbit/s received, 1509 of 152629 datagrams lost" in trace.header["policy"]
     assert trace.uplink_kbps.mean() == pytest.approx(14_200, rel=0.01)  # the sender's summary line
 
 

@@ -114,6 +114,12 @@ def test_no_importer_takes_what_is_no_data(tmp_path, name, text, reason):
         ("ping", PING_HEAD + REPLY % (9, "5", "") + PING_END % (3, 1, 900), None, "x:2: icmp_seq 9 of 3"),
         ("ping", PING_HEAD + REPLY % (1, "5", "") + PING_END % (1, 1, 0), None, "give --period"),
         ("nuttcp", NUTTCP + "nuttcp-t: 4 MB in 1 real seconds\n", None, "no interval lines"),
+        (
+            "nuttcp",
+            "Connecting to host 192.0.2.20, port 5201\n",
+            None,
+            "the output of iperf: use --from iperf3",
+        ),
         ("nuttcp", NUTTCP + INTERVAL % "nan", None, "x:2: rate is 'nan'"),
         ("nuttcp", NUTTCP + INTERVAL % "1" + INTERVAL % "-1", None, "x:3: uplink_kbps is -1000"),
         ("nuttcp", "time,throughput_mbps\n1,2\n1,2,3\n", None, "x:3: 3 fields, must be 2"),
