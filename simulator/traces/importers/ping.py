@@ -1,8 +1,13 @@
-"""The output of `ping` as RTT and loss, ordered by icmp_seq: its lines may be late, doubled or in bursts."""
+"""The output of `ping` as RTT and loss, ordered by icmp_seq: its lines may be late, doubled or in bursts.
+
+That of Linux (iputils), of macOS and the BSDs, and of busybox. The last two count from 0 and do not say how long they
+took, so that the time between two probes has to be said.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,15 +18,28 @@ from simulator.traces.importers.options import Options
 from simulator.traces.model import Floats, Trace, each_way
 from simulator.traces.source import lines_of, number
 
-_STAMP = r"(?:\[[^\]]*\] )?"
-_REPLY = re.compile(rf"{_STAMP}[0-9]+ bytes from .*icmp_seq=([0-9]+) .*?time=(\S+) ms(.*)")
-_TOTAL = re.compile(rf"{_STAMP}([0-9]+) packets transmitted, ([0-9]+) received,.* time ([0-9]+)ms")
+# A stamp of the logger's may stand before each line.
+_HEAD = re.compile(r"(?:^|\s)PING6?(?: \S+ ?)?\(")
+_REPLY = re.compile(r"(?:^|\s)[0-9]+ bytes from .*?\b(?:icmp_)?seq=([0-9]{1,15}),? .*?time[=<](\S+) ms(.*)")
+_TOTAL = re.compile(
+    r"(?:^|\s)([0-9]{1,15}) packets transmitted, ([0-9]+) (packets )?received(?:,.* time ([0-9]{1,15}) ?ms)?"
+)
 _LAST_SEQUENCE = 65_535
 _MODULUS = _LAST_SEQUENCE + 1  # icmp_seq has 16 bits (RFC 792)
 
 
 def _recognises(lines: list[str]) -> bool:
-    return any(re.match(rf"{_STAMP}PING \S+ \(", line) or _REPLY.match(line) for line in lines)
+    return any(_HEAD.search(line) or _REPLY.search(line) for line in lines)
+
+
+@dataclass(frozen=True)
+class _Total:
+    """The line of totals: where it is, probes sent, the time from the first to the last, the first one's number."""
+
+    line: int
+    sent: int
+    took_ms: int | None
+    first: int
 
 
 def _replies(source: Source, lines: list[str]) -> tuple[dict[int, tuple[float, int]], int]:
@@ -29,7 +47,7 @@ def _replies(source: Source, lines: list[str]) -> tuple[dict[int, tuple[float, i
     replies: dict[int, tuple[float, int]] = {}
     duplicates, highest = 0, 0
     for line, text in enumerate(lines, 1):
-        found = _REPLY.match(text)
+        found = _REPLY.search(text)
         if not found:
             continue
         sequence, rtt_ms = int(found[1]), number(found[2], source.path, line, "time")
@@ -46,23 +64,31 @@ def _replies(source: Source, lines: list[str]) -> tuple[dict[int, tuple[float, i
     return replies, duplicates
 
 
-def _totals(source: Source, lines: list[str]) -> tuple[int, int]:
-    """Probes sent and the time from the first to the last of them, in ms."""
+def _totals(source: Source, lines: list[str]) -> _Total:
+    """What ping says in the end; only iputils counts from 1, and only it says how long it took."""
     for line, text in enumerate(lines, 1):
-        found = _TOTAL.match(text)
+        found = _TOTAL.search(text)
         if found:
-            return source.checked_steps(line, int(found[1])), int(found[3])
+            sent = source.checked_steps(line, int(found[1]))
+            return _Total(line, sent, int(found[4]) if found[4] else None, 0 if found[3] else 1)
     raise Refusal(
         f"{source.path}: no line `N packets transmitted`: the run was cut, how many were lost is unknown"
     )
 
 
-def _interval_s(source: Source, sent: int, took_ms: int, options: Options) -> float:
+def _interval_s(source: Source, total: _Total, options: Options) -> float:
     if options.period_s is not None:
         return options.period_s
-    if sent < 2 or took_ms == 0:
-        raise Refusal(f"{source.path}: {sent} probes in {took_ms} ms give no interval: give --period")
-    return took_ms / 1000 / (sent - 1)
+    if total.took_ms is None:
+        raise source.refusal(
+            total.line,
+            "this ping does not say how long it took: give --period, the seconds between two probes (1 without its -i)",
+        )
+    if total.sent < 2 or total.took_ms == 0:
+        raise Refusal(
+            f"{source.path}: {total.sent} probes in {total.took_ms} ms give no interval: give --period"
+        )
+    return total.took_ms / 1000 / (total.sent - 1)
 
 
 def _read(source: Source, options: Options) -> Trace:
@@ -70,9 +96,9 @@ def _read(source: Source, options: Options) -> Trace:
     replies, duplicates = _replies(source, lines)
     if not replies:
         raise Refusal(f"{source.path}: no reply in it, nothing to import")
-    sent, took_ms = _totals(source, lines)
-    interval_s = _interval_s(source, sent, took_ms, options)
-    base = 0 if 0 in replies else 1
+    total = _totals(source, lines)
+    sent, interval_s = total.sent, _interval_s(source, total, options)
+    base = 0 if 0 in replies else total.first
     if max(replies) >= sent + base:
         raise source.refusal(replies[max(replies)][1], f"icmp_seq {max(replies)} of {sent} probes sent")
     step_s = options.step_s or 1.0
@@ -120,7 +146,7 @@ def _per_step(rtt: Floats, bins: Lines) -> tuple[Floats, Floats, int]:
 
 PING = Importer(
     "ping",
-    "output of ping: RTT and loss on an idle link",
+    "output of ping (Linux, macOS, BSD, busybox): RTT and loss on an idle link",
     frozenset({"step_s", "period_s", "skip_s"}),
     _recognises,
     _read,
