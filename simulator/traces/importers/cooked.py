@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from schemas.errors import Refusal
 from simulator.traces.importers.base import GRID_OPTIONS, Importer, Source
 from simulator.traces.importers.grid import Rows, from_intervals
 from simulator.traces.importers.options import DIRECTIONS, Options
-from simulator.traces.model import Trace
+from simulator.traces.model import Floats, Trace
 from simulator.traces.source import lines_of, number
 
 _HIGHEST_MBPS = 10_000.0
+_HOLD_S = 2.0
 
 
 def _recognises(lines: list[str]) -> bool:
@@ -41,14 +44,50 @@ def _read(source: Source, options: Options) -> Trace:
     lines = np.arange(2, len(table) + 1)
     column = DIRECTIONS[options.direction]
     values = {column: 1000 * mbps_values[1:]}
-    rows = Rows(np.minimum(stamps[:-1], stamps[1:]), stamps[1:], lines, values)
-    return from_intervals(source, rows, options, "cooked", rate_meaning="as_logged", rate_layer="tcp_payload")
+    starts, notes = _starts(source, stamps, options)
+    rows = Rows(starts, stamps[1:], lines, values)
+    return from_intervals(
+        source, rows, options, "cooked", notes=notes, rate_meaning="as_logged", rate_layer="tcp_payload"
+    )
+
+
+def _starts(source: Source, stamps: Floats, options: Options) -> tuple[Floats, list[str]]:
+    """Return when the rate of each line but the first begins, and what the policy has to say of it.
+
+    A line far behind the one before it speaks for the time that lines mostly do; what is before that is a gap.
+    """
+    notes = ["the rate of line 1 left out: the time it was held for is not in the file"]
+    spans = np.diff(stamps)
+    still = np.flatnonzero(spans == 0) + 2
+    if len(still):
+        notes.append(
+            f"the rates of {len(still)} lines of the same second as the one before left out (line {still[0]})"
+        )
+    usual_s = float(np.median(spans[spans > 0])) if (spans > 0).any() else 0.0
+    hold_s = options.hold_s or max(_HOLD_S, 2 * usual_s)
+    far = np.flatnonzero(spans > hold_s)
+    if len(far) and options.gaps in (None, "refuse"):
+        raise source.refusal(
+            int(far[0]) + 2,
+            f"no line for {spans[far[0]]:g} s before this one ({len(far)} gaps, longest {spans.max():g} s):"
+            f" choose --gaps hold, zero, cut or longest, or --hold {math.ceil(spans.max())} to hold its rate so long",
+        )
+    if len(far):
+        notes.append(
+            f"{len(far)} lines more than {hold_s:g} s behind the one before (line {far[0] + 2}): gaps"
+        )
+    long = np.flatnonzero((spans > 2 * usual_s) & (spans <= hold_s))
+    if len(long):
+        notes.append(f"the rate of line {long[0] + 2} held for {spans[long[0]]:g} s")
+    starts = np.minimum(stamps[:-1], stamps[1:])
+    starts[far] = stamps[1:][far] - usual_s
+    return starts, notes
 
 
 COOKED = Importer(
     "cooked",
     "Pensieve cooked text (seconds, Mbit/s); needs --direction",
-    (GRID_OPTIONS - {"duplicates", "gaps", "hold_s"}) | {"direction"},
+    (GRID_OPTIONS - {"duplicates"}) | {"direction"},
     _recognises,
     _read,
 )
