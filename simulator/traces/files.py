@@ -26,6 +26,18 @@ SCHEMA_KEY = "ivsim_trace"
 SCHEMA_VERSION = "1"
 _HEADER_LINE = re.compile(r"# ?([a-z][a-z0-9_]*): (.*)")
 _LAST_STEP_KEY = "last_step_s"
+# In a Parquet file's metadata, beside those of whoever wrote it: what docs/traces.md names, what a reader obeys, and what
+# pandas, GeoPandas, R and Arrow add to a file of ours.
+_KNOWN_KEY = re.compile(
+    rb"ivsim_trace|origin|licence|(?:rate_meaning|rate_layer)(?:_(?:up|down)link_kbps)?|last_step_s|policy|note"
+    rb"|source_sha256|kept_[a-z0-9_]+|command|seed|profile_[a-z0-9_]+"
+)
+_OBEYED_KEYS = frozenset(
+    f"{start}{end}".encode()
+    for start in ("rate_meaning", RATE_LAYER)
+    for end in ("", "_uplink_kbps", "_downlink_kbps")
+) | {SCHEMA_KEY.encode(), _LAST_STEP_KEY.encode()}
+_FOREIGN_KEYS = frozenset({b"pandas", b"geo", b"r", b"ARROW:schema", b"PANDAS_ATTRS"})
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -168,11 +180,28 @@ def _read_parquet(path: Path) -> Trace:
         if not pa.types.is_floating(field.type) and not pa.types.is_integer(field.type):
             raise Refusal(f"{path}: column {field.name} is {field.type}, must be a number")
     values = {name: table[name].cast(pa.float64()).to_numpy() for name in table.column_names}
-    metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
-    header = {key.decode(): value.decode() for key, value in metadata.items() if not _foreign(key)}
+    header = _our_keys(table.schema.metadata or {}, path)
     return _trace(values, header, path, lambda index: f"{path}: data row {index + 1}")
 
 
-def _foreign(key: bytes) -> bool:
-    """Metadata other writers add (pandas, Arrow's own schema) is no header line of ours."""
-    return key in (b"pandas", b"ARROW:schema")
+def _our_keys(metadata: Mapping[bytes, bytes], path: Path) -> dict[str, str]:
+    """Return the metadata that are a header of ours; what other writers add (Spark, R, GeoPandas) is not.
+
+    Where the version of our schema is among them, every line that our header could have is ours, but for keys that
+    others are known to add when they hand a file on; without it, only what docs/traces.md names.
+    """
+    ours = SCHEMA_KEY.encode() in metadata
+    header = {}
+    for key, value in metadata.items():
+        known = bool(_KNOWN_KEY.fullmatch(key))
+        if not known and (not ours or key in _FOREIGN_KEYS):
+            continue
+        try:
+            name, said = key.decode(), value.decode()
+        except UnicodeDecodeError:
+            if key in _OBEYED_KEYS:
+                raise Refusal(f"{path}: metadata {key.decode()}: not UTF-8 text") from None
+            continue
+        if _HEADER_LINE.fullmatch(f"# {name}: {said}"):
+            header[name] = said
+    return header

@@ -146,3 +146,65 @@ def test_parquet_in_name_only(tmp_path):
     path.write_text("time_s,rtt_ms\n0,1\n")
     with pytest.raises(Refusal, match="cannot be read as Parquet"):
         read_trace(path)
+
+
+# What other writers leave in a Parquet file's metadata.
+SPARK = {
+    b"org.apache.spark.version": b"4.0.1",
+    b"org.apache.spark.sql.parquet.row.metadata": b'{"type":"struct"}',
+}
+FOREIGN = {
+    "spark": SPARK,
+    "r": {b"r": b"A\n3\n263169\n197888\n5\nUTF-8\n531\n1\n"},
+    "geopandas": {b"geo": b'{"primary_column": "geometry"}', b"pandas": b'{"index_columns": []}'},
+    "not UTF-8": {b"writer": b"\xff\xfe", b"\xff": b"1"},
+    "lines": {b"creator": b"a\nb", b"note": b"a\nb", b"policy": b"\xff"},
+}
+
+
+def foreign_parquet(path, metadata):
+    table = pa.table({"time_s": [0.0, 1.0], "uplink_kbps": [5.0, 0.0]}).replace_schema_metadata(metadata)
+    pq.write_table(table, path)
+    return path
+
+
+@pytest.mark.parametrize("writer", FOREIGN)
+def test_metadata_of_other_writers_are_no_header_of_ours(tmp_path, writer):
+    trace = read_trace(foreign_parquet(tmp_path / "t.parquet", FOREIGN[writer]))
+    assert trace.header == {}
+    for name in ("again.csv", "again.parquet"):
+        write_trace(trace, tmp_path / name)
+        assert to_csv(read_trace(tmp_path / name)) == to_csv(trace)
+
+
+@pytest.mark.parametrize("writer", FOREIGN)
+@pytest.mark.parametrize("versioned", [True, False])
+def test_our_metadata_among_those_of_others_are_read(tmp_path, writer, versioned):
+    ours = {b"rate_meaning": b"capacity", b"last_step_s": b"3", b"origin": "é".encode()}
+    ours |= {b"ivsim_trace": b"1", b"kept_words": b"D"} if versioned else {}
+    trace = read_trace(foreign_parquet(tmp_path / "t.parquet", FOREIGN[writer] | ours))
+    assert trace.header["rate_meaning"] == "capacity"
+    assert trace.header["origin"] == "é"
+    assert trace.last_step_s == 3
+    assert set(trace.header) <= {"rate_meaning", "origin", "kept_words"}
+    assert to_csv(trace)
+
+
+def test_a_key_of_anybodys_in_a_file_of_ours_comes_back(tmp_path):
+    trace = Trace(np.array([0.0]), rtt_ms=np.array([1.0]), header={"drive": "north"})
+    write_trace(trace, tmp_path / "t.parquet")
+    assert read_trace(tmp_path / "t.parquet").header == {"drive": "north"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({b"rate_meaning": b"guess"}, "rate_meaning 'guess', must be one of capacity, as_logged, offered"),
+        ({b"rate_layer": b"\xff"}, "metadata rate_layer: not UTF-8 text"),
+        ({b"ivsim_trace": b"9"}, "ivsim_trace '9', must be '1'"),
+        ({b"last_step_s": b"x"}, "last_step_s is 'x'"),
+    ],
+)
+def test_our_metadata_are_checked(tmp_path, metadata, reason):
+    with pytest.raises(Refusal, match=reason):
+        read_trace(foreign_parquet(tmp_path / "t.parquet", metadata))
