@@ -27,7 +27,7 @@ from simulator.traces import (
 )
 from simulator.traces.describe import facts, tables
 from simulator.traces.importers import IMPORTERS, Options, import_trace
-from simulator.traces.importers.mahimahi import to_mahimahi
+from simulator.traces.importers.mahimahi import Opportunities
 from simulator.traces.importers.options import DIRECTIONS, OPTIONS
 from simulator.traces.plot import FORMATS, plot
 
@@ -122,10 +122,10 @@ def export(
     direction = direction or _only_direction(source)
     if direction not in DIRECTIONS:
         raise Refusal(f"--direction {direction!r}: must be one of {', '.join(DIRECTIONS)}")
-    text = to_mahimahi(source, direction)
-    with writing("--out", out):
-        out.write_text(text, encoding="ascii", newline="\n")
-    print(f"{out}: {text.count(chr(10))} delivery opportunities in {source.duration_s:g} s ({direction})")
+    opportunities = Opportunities(source, direction)
+    with writing("--out", out), out.open("w", encoding="ascii", newline="\n") as file:
+        file.writelines(opportunities.blocks())
+    print(f"{out}: {opportunities.count} delivery opportunities in {source.duration_s:g} s ({direction})")
 
 
 def _only_direction(trace: Trace) -> str:

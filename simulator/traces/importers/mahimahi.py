@@ -6,6 +6,7 @@ A file's period is its last line (mm-link starts again there), so the bin it fal
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from simulator.traces.model import Floats, Trace
 from simulator.traces.source import lines_of, whole
 
 OPPORTUNITY_BITS = 12_000
+# Lines that an export makes at a time: about 5 MB while they are made.
+BLOCK_LINES = 50_000
 _SUFFIXES = {".up": "uplink", ".down": "downlink"}
 _PLAIN = b"0123456789\n"
 
@@ -70,34 +73,59 @@ def _read(source: Source, options: Options) -> Trace:
     return Trace(time_s, header=header, last_step_s=step_s, source=str(source.path), **rounded)
 
 
-def to_mahimahi(trace: Trace, direction: str) -> str:
-    """The trace's rate as a mahimahi file: opportunity k in the millisecond in which bit 12,000 k is due.
+class Opportunities:
+    """A trace's rate as a mahimahi file: opportunity k in the millisecond in which bit 12,000 k is due.
 
     Bits are those of IP; a trace that states another layer is converted.
 
     The last line is the period in ms: it costs one packet more per loop and keeps its length, an outage
     at the end included. Reading it back gives every rate within one opportunity per step.
 
+    Attributes:
+        count: lines of the file, the last one included. There may be a hundred million: `blocks` makes some at a time.
+
     Raises:
         Refusal: the trace has no such column or never sends.
     """
-    column = DIRECTIONS[direction]
-    rates = trace.columns().get(column)
-    if rates is not None and (layer := trace.rate_layer(column)) is not None:
-        rates = rates * frame_factor(layer) / frame_factor("ip")
-    if rates is None or not rates.any():
-        problem = "missing" if rates is None else "always 0"
-        raise Refusal(f"{trace.source}: {column} is {problem}, nothing to export")
-    period_ms = round(trace.duration_s * 1000)
-    edges_ms = np.append(trace.time_s, trace.duration_s) * 1000
-    bits = np.concatenate(([0.0], np.cumsum(rates * np.diff(edges_ms))))
-    due = np.arange(1, math.floor(bits[-1] / OPPORTUNITY_BITS + 1e-6) + 1) * float(OPPORTUNITY_BITS)
-    # A thousandth of a bit keeps a packet due at the very start of an outage before it.
-    due = np.minimum(due, bits[-1]) - 1e-3
-    step = np.searchsorted(bits, due, side="left") - 1
-    at_ms = edges_ms[step] + (due - bits[step]) / rates[step]
-    stamps = np.clip(np.ceil(at_ms).astype(np.int64) - 1, 0, period_ms - 1)
-    return "\n".join(map(str, [*stamps.tolist(), period_ms])) + "\n"
+
+    def __init__(self, trace: Trace, direction: str) -> None:
+        column = DIRECTIONS[direction]
+        rates = trace.columns().get(column)
+        if rates is not None and (layer := trace.rate_layer(column)) is not None:
+            rates = rates * frame_factor(layer) / frame_factor("ip")
+        if rates is None or not rates.any():
+            problem = "missing" if rates is None else "always 0"
+            raise Refusal(f"{trace.source}: {column} is {problem}, nothing to export")
+        self._rates = rates
+        self._period_ms = round(trace.duration_s * 1000)
+        self._edges_ms = np.append(trace.time_s, trace.duration_s) * 1000
+        self._bits: Floats = np.concatenate(([0.0], np.cumsum(rates * np.diff(self._edges_ms))))
+        self.count = math.floor(self._bits[-1] / OPPORTUNITY_BITS + 1e-6) + 1
+
+    def blocks(self) -> Iterator[str]:
+        """Yield the file's text, whole lines, in pieces of a bounded size."""
+        for first in range(1, self.count, BLOCK_LINES):
+            stamps = self._stamps_ms(first, min(first + BLOCK_LINES, self.count))
+            yield "\n".join(map(str, stamps)) + "\n"
+        yield f"{self._period_ms}\n"
+
+    def _stamps_ms(self, first: int, end: int) -> list[int]:
+        due = np.arange(first, end) * float(OPPORTUNITY_BITS)
+        # A thousandth of a bit keeps a packet due at the very start of an outage before it.
+        due = np.minimum(due, self._bits[-1]) - 1e-3
+        step = np.searchsorted(self._bits, due, side="left") - 1
+        at_ms = self._edges_ms[step] + (due - self._bits[step]) / self._rates[step]
+        stamps: list[int] = np.clip(np.ceil(at_ms).astype(np.int64) - 1, 0, self._period_ms - 1).tolist()
+        return stamps
+
+
+def to_mahimahi(trace: Trace, direction: str) -> str:
+    """Return `Opportunities` as one text, for traces that are short.
+
+    Raises:
+        Refusal: the trace has no such column or never sends.
+    """
+    return "".join(Opportunities(trace, direction).blocks())
 
 
 MAHIMAHI = Importer(
