@@ -101,12 +101,23 @@ def write_csv(table: pa.Table, path: Path) -> None:
     pa_csv.write_csv(_texts(table), path)
 
 
+def _digits(table: pa.Table) -> pa.Table:
+    """Return the table with times in ns, and seeds, as strings.
+
+    Above 2^53 a JSON number is changed by those who read it as a double (RFC 7493, 2.2): jq and JavaScript do.
+    """
+    for index, field in enumerate(table.schema):
+        if pa.types.is_integer(field.type) and (field.name.endswith("_ns") or field.name == "seed"):
+            table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
+    return table
+
+
 def write_json(table: pa.Table, path: Path) -> None:
-    """Write an array of objects, a line each, every column in each of them."""
+    """Write an array of objects, a line each, every column in each of them; times in ns are strings."""
     with path.open("w", encoding="utf-8") as out:
         out.write("[")
         separator = "\n"
-        for batch in _texts(table).to_batches(_BATCH):
+        for batch in _digits(_texts(table)).to_batches(_BATCH):
             for row in batch.to_pylist():
                 out.write(separator + json.dumps(row, ensure_ascii=False, allow_nan=False))
                 separator = ",\n"

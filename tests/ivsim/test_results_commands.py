@@ -136,8 +136,16 @@ READERS = {
         ),
     ),
     "parquet": lambda path, _: pq.read_table(path),
-    "json": lambda path, schema: pa.Table.from_pylist(json.loads(path.read_text()), schema),
+    "json": lambda path, schema: pa.Table.from_pylist(_with_numbers(json.loads(path.read_text())), schema),
 }
+
+
+def _with_numbers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with their times in ns as numbers again: JSON has them as strings."""
+    for row in rows:
+        for name in [name for name in row if name.endswith("_ns") and isinstance(row[name], str)]:
+            row[name] = int(row[name])
+    return rows
 
 
 @pytest.mark.parametrize("to", READERS)
@@ -198,6 +206,16 @@ def test_raw_bytes_are_hexadecimal_digits(folder: Path, tmp_path: Path) -> None:
     assert [row["key"] for row in json.loads(path.read_text())] == ["ff00", "", None]
     ((path, _),) = export(tmp_path / "run", "csv", tmp_path / "csv", ("kafka_records",))
     assert [line.split(",")[4] for line in path.read_text().splitlines()] == ['"key"', '"ff00"', '""', ""]
+
+
+def test_no_number_in_json_is_beyond_what_a_double_holds(folder: Path, tmp_path: Path) -> None:
+    """RFC 7493, 2.2: jq and JavaScript change a number above 2^53, and a time in ns is 200 times that."""
+    stamps = 0
+    for path, _ in export(folder / "one", "json", tmp_path / "out"):
+        for row in json.loads(path.read_text(), parse_float=str):
+            assert all(not isinstance(value, int) or abs(value) < 2**53 for value in row.values()), path.stem
+            stamps += sum(name.endswith("_at_ns") and isinstance(value, str) for name, value in row.items())
+    assert stamps
 
 
 def test_every_file_and_column_of_a_result_is_documented(folder: Path) -> None:
