@@ -145,8 +145,8 @@ def _meaning(source: Source, report: Report, series: Series, rows: list[Row], no
     if series.sender:
         if series.direction in report.nothing:
             raise Refusal(
-                f"{source.path}: what was sent, of which its receiver got nothing: no rate of a link is in it"
-                " (import the receiver's report, or run iperf3 with --get-server-output)"
+                f"{source.path}: what was sent, of which the receiver got 0 bytes by its own sum: no rate of a"
+                " link is in it (import the receiver's report, or run iperf3 with --get-server-output)"
             )
         total = report.totals.get(series.direction)
         notes.append("offered, what arrived is not in it" + (f": {total}" if total else ""))

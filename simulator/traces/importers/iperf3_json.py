@@ -95,7 +95,8 @@ def _report(source: Source, document: dict[str, Any], *, server: bool | None, nt
         raise Refusal(f"{source.path}: key intervals: must be a list")
     lines = _lines(source.text, len(intervals), nth)
     _add(report, source, _object(source, start, "test_start"), intervals, lines, server=is_server)
-    _total(report, document.get("end"))
+    if not is_server and report.error is None:
+        _total(report, document.get("end"))
     theirs = document.get("server_output_json")
     if isinstance(theirs, dict):
         report.series += _report(source, theirs, server=True, nth=nth + 1).series
@@ -222,14 +223,14 @@ def _figure(source: Source, where: str, value: Any, most: float) -> float:
 
 
 def _total(report: Report, end: Any) -> None:
-    """Note what iperf3's end says of the datagrams that arrived."""
+    """Note what a client's end says of the datagrams that arrived; a server's has zeros for what it does not know."""
     if not isinstance(end, dict):
         return
     received = end.get("sum_received")
     sent = [one for one in report.series if one.sender and one.protocol == "UDP"]
     stated = isinstance(received, dict)
     total = received if stated else end.get("sum")
-    if len(sent) != 1 or not isinstance(total, dict):
+    if len(report.series) != 1 or not sent or not isinstance(total, dict):
         return
     direction = sent[0].direction
     lost, packets = total.get("lost_packets"), total.get("packets")

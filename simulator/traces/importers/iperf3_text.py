@@ -149,7 +149,8 @@ def _add(report: Report, source: Source, section: _Section) -> None:
         direction = direction_of(sender=sender, server=server)
         streams = len({one.stream for one in mine} - {"SUM"})
         report.series.append(Series(direction, sender, protocol, rows, streams))
-        if sender and protocol == "UDP":
+        # A server, and a client that was interrupted, have zeros for what they do not know.
+        if sender and not server and protocol == "UDP" and report.error is None:
             _total(report, direction, [one for one in section.totals if one.way == way or not way])
 
 

@@ -101,7 +101,7 @@ def test_what_was_sent_is_offered(trials):
 
 def test_what_nobody_received_is_refused(trials):
     with pytest.raises(
-        Refusal, match=r"udp-client-sent\.txt: what was sent, of which its receiver got nothing"
+        Refusal, match=r"udp-client-sent\.txt: what was sent, of which the receiver got 0 bytes"
     ):
         import_trace(trials / "iperf3" / "udp-client-sent.txt")
 
@@ -377,8 +377,31 @@ def test_the_servers_part_is_what_arrived(tmp_path, kind):
 def test_json_of_a_receiver_that_got_nothing(tmp_path):
     found = document([part(k, 20, sender=True, packets=9) for k in range(3)], protocol="UDP")
     found["end"] = {"sum_received": {"bytes": 0, "packets": 0, "lost_packets": 0}}
-    with pytest.raises(Refusal, match="what was sent, of which its receiver got nothing"):
+    with pytest.raises(Refusal, match="what was sent, of which the receiver got 0 bytes"):
         read_json(tmp_path, found)
+
+
+def test_a_server_does_not_know_what_its_client_received(tmp_path):
+    found = document(
+        [part(k, 20, sender=True, packets=9) for k in range(3)], server=True, protocol="UDP", reverse=1
+    )
+    found["end"] = {"sum_received": {"bytes": 0, "packets": 0, "lost_packets": 0}}
+    trace = read_json(tmp_path, found)
+    assert trace.header["rate_meaning"] == "offered"
+    assert "lost" not in trace.header["policy"]
+    zeros = line(0, 3, "0.00 bits/sec", "0.000 ms  0/0 (0%)  receiver")
+    trace = read(tmp_path, ACCEPTED + SENT_HEAD + lines("1725") + RULE + LOST_HEAD + zeros)
+    assert rates(trace) == {"downlink_kbps": EACH_KBPS}
+
+
+def test_who_was_interrupted_does_not_know_what_arrived(tmp_path):
+    zeros = line(0, 3, "0.00 bits/sec", "0.000 ms  0/0 (0%)  receiver")
+    text = HOST + SENT_HEAD + lines("1725") + RULE + LOST_HEAD + zeros
+    trace = read(tmp_path, text + "iperf3: interrupt - the client has terminated\n")
+    assert trace.header["rate_meaning"] == "offered"
+    assert "received 0" not in trace.header["policy"]
+    with pytest.raises(Refusal, match="of which the receiver got 0 bytes"):
+        read(tmp_path, text)
 
 
 def test_json_an_event_a_line(tmp_path):
