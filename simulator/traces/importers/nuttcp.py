@@ -1,4 +1,4 @@
-"""Interval reports of nuttcp, and the two-column CSV made of them; time is row number x interval.
+"""Interval reports of nuttcp, whose lines say how long they are, and the two-column CSV made of them.
 
 The stamps are those at which a line was read (several lines share one), so they are not used.
 """
@@ -30,7 +30,7 @@ _CSV_HEADER = "time,throughput_mbps"
 class _Reading:
     kbps: list[float]
     lines: list[int]
-    interval_s: float
+    lengths_s: list[float]
     direction: str
     rate_meaning: str
     note: str
@@ -54,7 +54,7 @@ def _csv(source: Source, lines: list[str], options: Options) -> _Reading:
     return _Reading(
         kbps,
         list(range(2, len(lines) + 1)),
-        options.period_s or 0.5,
+        [options.period_s or 0.5] * len(kbps),
         options.direction or "uplink",
         "capacity" if udp else "as_logged",
         "UDP saturation" if udp else "TCP: multiples of 64 KiB per interval, so low rates show as 0",
@@ -62,24 +62,26 @@ def _csv(source: Source, lines: list[str], options: Options) -> _Reading:
 
 
 def _nuttcp(source: Source, lines: list[str], options: Options) -> _Reading:
-    rows = [(line, found) for line, text in enumerate(lines, 1) if (found := _NUTTCP.match(text))]
+    found_rows = ((line, _NUTTCP.match(text)) for line, text in enumerate(lines, 1))
+    # What says how busy both ends were is the whole test's sum.
+    rows = [(line, found) for line, found in found_rows if found and "%TX" not in found[4]]
     if not rows:
         other = looks_like_text(lines) or looks_like_json(lines)
         reason = (
             "the output of iperf: use --from iperf3" if other else "no interval lines: run nuttcp with -i"
         )
         raise Refusal(f"{source.path}: {reason}")
-    intervals = [number(found[1], source.path, line, "interval") for line, found in rows]
-    for (line, _), interval_s in zip(rows, intervals, strict=True):
-        if abs(interval_s - intervals[0]) > 0.1 * intervals[0] and line != rows[-1][0]:
-            raise source.refusal(line, f"an interval of {interval_s:g} s among those of {intervals[0]:g} s")
+    lengths_s = [number(found[1], source.path, line, "interval") for line, found in rows]
+    for (line, _), length_s in zip(rows, lengths_s, strict=True):
+        if length_s <= 0:
+            raise source.refusal(line, f"an interval of {length_s:g} s")
     kbps = [number(f[2], source.path, line, "rate") * _PREFIX_KBPS[f[3]] for line, f in rows]
     local = next((text for text in lines if re.search(r"nuttcp-[tr]: v", text)), "nuttcp-t")
     udp = "drop" in rows[0][1][4]
     return _Reading(
         kbps,
         [line for line, _ in rows],
-        intervals[0],
+        lengths_s,
         options.direction or ("uplink" if "nuttcp-t" in local else "downlink"),
         "capacity" if udp else "as_logged",
         "UDP saturation" if udp else "TCP: multiples of 64 KiB per interval, so low rates show as 0",
@@ -90,13 +92,13 @@ def _read(source: Source, options: Options) -> Trace:
     lines = lines_of(source.text)
     of = _csv if lines[0].startswith(_CSV_HEADER) else _nuttcp
     reading = of(source, lines, options)
-    first = round((options.skip_s or 0) / reading.interval_s)
-    reading.kbps, reading.lines = reading.kbps[first:], reading.lines[first:]
-    if not reading.kbps:
+    lengths_s = np.array(reading.lengths_s, dtype=np.float64)
+    edges = np.concatenate(([0.0], np.cumsum(lengths_s)))
+    values = {DIRECTIONS[reading.direction]: np.array(reading.kbps, dtype=np.float64)}
+    rows = Rows(edges[:-1], edges[1:], np.array(reading.lines, dtype=np.int64), values)
+    rows = rows.keep(edges[:-1] + lengths_s / 2 >= (options.skip_s or 0))
+    if not len(rows.line):
         raise Refusal(f"{source.path}: no data rows{skipped(options)}")
-    edges = np.arange(len(reading.kbps) + 1, dtype=np.float64) * reading.interval_s
-    values = {DIRECTIONS[reading.direction]: np.array(reading.kbps)}
-    rows = Rows(edges[:-1], edges[1:], np.array(reading.lines), values)
     return from_intervals(
         source,
         rows,
@@ -111,7 +113,7 @@ def _read(source: Source, options: Options) -> Trace:
 
 NUTTCP = Importer(
     "nuttcp",
-    "interval reports of nuttcp (.out) and `time,throughput_mbps` CSV: row number x interval",
+    "interval reports of nuttcp (.out) and `time,throughput_mbps` CSV: lengths of its lines (CSV: --period)",
     frozenset({"direction", "period_s", "skip_s", "step_s"}),
     _recognises,
     _read,

@@ -120,6 +120,12 @@ def test_no_importer_takes_what_is_no_data(tmp_path, name, text, reason):
             None,
             "the output of iperf: use --from iperf3",
         ),
+        (
+            "nuttcp",
+            NUTTCP + (INTERVAL % "1").replace("0.50 sec", "0.00 sec"),
+            None,
+            "x:2: an interval of 0 s",
+        ),
         ("nuttcp", NUTTCP + INTERVAL % "nan", None, "x:2: rate is 'nan'"),
         ("nuttcp", NUTTCP + INTERVAL % "1" + INTERVAL % "-1", None, "x:3: uplink_kbps is -1000"),
         ("nuttcp", "time,throughput_mbps\n1,2\n1,2,3\n", None, "x:3: 3 fields, must be 2"),
@@ -292,6 +298,15 @@ def test_sabre_long_and_short_rows_weigh_by_duration(tmp_path):
     text = '[{"duration_ms": 500, "bandwidth_kbps": 100, "latency_ms": 9},' * 1
     text += '{"duration_ms": 1500, "bandwidth_kbps": 300, "latency_ms": 9}]'
     assert import_trace(put(tmp_path, "x", text)).downlink_kbps.tolist() == [200, 300]
+
+
+def test_a_line_of_nuttcp_is_as_long_as_it_says_and_its_sum_is_none(tmp_path):
+    """A stall of 2 s in one line was half a second, and the test's sum another half."""
+    lines = [INTERVAL % "8", INTERVAL % "8", (INTERVAL % "1").replace("0.50 sec", "2.00 sec"), INTERVAL % "8"]
+    end = "    4.1250 MB /   3.50 sec =    9.8868 Mbps 1 %TX 3 %RX 0 retrans 50.10 msRTT\n"
+    trace = import_trace(put(tmp_path, "x", NUTTCP + "".join(lines) + end))
+    assert trace.uplink_kbps.tolist() == [8_000, 1_000, 1_000]
+    assert "the last 0.5 s, less than a step, dropped" in trace.header["policy"]
 
 
 def test_cooked_rate_holds_up_to_its_own_line(tmp_path):
