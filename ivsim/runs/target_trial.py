@@ -65,7 +65,7 @@ class _Nobody:
     """Hears what a client tells, and does nothing."""
 
     def __getattr__(self, _name: str) -> Any:
-        return lambda *_arguments: None
+        return lambda *_arguments, **_named: None
 
 
 def _why(options: RunOptions, target: Target, name: str, error: Exception) -> str:

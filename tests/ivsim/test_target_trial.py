@@ -25,15 +25,22 @@ from ivsim.runs.target_trial import try_target
 from ivsim.target import parse
 from schemas.errors import Refusal
 from schemas.topics import vehicle_id
+from tests.gateways.amqp.fake_broker import FakeBroker as AmqpBroker
 
 Answer = Callable[[Connection, int, bytes], list[bytes] | None]
 
 
 @contextlib.contextmanager
 def brokers(answer: Answer = lambda *_: None, *, five: bool = True) -> Iterator[FakeBroker]:
+    """An MQTT broker of paper."""
+    with served(FakeBroker(five=five, answer=answer)) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def served(broker: Any) -> Iterator[Any]:
     """A broker of paper on an event loop of its own."""
     loop, up, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    broker = FakeBroker(five=five, answer=answer)
 
     async def serve() -> None:
         async with broker:
@@ -51,8 +58,8 @@ def brokers(answer: Answer = lambda *_: None, *, five: bool = True) -> Iterator[
         loop.close()
 
 
-def tried(port: int, **fields: Any) -> RunOptions:
-    options = run_options(target=f"mqtt://127.0.0.1:{port}", **fields)
+def tried(port: int, scheme: str = "mqtt", **fields: Any) -> RunOptions:
+    options = run_options(target=f"{scheme}://127.0.0.1:{port}", **fields)
     assert options.target is not None
     target = parse(options.target)
     try_target(options, target, target_credentials(options, target))
@@ -77,6 +84,30 @@ def test_a_target_that_takes_the_client_is_left_in_order(fields: dict[str, Any])
 
 def kinds_of(broker: FakeBroker) -> list[list[int]]:
     return [[kind for kind, _, _ in connection.received] for connection in broker.connections]
+
+
+def test_amqp_and_coap_are_tried_as_well() -> None:
+    with served(AmqpBroker()) as broker:
+        tried(broker.port, "amqp", protocol="amqp", mode="manual-confirms-persistent")
+        assert broker.connections == 1
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        # Without DTLS a client of CoAP's says nothing before its first message.
+        tried(server.getsockname()[1], "coap", protocol="coap", mode="con", topology="peer")
+
+
+def test_a_coap_server_that_does_not_know_the_key_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target_trial, "TRIAL_S", 0.3)
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({vehicle_id(number): "ab" * 16 for number in range(1, 11)}))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        asked = {"protocol": "coap", "mode": "con", "topology": "peer", "target_keys": str(keys)}
+        with pytest.raises(Refusal, match=rf"^--target coaps://127.0.0.1:{port}: .*--target-keys {keys}"):
+            tried(port, "coaps", vehicles=10, **asked)
 
 
 def test_who_is_refused_is_named_with_the_file_of_the_account(tmp_path: Path) -> None:
