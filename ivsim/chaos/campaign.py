@@ -107,7 +107,7 @@ def run_schedule(schedule: Schedule, base: Path, testbed: Testbed) -> Row:
         raise Stopped(outcome.exit_code)
     ledger, records = _rows(directory / "ledger.parquet"), _rows(directory / "kafka_records.parquet")
     ledger = owed_by_broker(ledger, injector.injected_at_ns)
-    promise = promise_after(schedule)
+    promise = promise_after(schedule).after(injector.kills)
     judgement = judge(ledger, promise, outcome.twin_distinct, injector.back_at_ns)
     if outcome.error is not None:
         judgement.broken.append(outcome.error.partition("\n")[0])

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS
 from gateways.sinks import CONFLUENT
-from ivsim.chaos.faults import FAULTS, Fault
-from ivsim.chaos.promises import KEEPS, Judgement, Promise, judge, owed_by_broker, promise_of
+from ivsim.chaos.faults import FAULTS, Fault, kill_of_broker
+from ivsim.chaos.promises import KEEPS, Judgement, Kill, Promise, judge, owed_by_broker, promise_of
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.runs.outcome import Outcome
@@ -60,6 +60,7 @@ class Disturber:
         self._at_message = at_message
         self._restore_at_s: float | None = None
         self.injected_at_ns: list[int] = []
+        self.kills: list[Kill] = []
         self.restored_at_ns: int | None = None
         self.done = False
 
@@ -70,6 +71,8 @@ class Disturber:
             if run.publisher.totals().get("emitted", 0) >= self._at_message:
                 run.components.children.down |= self._fault.inject(run)
                 self.injected_at_ns.append(time.time_ns())
+                if (kill := kill_of_broker(run, self._fault.name)) is not None:
+                    self.kills.append(kill)
                 self._restore_at_s = time.monotonic() + self._fault.down_s
         elif time.monotonic() >= self._restore_at_s:
             self._fault.restore(run)
@@ -104,7 +107,8 @@ def run_case(case: Case, output: Path, *, seed: int, testbed: Testbed) -> tuple[
     ledger = directory / "ledger.parquet"
     rows = pq.read_table(ledger).to_pylist() if ledger.is_file() else []
     rows = owed_by_broker(rows, {case.fault: disturber.injected_at_ns})
-    judgement = judge(rows, case.promise(), outcome.twin_distinct, disturber.restored_at_ns)
+    promise = case.promise().after(disturber.kills)
+    judgement = judge(rows, promise, outcome.twin_distinct, disturber.restored_at_ns)
     if outcome.error is not None:
         judgement.broken.append(outcome.error.partition("\n")[0])
     if not disturber.done:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateways.protocols import PROTOCOLS
+from ivsim.chaos.promises import KILLS_OF_BROKER, Kill
 from ivsim.runs.started import StartedRun
 from ivsim.runs.twin_session import TwinSession
 from ivsim.testbed.kafka_admin import leader_of
@@ -52,6 +53,14 @@ def _broker(run: StartedRun) -> Broker:
     broker = run.components.broker
     assert broker is not None, "`applies_to` keeps faults of a broker from protocols without one"
     return broker
+
+
+def kill_of_broker(run: StartedRun, fault: str) -> Kill | None:
+    """Return when a broker that this fault has just killed had saved last; None for another fault, or where it cannot say."""
+    if fault not in KILLS_OF_BROKER:
+        return None
+    saved_s = _broker(run).last_save_s()
+    return None if saved_s is None else Kill(round(saved_s * 1e9), time.time_ns())
 
 
 def _kill_broker(run: StartedRun) -> set[str]:

@@ -31,7 +31,7 @@ def broken_history(
     Args:
         ledger: rows of ledger.parquet.
         records: rows of kafka_records.parquet.
-        promise: at which hops an acknowledged message may be lost.
+        promise: which acknowledged messages may be lost.
         twin_killed: the Spark job was killed: it goes on from its last commit, and what it wrote since then is in
             twin.state a second time (docs/twin.md). Only then a state may be there twice.
         tolerance_ns: how far a record's stamps may be ahead of Kafka's, of the run.
@@ -62,7 +62,7 @@ def _acknowledged(ledger: Iterable[Row], taken: Mapping[Name, int], promise: Pro
         for row in ledger
         if row["acknowledged_at_ns"] is not None
         and (row["vehicle_id"], row["epoch"], row["sequence"]) not in taken
-        and row["hop"] not in promise.lost_at
+        and not promise.excuses(row)
     ]
     if not missing:
         return []

@@ -20,6 +20,7 @@ from ivsim.chaos.promises import (
     PROMISES,
     SAVED,
     Judgement,
+    Kill,
     Promise,
     judge,
     owed_by_broker,
@@ -80,6 +81,27 @@ def test_a_killed_mosquitto_may_lose_at_the_broker_alone() -> None:
     assert broken([row(), lost("broker", acknowledged=True)], SAVED) == []
     for hop in ("vehicle", "link", "gateway"):
         assert len(broken([row(), lost(hop, acknowledged=True)], SAVED)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kills", "excused"),
+    [
+        ([(5, 20)], True),  # acknowledged behind the last save
+        ([(0, 20)], True),  # nothing was saved
+        ([(12, 20)], False),  # it was saved
+        ([(5, 8)], False),  # it was sent after the kill
+        ([(5, 8), (12, 20)], False),
+        ([(5, 8), (8, 20)], True),
+        ([], False),
+    ],
+)
+def test_what_a_killed_mosquitto_had_saved_it_may_not_lose(
+    kills: list[tuple[int, int]], excused: bool
+) -> None:
+    gone = row("lost", "broker", emitted_at_ns=9, acknowledged_at_ns=10, appended_at_ns=None)
+    promise = SAVED.after(Kill(*kill) for kill in kills)
+    assert (broken([row(), gone], promise) == []) == excused
+    assert KEEPS.after([Kill(0, 20)]) is KEEPS
 
 
 @pytest.mark.parametrize(
