@@ -67,6 +67,7 @@ NAVIGATION: Final[Mapping[str, tuple[str, ...]]] = {
         "traces",
         "protocols",
         "wire-bytes",
+        "limits",
         "batching",
         "twin",
         "twin-service",

@@ -28,6 +28,7 @@ from ivsim.agents.session import Session
 from schemas.errors import Refusal
 
 LOGIN_S: Final = 10.0
+MAX_CONNECTIONS: Final = 16
 
 
 class Agent:
@@ -66,6 +67,10 @@ class Agent:
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._taken) >= MAX_CONNECTIONS:
+            # Each may send megabytes before it has logged in.
+            writer.transport.abort()
+            return
         self._taken.add(task)
         who = _name_of(writer)
         try:

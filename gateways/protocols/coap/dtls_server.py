@@ -25,7 +25,7 @@ from gateways.protocols.coap.dtls import (
 
 HANDSHAKE_S: Final = 30.0
 _CLIENT_HELLO: Final = 1
-_PENDING_MAX: Final = 2_048
+PENDING_MAX: Final = 2_048
 _NAMED_MAX: Final = 1_000
 _LOG = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class DtlsServer:
         buffer.setcookieparam(remote.hostinfo.encode())
         peer = _Peer(Session(buffer), asyncio.get_running_loop().time() + HANDSHAKE_S)
         peer.session.feed(datagram)
-        if len(self._pending) >= _PENDING_MAX:
+        if len(self._pending) >= PENDING_MAX:
             del self._pending[next(iter(self._pending))]
         self._pending[remote] = peer
         self._step(remote, peer)

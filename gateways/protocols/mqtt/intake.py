@@ -31,7 +31,7 @@ _LEAVE_TIMEOUT_S: Final = 2.0
 # Two gateways of one name throw each other out as fast as they come back, some four times a second; from the 20th time on
 # each lets the other have some seconds.
 _SHORT_S: Final = 5.0
-_RIVALRY: Final = 20
+RIVALRY: Final = 20
 RIVALRY_WAIT_S: Final = 5.0
 # A member that leaves has had everything when nothing has come for so long; stuck when nothing moves at all.
 _HAND_OVER_QUIET_S: Final = 0.5
@@ -191,7 +191,7 @@ class MqttIntake:
         self._sink.link(up=False, reason=reason)
 
     async def _dial(self, generation: int) -> None:
-        if self._short_connections >= _RIVALRY:
+        if self._short_connections >= RIVALRY:
             await asyncio.sleep(RIVALRY_WAIT_S)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -363,7 +363,7 @@ class MqttIntake:
         """
         short = wire.closed_in_order and time.monotonic() - wire.began_s < _SHORT_S
         self._short_connections = self._short_connections + 1 if short else 0
-        if self._short_connections < _RIVALRY:
+        if self._short_connections < RIVALRY:
             return ""
         return (
             f" ({self._short_connections} connections one after the other within {_SHORT_S:g} s each, as when another"

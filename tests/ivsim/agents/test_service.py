@@ -21,7 +21,7 @@ from ivsim.agents.hosted import sender_config
 from ivsim.agents.login import TOKEN_VARIABLE
 from ivsim.agents.messages import Ended, Message, Refused, StartSender, message_of
 from ivsim.agents.rig import Agents
-from ivsim.agents.service import Agent
+from ivsim.agents.service import MAX_CONNECTIONS, Agent
 from ivsim.testbed.paths import state_dir
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
@@ -120,6 +120,20 @@ async def _raw_login(address: Address, line: bytes) -> str:
         return answer.reason
     finally:
         writer.close()
+
+
+@pytest.mark.parametrize("idle", [MAX_CONNECTIONS - 1, MAX_CONNECTIONS, 100 * MAX_CONNECTIONS])
+async def test_connections_that_say_nothing_have_a_bound(idle: int) -> None:
+    async with agent() as made, contextlib.AsyncExitStack() as stack:
+        for _ in range(min(idle, 500)):
+            _, writer = await asyncio.open_connection(made.address.host, made.address.port)
+            stack.callback(writer.close)
+        if idle < MAX_CONNECTIONS:
+            (await asyncio.to_thread(connect, made.address)).close()
+        else:
+            assert await refusal(made.address)
+    async with agent() as made:
+        (await asyncio.to_thread(connect, made.address)).close()
 
 
 async def test_a_port_that_is_taken_is_refused() -> None:

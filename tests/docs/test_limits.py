@@ -1,0 +1,64 @@
+"""The table of limits says what the code has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gateways.protocols.amqp.reader import MAX_FRAME_BYTES
+from gateways.protocols.coap import blocks, dtls_server
+from gateways.protocols.mqtt import intake
+from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES
+from ivsim.agents import messages, service
+from ivsim.study.engines.pipe.schema_registry import MOST_BYTES
+from ivsim.testbed.paths import ROOT
+from schemas import control, outlet, page_server
+from twin.config import TwinConfig
+from twin.service import ditto, rql
+from twin.service.config import ServiceConfig
+
+ROWS = [
+    row
+    for row in (ROOT / "docs" / "limits.md").read_text().splitlines()
+    if row.startswith("| ") and "limit |" not in row
+]
+LIMITS = {
+    "a packet of {} bytes": MAXIMUM_PACKET_BYTES,
+    "{} connections in a row": intake.RIVALRY,
+    "a frame of {} bytes": MAX_FRAME_BYTES,
+    "a payload of {} bytes, in blocks": blocks.MAX_PAYLOAD_BYTES,
+    "{} bytes in payloads that are not whole": blocks.MAX_HELD_BYTES,
+    "{} DTLS handshakes": dtls_server.PENDING_MAX,
+    "a request's header of {} bytes": page_server.MAX_HEADER_BYTES,
+    "{} connections at a time | 503": page_server.MAX_CONNECTIONS,
+    "{} s from the first byte": page_server.ANSWER_S,
+    "{} `ids`": ditto.MAX_IDS,
+    "a filter of {} characters": rql.MAX_LENGTH,
+    "nested {} deep": rql.MAX_DEPTH,
+    "`max_streams` streams ({})": ServiceConfig.model_fields["max_streams"].default,
+    "{} connections at a time | closed": service.MAX_CONNECTIONS,
+    "{} s and 4,096 bytes for a login": service.LOGIN_S,
+    "10 s and {} bytes for a login": messages.MAX_LOGIN_BYTES,
+    "a message of {} bytes": messages.MAX_LINE_BYTES,
+    "a schema of {} bytes": MOST_BYTES,
+    "a command of {} bytes": control.MAX_COMMAND_BYTES,
+    "any other event waits {} s": outlet.PATIENCE_S,
+}
+
+
+@pytest.mark.parametrize("words", LIMITS)
+def test_a_limit_is_the_codes(words: str) -> None:
+    said = words.format(f"{LIMITS[words]:,.0f}")
+    assert [row for row in ROWS if said in row], said
+
+
+def test_every_row_is_held_to_the_code() -> None:
+    plain = [words.format(f"{value:,.0f}") for words, value in LIMITS.items()]
+    named = re.compile(r"`receive_max`|1,000 connections and requests|whoever does not read")
+    assert [row for row in ROWS if not named.search(row) and not any(said in row for said in plain)] == []
+
+
+def test_what_the_twin_takes_is_the_twins() -> None:
+    text = (ROOT / "docs" / "limits.md").read_text()
+    assert f"{TwinConfig.model_fields['max_payload_bytes'].default:,} bytes" in text
