@@ -38,7 +38,7 @@ def emit(event: str, **fields: Any) -> None:
         told = OUT.write(line, 0.0 if event == "progress" else PATIENCE_S)
     if not told and event != "progress":
         with contextlib.suppress(BrokenPipeError):
-            ERR.write(f"the owner does not read: event not delivered: {event}\n", 0.0)
+            ERR.write(f"event not delivered to the owner: {event}\n", 0.0)
 
 
 def has_owner() -> bool:

@@ -7,6 +7,7 @@ prevent that: `poll` calls a pipe writable while it takes PIPE_BUF bytes, and a 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
@@ -57,8 +58,10 @@ class Outlet:
         """Write as much as is taken; return what is left."""
         look = select.poll()
         look.register(descriptor, select.POLLOUT)
-        while data and look.poll(wait_s * 1_000):
-            data = data[os.write(descriptor, data[:_PIECE_BYTES]) :]
+        # A terminal that standard input shares may take less than `poll` says, and be set not to wait.
+        with contextlib.suppress(BlockingIOError):
+            while data and look.poll(wait_s * 1_000):
+                data = data[os.write(descriptor, data[:_PIECE_BYTES]) :]
         self._deaf = bool(data)
         return data
 
