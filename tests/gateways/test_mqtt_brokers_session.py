@@ -202,9 +202,6 @@ async def test_two_gateways_of_one_name(broker, publish, mode: str) -> None:
         await until(
             lambda: any("another client is named 'twin' too" in said for one in both for said in one.reasons)
         )
-        connections = sum(len(one.links) for one in both)
         await asyncio.to_thread(publish, broker, [(TOPIC, b"one")], 1)
         await until(lambda: b"one" in both[0].taken + both[1].taken)
-        await asyncio.sleep(2)
-        assert sum(len(one.links) for one in both) < connections + 20, "and not four times a second any more"
         assert told == []

@@ -44,6 +44,7 @@ class Sink(Changed):
         self.hold = False
         self.receipts = []
         self.links = []
+        self.refusals = []
         self.intake = None
 
     def payloads(self):
@@ -60,7 +61,9 @@ class Sink(Changed):
         self.strays.append((address, payload, reason))
         self._settle(receipt)
 
-    def turned_away(self, reason): ...
+    def turned_away(self, reason):
+        self.refusals.append(reason)
+        self.change()
 
     def link(self, up, reason):
         self.links.append((up, reason))

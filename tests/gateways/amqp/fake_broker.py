@@ -55,6 +55,8 @@ class FakeBroker:
         self.opened: list[str] = []
         self.bound: list[tuple[str, str]] = []
         self.ends: list[list[int]] = []
+        # With which it answers whoever declares a queue (AMQP 0-9-1, 1.1); None declares it.
+        self.refuses_with: int | None = None
         self._fault = fault
         self._sessions: list[Session] = []
         self._server: asyncio.Server
@@ -70,6 +72,11 @@ class FakeBroker:
             session.writer.transport.abort()
             session.task.cancel()
         await asyncio.gather(*(session.task for session in self._sessions), return_exceptions=True)
+
+    def drop(self) -> None:
+        """End every connection, without a word."""
+        for session in self._sessions:
+            session.writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -159,6 +166,8 @@ class Session:
         match method:
             case spec.Connection.StartOk():
                 self.method(0, spec.Connection.Tune(2047, 131_072, 60))
+            case spec.Queue.Declare() if self.broker.refuses_with is not None:
+                self.method(channel, spec.Channel.Close(self.broker.refuses_with, "refused", 50, 10))
             case spec.Queue.Declare():
                 self.method(channel, spec.Queue.DeclareOk(method.queue, 0, 0))
             case spec.Confirm.Select():
