@@ -99,6 +99,12 @@ def _name(address: Address) -> str:
     return "{}:{}".format(*one.laddr)
 
 
+async def _taken(address: Address) -> None:
+    """Connect, and take leave of the agent, whose loop is this one."""
+    connection = await asyncio.to_thread(connect, address)
+    await asyncio.to_thread(connection.close)
+
+
 async def _until_free(address: Address) -> AgentConnection:
     """Connect as soon as the agent has taken leave of the last one."""
     for _ in range(200):
@@ -129,11 +135,11 @@ async def test_connections_that_say_nothing_have_a_bound(idle: int) -> None:
             _, writer = await asyncio.open_connection(made.address.host, made.address.port)
             stack.callback(writer.close)
         if idle < MAX_CONNECTIONS:
-            (await asyncio.to_thread(connect, made.address)).close()
+            await _taken(made.address)
         else:
             assert await refusal(made.address)
     async with agent() as made:
-        (await asyncio.to_thread(connect, made.address)).close()
+        await _taken(made.address)
 
 
 async def test_a_port_that_is_taken_is_refused() -> None:
