@@ -70,7 +70,8 @@ full:
 
 properties: # what the gate shows with 25 examples, with 400
 	@sh setup/install.sh test
-	$(PYTEST) $(BY_FILE) -m "hypothesis and not ($(MARKED)) and not timing and not full" --hypothesis-profile thorough
+	$(PYTEST) $(BY_FILE) -m "hypothesis and not ($(MARKED)) and not timing and not full" --hypothesis-profile thorough \
+		$$(grep -rl hypothesis tests --include='test_*.py')
 
 wheel: # the wheel imports and answers in an environment of its own
 	@sh setup/install.sh test
