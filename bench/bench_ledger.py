@@ -1,8 +1,9 @@
-"""The ledger of a long run: emission log, and with --kafka the topics, to every row and figure; time and memory.
+"""The ledger of a long run, to every row and figure: time and memory.
 
 python -m bench.bench_ledger [--messages N] [--vehicles N] [--kafka]
 
-Without --kafka the run is one of the echo topology: every fate and figure is computed, and nothing read from Kafka.
+Without --kafka the run is one of the echo topology, whose ledger is built of the emission log. With it Spark writes the ledger
+from Kafka's topics; then the topics are kept, the ledger is built of the files, and rows that differ are counted.
 """
 
 from __future__ import annotations
@@ -23,17 +24,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
+from ivsim.library.ledger_anew import rows_changed
+from ivsim.runs.endpoints import KafkaAddress
+from ivsim.runs.kafka_log import keep
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.paths import installed_jars
 from ivsim.testbed.registry import RunRecord
+from ledger.config import LedgerConfig
+from ledger.metrics import FATES
 from schemas.topics import KafkaTopics, vehicle_id
-from twin.config import TwinConfig
+from twin.config import TwinConfig, read_twin_config
 from twin.kafka_topics import ensure_topics
+from twin.ledger import write_ledger
+from twin.session import close_session, open_session
 
 START_NS = 1_800_000_000_000_000_000
 SECOND_NS = 1_000_000_000
 LOST_EACH = 50
 TIMEOUT_S = 900.0
+BY_SPARK = "by-spark"
 
 
 def emissions(messages: int, vehicles: int, *, echo: bool) -> pa.Table:
@@ -154,14 +163,24 @@ def resident_bytes(pid: int) -> int:
     return 0
 
 
-def measure(config: TwinConfig) -> None:
+def write_by_spark(path: Path) -> None:
+    """Write the ledger of a twin's configuration in a Spark session of its own, and print how many there are of each fate."""
+    config = read_twin_config(path)
+    session = open_session(config)
+    try:
+        metrics = write_ledger(session, config)
+    finally:
+        close_session(session)
+    print(json.dumps({name: metrics[name] for name in ("due", *FATES, "partial")}))
+
+
+def measure(module: list[str], config: LedgerConfig) -> None:
     """Run the ledger in a process of its own and print what it took."""
     path = Path(config.run_dir) / "ledger.json"
     path.write_text(config.model_dump_json())
     began_s = time.monotonic()
-    with subprocess.Popen(
-        [sys.executable, "-m", "twin.ledger", str(path)], stdout=subprocess.PIPE, text=True
-    ) as ledger:
+    words = [sys.executable, "-m", *module, str(path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as ledger:
         memory = Memory(ledger.pid)
         said, _ = ledger.communicate(timeout=TIMEOUT_S)
         memory.stop()
@@ -171,12 +190,15 @@ def measure(config: TwinConfig) -> None:
     summary = json.loads(said.strip().splitlines()[-1])
     summary.pop("event", None)
     size = (Path(config.run_dir) / "ledger.parquet").stat().st_size
-    print(f"  {took_s:.1f} s, Spark's start included; {memory.most_bytes / 2**30:.2f} GiB at most")
+    print(f"  {module[0]}: {took_s:.1f} s with its start; {memory.most_bytes / 2**30:.2f} GiB at most")
     print(f"  ledger.parquet: {size / 2**20:.0f} MiB")
     print(f"  {summary}")
 
 
 def main() -> None:
+    if sys.argv[1:2] == [BY_SPARK]:
+        write_by_spark(Path(sys.argv[2]))
+        return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--vehicles", type=int, default=1_000)
@@ -189,17 +211,23 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         write_run(directory, log, echo=not chosen.kafka)
-        jars = str(installed_jars("spark"))
         if not chosen.kafka:
-            measure(TwinConfig(run_dir=scratch, topology="echo", jars_dir=jars, jit="full"))
+            measure(["ledger"], LedgerConfig(run_dir=scratch, topology="echo"))
             return
+        jars = str(installed_jars("spark"))
         with RunRecord("bench-ledger", directory) as record, KafkaServer(record, jit="full") as kafka:
             config = TwinConfig(run_dir=scratch, bootstrap=kafka.bootstrap, jars_dir=jars, jit="full")
             began_s = time.monotonic()
             fill(config, log)
             print(f"  topics filled in {time.monotonic() - began_s:.0f} s")
             del log
-            measure(config)
+            measure(["bench.bench_ledger", BY_SPARK], config)
+            spark = (directory / "ledger.parquet").rename(directory / "by_spark.parquet")
+            began_s = time.monotonic()
+            keep(KafkaAddress(kafka.bootstrap, KafkaTopics("")), directory / "kafka_records.parquet")
+            print(f"  topics kept in {time.monotonic() - began_s:.0f} s")
+            measure(["ledger"], LedgerConfig(run_dir=scratch))
+            print(f"  rows that differ: {rows_changed(spark, directory / 'ledger.parquet')}")
 
 
 if __name__ == "__main__":

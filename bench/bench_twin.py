@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.paths import installed_jars
 from ivsim.testbed.registry import RunRecord
+from ledger.applied import first_containing
 from schemas.topics import KafkaTopics, vehicle_id
-from twin.applied import first_containing
 
 VEHICLES = 1_000
 PAYLOAD_BYTES = 1_157

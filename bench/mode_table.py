@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from gateways.protocols import PROTOCOLS, every_mode
 from ivsim.option_rules import run_options
 from ivsim.runs.runner import execute
-from twin.metrics import FATES
+from ledger.metrics import FATES
 
 MODES = tuple((protocol.name, mode.name) for protocol, mode in every_mode().values())
 LOSSES = (0.0, 0.25, 0.05)  # the extremes first

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from xml.etree import ElementTree as ET
 
+from ledger.metrics import METRICS, QUANTILES
 from schemas.errors import Refusal
-from twin.metrics import METRICS, QUANTILES
 
 # A run that did what it was asked to, and whose figures miss a threshold.
 EXIT_MISSED: Final = 3

@@ -66,9 +66,9 @@ def serve(scratch: Path) -> None:
 
     from ivsim.testbed.kafka import KafkaServer  # noqa: PLC0415
     from ivsim.testbed.registry import RunRecord  # noqa: PLC0415
+    from ledger.sources import EMISSIONS  # noqa: PLC0415
     from twin import jvm  # noqa: PLC0415
     from twin.config import TwinConfig  # noqa: PLC0415
-    from twin.ledger import EMISSIONS  # noqa: PLC0415
     from twin.process import TwinProcess  # noqa: PLC0415
 
     run = scratch / "run"

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
+from ledger.config import LedgerConfig
 from schemas.config import read_config
 from schemas.errors import Refusal
 from schemas.java import Jit
@@ -18,7 +19,6 @@ from twin.queries.stations import Station
 
 LiveChoice = Literal["consumer", "spark", "none"]
 Trigger = Literal["realtime", "microbatch"]
-Topology = Literal["gateway", "edge", "echo", "peer"]
 
 
 def _known_query(name: str) -> str:
@@ -27,12 +27,9 @@ def _known_query(name: str) -> str:
     return name
 
 
-class TwinConfig(BaseModel):
+class TwinConfig(LedgerConfig):
     """Settings of the twin process; unknown keys and values out of range are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    run_dir: str
     bootstrap: str = Field(
         default="", description="HOST:PORT of Kafka; empty only where nothing gets there (`echo`, `peer`)"
     )
@@ -40,11 +37,7 @@ class TwinConfig(BaseModel):
         default="", description="file by which clients log in at Kafka over TLS; empty: in the clear"
     )
     topics_prefix: str = ""
-    more_formats: tuple[str, ...] = Field(
-        default=(), strict=False, description="formats of plug-ins that this run's records may have"
-    )
     trigger: Trigger = "realtime"
-    topology: Topology = "gateway"
     checkpoint_dir: str = Field(default="", description="empty: RUN_DIR/checkpoint")
     jars_dir: str = Field(default="", description="Spark's jars; empty: none are added")
     spark_master: str = Field(
@@ -55,15 +48,11 @@ class TwinConfig(BaseModel):
     spark_conf: dict[str, str] = Field(
         default_factory=dict, description="settings of Spark beside the twin's own"
     )
-    loss_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     realtime_duration_s: float = Field(default=300.0, ge=5, le=86_400)
     rehearse: bool = Field(
         default=True, description="cross batch boundaries before `ready` (real time, on this machine)"
     )
     microbatch_interval_s: float = Field(default=0.0, ge=0, le=3_600)
-    kept_records: bool = Field(
-        default=False, description="the ledger reads RUN_DIR/kafka_records.parquet in the place of Kafka"
-    )
     live: LiveChoice = Field(
         default="consumer",
         description="who writes live figures to run.metrics: a thread of this process, a query of Spark's, or nobody",
@@ -88,8 +77,6 @@ class TwinConfig(BaseModel):
         default=1, ge=1, le=100, description="of those, how many must have a record before it is acknowledged"
     )
     shuffle_wait_ms: int = Field(default=2, ge=1, le=1_000)
-    max_payload_bytes: int = Field(default=1_048_576, ge=1)
-    future_tolerance_s: float = Field(default=5.0, ge=0)
     twin_ttl_s: float | None = Field(
         default=86_400.0,
         ge=1,
@@ -100,11 +87,6 @@ class TwinConfig(BaseModel):
     warm_records: int = Field(default=2_000, ge=1)
     jit: Jit = "quick"
     log_level: Literal["ERROR", "WARN", "INFO"] = "ERROR"
-
-    @property
-    def bridged(self) -> bool:
-        """Whether messages get into Kafka, and twins are kept."""
-        return self.topology in {"gateway", "edge"}
 
     @property
     def topics(self) -> KafkaTopics:
@@ -124,10 +106,6 @@ class TwinConfig(BaseModel):
     def checkpoint(self) -> Path:
         return Path(self.checkpoint_dir) if self.checkpoint_dir else Path(self.run_dir) / "checkpoint"
 
-    def run_file(self, name: str) -> Path:
-        """Return the path of a file in the run directory."""
-        return Path(self.run_dir) / name
-
     def jars(self) -> list[str]:
         """Return the paths of Spark's extra jars; Refusal when the directory has none."""
         if not self.jars_dir:
@@ -144,7 +122,7 @@ def read_twin_config(path: str | os.PathLike[str]) -> TwinConfig:
 
 
 def _checked(config: TwinConfig, path: str | os.PathLike[str]) -> TwinConfig:
-    if config.bridged and not (config.bootstrap or config.kept_records):
+    if config.bridged and not config.bootstrap:
         raise Refusal(
             f"{path}: bootstrap: HOST:PORT of Kafka is needed (only topologies echo and peer have none)"
         )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
+from ledger import fates, sources
+from ledger.applied import applied_in_arrow
+from ledger.sources import KEY
 from twin import source
-from twin.applied import applied_in_arrow
 from twin.config import TwinConfig
 
-KEY: Final = ["vehicle_id", "epoch", "sequence"]
 _APPLIED: Final = "vehicle_id string, epoch bigint, sequence bigint, applied_at_ns bigint"
 _NO_MESSAGES: Final = pa.schema(
     [
@@ -56,14 +56,9 @@ class TopicRows:
     counts: dict[str, int]
 
 
-def none(session: SparkSession) -> KafkaRecords:
-    """Return the records of a run that has no Kafka."""
-    return KafkaRecords(_no_rows(session, _NO_MESSAGES))
-
-
 def unreadable(session: SparkSession) -> KafkaRecords:
     """Return the records of a run whose vehicle.status cannot be read."""
-    return replace(none(session), status_known=False, state_known=False)
+    return KafkaRecords(_no_rows(session, _NO_MESSAGES), status_known=False, state_known=False)
 
 
 def joined(rows: TopicRows, states: TopicRows | None) -> KafkaRecords:
@@ -78,27 +73,24 @@ def joined(rows: TopicRows, states: TopicRows | None) -> KafkaRecords:
 
 
 def _messages(rows: DataFrame, states: DataFrame | None) -> DataFrame:
-    first = F.struct("appended_at_ns", "partition", "offset", "received_at_ns")
-    good = rows.where("reason is null")
-    messages = good.groupBy(*KEY).agg(F.min(first).alias("first"), F.count("*").alias("copies"))
-    messages = messages.selectExpr(
-        *KEY, "first.received_at_ns as kafka_received_at_ns", "first.appended_at_ns", "copies"
-    )
-    rejected = rows.where("reason is not null and epoch is not null and sequence is not null")
-    rejected = rejected.groupBy(*KEY).agg(F.min("reason").alias("rejected_reason"))
-    joined = messages.join(rejected, KEY, "full").withColumn("in_kafka", F.lit(True))
+    session = rows.sparkSession
+    messages = session.sql(fates.MESSAGES, records=rows)
     if states is None:
-        # A record that may not enter the twin is not in it; of the others nobody knows.
-        undecided = F.when(F.col("copies").isNull(), F.lit(False))
-        return joined.withColumns({"applied_at_ns": F.lit(None).cast("bigint"), "contained": undecided})
-    joined = joined.join(applied(messages, states), KEY, "left")
-    return joined.withColumn("contained", F.col("applied_at_ns").isNotNull())
+        return session.sql(fates.UNDECIDED, messages=messages)
+    return session.sql(fates.CONTAINED, messages=messages, applied=applied(messages, states))
 
 
 def status(kafka: DataFrame, config: TwinConfig) -> DataFrame:
     """Return vehicle.status without payloads, each record with the reason that keeps it out of the twin."""
     frame = source.parsed(kafka, config)
-    return frame.select(*KEY, "received_at_ns", "appended_at_ns", "partition", "offset", "reason")
+    return frame.selectExpr(
+        *KEY,
+        "received_at_ns",
+        "appended_at_ns",
+        "partition as kafka_partition",
+        "offset as kafka_offset",
+        "reason",
+    )
 
 
 def state(kafka: DataFrame) -> DataFrame:
@@ -117,33 +109,30 @@ def state(kafka: DataFrame) -> DataFrame:
 
 def applied(messages: DataFrame, states: DataFrame) -> DataFrame:
     """Return for each message the append stamp of the first state that contains it."""
-    left = messages.select(*KEY, "appended_at_ns").groupBy("vehicle_id")
-    right = states.where("sequence is not null").select(*KEY, "appended_at_ns").groupBy("vehicle_id")
+    good, known = (
+        messages.where("copies is not null"),
+        states.where("epoch is not null and sequence is not null"),
+    )
+    left = good.select(*KEY, "appended_at_ns").groupBy("vehicle_id")
+    right = known.select(*KEY, "appended_at_ns").groupBy("vehicle_id")
     return left.cogroup(right).applyInArrow(applied_in_arrow, _APPLIED)
 
 
-def read_received(session: SparkSession, config: TwinConfig) -> DataFrame:
-    """Return the first receive stamp of each message in the gateway's own log, no rows when there is no log."""
-    return _first_noted(session, config, "received.parquet", "received_at_ns", "taken_at_ns")
+def read_taken(session: SparkSession, config: TwinConfig) -> DataFrame:
+    """Return when the gateways' logs have each message first; no rows where there is no log."""
+    return session.sql(fates.TAKEN, received=_log(session, config, *sources.RECEIVED))
 
 
-def read_in_flight(session: SparkSession, config: TwinConfig) -> DataFrame:
+def read_left_behind(session: SparkSession, config: TwinConfig) -> DataFrame:
     """Return the messages in requests that a gateway had sent, and Kafka had not answered, when the gateway ended."""
-    return _first_noted(session, config, "in_flight.parquet", "noted_at_ns", "left_at_ns")
+    return session.sql(fates.LEFT, in_flight=_log(session, config, *sources.IN_FLIGHT))
 
 
-def _first_noted(session: SparkSession, config: TwinConfig, file: str, stamp: str, column: str) -> DataFrame:
+def _log(session: SparkSession, config: TwinConfig, file: str, stamp: str) -> DataFrame:
     path = config.run_file(file)
-    if not path.is_file():
-        names = [
-            ("vehicle_id", pa.string()),
-            ("epoch", pa.int32()),
-            ("sequence", pa.int64()),
-            (column, pa.int64()),
-        ]
-        return _no_rows(session, pa.schema(names))
-    log = session.read.parquet(str(path))
-    return log.groupBy(*KEY).agg(F.min(stamp).alias(column))
+    if path.is_file():
+        return session.read.parquet(str(path))
+    return _no_rows(session, sources.gateway_log(stamp))
 
 
 def _no_rows(session: SparkSession, schema: pa.Schema) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from twin import kafka_topics, kept_topics, records, source
+from twin import kafka_topics, records, source
 from twin.config import TwinConfig
 from twin.kafka_topics import Ends
 from twin.records import KafkaRecords, TopicRows
@@ -120,25 +120,6 @@ def of_run(session: SparkSession, config: TwinConfig) -> RunTopics:
             STATE: topic(config.topics.state, lambda kafka: _state(records.state(kafka))),
         },
         config.bootstrap,
-    )
-
-
-def kept(session: SparkSession, config: TwinConfig) -> RunTopics:
-    """Return the topics of a run that is over, as its result keeps them."""
-
-    def topic(name: str, rows: Callable[[DataFrame], TopicRows]) -> Topic:
-        return Topic(
-            name,
-            lambda: kept_topics.ends(config),
-            lambda _ends: rows(kept_topics.rows(session, config, name)),
-        )
-
-    return RunTopics(
-        {
-            STATUS: topic(kept_topics.STATUS, lambda found: _status(records.status(found, config))),
-            STATE: topic(kept_topics.STATE, lambda found: _state(records.state(found))),
-        },
-        kept_topics.FILE,
     )
 
 

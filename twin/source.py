@@ -7,30 +7,11 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ledger import admission
 from schemas.topics import HEADERS
 from twin.config import TwinConfig
 
 WARM_KEY: Final = "ivsim-warm-up"
-# Above this a sequence or an epoch is noise: one message a nanosecond for three months.
-MAX_SEQUENCE: Final = 2**53
-# Formats whose payload names its vehicle as the 17 ASCII characters; `small` names nothing.
-NAMELESS_FORMATS: Final = ("small",)
-FORMAT_NAMES: Final = ("json", "protobuf", "flatbuffers", "avro", "msgpack", "small")
-
-# reason -> what it says; also the legend of docs/twin.md and the dead-letter records
-REASONS: Final = {
-    "no_key": "the record has no key, or one that is no vehicle's name",
-    "payload_too_large": "the value is longer than max_payload_bytes",
-    "no_payload": "the record has no value",
-    "header_missing": "one of the headers format, protocol, mode, epoch, sequence, received_at_ns is missing",
-    "bad_header": "a header is longer than 64 characters or not printable ASCII",
-    "unknown_format": "the header format names no format",
-    "bad_epoch": "the header epoch is no integer from 0 to 2^53",
-    "bad_sequence": "the header sequence is no integer from 1 to 2^53",
-    "bad_stamp": "a stamp is no positive integer",
-    "stamp_in_future": "a stamp is later than Kafka's own by more than the tolerance",
-    "other_vehicle": "the payload names another vehicle than the record's key",
-}
 
 
 def warm_topic(config: TwinConfig) -> str:
@@ -96,49 +77,24 @@ def parsed(records: DataFrame, config: TwinConfig) -> DataFrame:
         f"{APPENDED} as appended_at_ns",
         *(f"{header(name)} as h_{name}" for name in HEADERS),
     )  # fmt: skip
-    numbers = [name for name in HEADERS if name not in _WORDS]
     typed = texts.selectExpr(
         *_PLAIN,
         *(f"h_{name}" for name in HEADERS),
-        *(f"try_cast(h_{name} as bigint) as {name}" for name in numbers),
-        *(f"h_{name} as {name}" for name in _WORDS),
+        *(f"try_cast(h_{name} as bigint) as {name}" for name in admission.NUMBERS),
+        *(f"h_{name} as {name}" for name in admission.WORDS),
     )
-    return typed.selectExpr(*_PLAIN, *HEADERS, "h_sampled_at_ns", f"{_reason(config)} as reason")
+    return typed.selectExpr(
+        *_PLAIN, *HEADERS, "h_sampled_at_ns", f"{admission.reason(config, _NAMES_VEHICLE)} as reason"
+    )
 
 
-_WORDS: Final = ("format", "protocol", "mode")
 _PLAIN: Final = (
     "topic", "partition", "offset", "timestamp", "value", "headers", "vehicle_id", "payload_bytes", "appended_at_ns"
 )  # fmt: skip
 # Kafka's stamps have whole milliseconds.
 APPENDED: Final = "unix_millis(timestamp) * 1000000L"
-
-
-def _reason(config: TwinConfig) -> str:
-    required = [name for name in HEADERS if name != "sampled_at_ns"]
-    late = f"appended_at_ns + {int(config.future_tolerance_s * 1e9)}L"
-    rules = {
-        "no_key": r"vehicle_id is null or not vehicle_id rlike r'\A[A-Za-z0-9_-]{1,32}\z'",
-        "payload_too_large": f"payload_bytes > {config.max_payload_bytes}",
-        "no_payload": "payload_bytes is null or payload_bytes = 0",
-        "header_missing": " or ".join(f"h_{name} is null" for name in required),
-        "bad_header": " or ".join(
-            f"coalesce(not h_{name} rlike r'\\A[ -~]{{0,64}}\\z', false)" for name in HEADERS
-        ),
-        "unknown_format": f"h_format not in ({literals(*FORMAT_NAMES, *config.more_formats)})",
-        "bad_epoch": f"not coalesce(epoch between 0 and {MAX_SEQUENCE}, false)",
-        "bad_sequence": f"not coalesce(sequence between 1 and {MAX_SEQUENCE}, false)",
-        "bad_stamp": (
-            "received_at_ns is null or received_at_ns <= 0"
-            " or coalesce(h_sampled_at_ns != '' and (sampled_at_ns is null or sampled_at_ns <= 0), false)"
-        ),
-        "stamp_in_future": f"received_at_ns > {late} or coalesce(sampled_at_ns > {late}, false)",
-        # No Python function may decode inside a real-time query; every format but `small` has the name as plain bytes.
-        "other_vehicle": (
-            f"h_format not in ({literals(*NAMELESS_FORMATS)}) and not contains(value, cast(vehicle_id as binary))"
-        ),
-    }
-    return f"case {' '.join(f'when {rule} then {literals(name)}' for name, rule in rules.items())} end"
+# No Python function may decode inside a real-time query.
+_NAMES_VEHICLE: Final = "contains(value, cast(vehicle_id as binary))"
 
 
 def record_header(name: str, text: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import Mode
 from ivsim.testbed.servers import SERVERS
-from twin.metrics import ACCOUNT, FATES
+from ledger.metrics import ACCOUNT, FATES
 
 Row = Mapping[str, Any]
 IN_TWIN = ("delivered", "late")

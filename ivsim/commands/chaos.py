@@ -23,10 +23,10 @@ from ivsim.commands.files import writing
 from ivsim.runs.interrupt import interruptible
 from ivsim.runs.preflight import check_client
 from ivsim.runs.testbed import Testbed
+from ledger.metrics import FATES
 from schemas.errors import Refusal
 from schemas.json_files import write_json
 from schemas.topics import MAX_GATEWAYS
-from twin.metrics import FATES
 
 RESULTS = "chaos.json"
 INTERRUPTED = 128  # a shell's exit codes above it name a signal

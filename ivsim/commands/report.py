@@ -31,10 +31,10 @@ def command(
     report.html must be as the run wrote it (SHA256SUMS): otherwise it is refused
     with the file's name, and nothing is changed. Of a study: ivsim study report.
 
-    With --ledger the twin's own job gives every message its fate once more, as it
-    did at the end of the run; also where the run ended without a ledger.
+    With --ledger every message is given its fate once more, as at the end of the
+    run; also where the run ended without a ledger.
     """
-    from ivsim.library.report_anew import report_anew  # noqa: PLC0415 - charts and pyspark: --help need not wait
+    from ivsim.library.report_anew import report_anew  # noqa: PLC0415 - charts: --help need not wait
 
     changed = report_anew(results, ledger=ledger, say=lambda words: print(words, file=sys.stderr))
     for one in changed:

@@ -10,7 +10,7 @@ from ivsim.library.runs import Results
 from ivsim.study.clusters import difference_of_intervals
 from ivsim.study.engines.whole_run.observations import LedgerObservations
 from ivsim.study.statistics import Comparison, Interval
-from twin.metrics import METRICS, Metric
+from ledger.metrics import METRICS, Metric
 
 # Of the run, not of what it is asked to do.
 _OWN = frozenset({"seed", "name", "tags"})

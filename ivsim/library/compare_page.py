@@ -18,7 +18,7 @@ from ivsim.report import charts
 from ivsim.report.html import rendered
 from ivsim.report.style import number, spoken_in
 from ivsim.study.statistics import Comparison, Interval
-from twin.metrics import LATENCIES
+from ledger.metrics import LATENCIES
 
 _HEAD = ("figure", "unit", "first", "n", "second", "n", "effect", "effect / first")
 _DASH = "\N{EN DASH}"

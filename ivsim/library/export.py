@@ -24,8 +24,8 @@ from ivsim.library.studies import StudyResults, load_study
 from ivsim.report.drawing import FORMATS as PICTURES
 from ivsim.report.drawing import Charts, Drawing
 from ivsim.report.page import run_charts
+from ledger.metrics import METRICS
 from schemas.errors import Refusal
-from twin.metrics import METRICS
 
 # How many rows are turned into Python's objects at a time.
 _BATCH: Final = 50_000

@@ -1,4 +1,4 @@
-"""A finished run's ledger once more, by the twin's own job, from the logs and Kafka's records that the run has kept."""
+"""A finished run's ledger once more, from the logs and Kafka's records that the run has kept."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ivsim.runs.ledger_job import ledger_limit_s
-from ivsim.testbed.paths import installed_jars
 from ivsim.topologies import TOPOLOGIES
+from ledger.sources import EMISSION_LOG, KAFKA_RECORDS
 from schemas.errors import Refusal
+from schemas.formats import OWN_FORMATS
 
 LEDGER: Final = "ledger.parquet"
-RECORDS: Final = "kafka_records.parquet"
-EMISSIONS: Final = "emissions.parquet"
 
 
 def write_ledger_anew(
@@ -36,14 +35,14 @@ def write_ledger_anew(
 
     Refusal with the job's own words where there can be no ledger.
     """
-    for name in (EMISSIONS, RECORDS) if TOPOLOGIES[options["topology"]].bridged else (EMISSIONS,):
+    for name in (EMISSION_LOG, KAFKA_RECORDS) if TOPOLOGIES[options["topology"]].bridged else (EMISSION_LOG,):
         if not (directory / name).is_file():
             raise Refusal(f"{name}: missing; without it no ledger can be made")
     config = work / "ledger.json"
-    config.write_text(json.dumps(_config(directory, options, work)))
-    limit_s = ledger_limit_s(pq.read_metadata(directory / EMISSIONS).num_rows)
+    config.write_text(json.dumps(_config(directory, options)))
+    limit_s = ledger_limit_s(pq.read_metadata(directory / EMISSION_LOG).num_rows)
     job = subprocess.Popen(
-        [sys.executable, "-m", "twin.ledger", str(config)],
+        [sys.executable, "-m", "ledger", str(config)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=work,
     )  # fmt: skip
     with job:
@@ -79,14 +78,11 @@ def rows_changed(before: Path, now: Path) -> int | None:
     return int(pc.sum(differ).as_py() or 0)
 
 
-def _config(directory: Path, options: Mapping[str, Any], work: Path) -> dict[str, Any]:
-    topology = TOPOLOGIES[options["topology"]]
+def _config(directory: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "run_dir": str(directory),
-        "topology": topology.accounting,
-        "kept_records": topology.bridged,
-        "checkpoint_dir": str(work / "checkpoint"),
-        "jars_dir": str(installed_jars("spark")),
+        "topology": TOPOLOGIES[options["topology"]].accounting,
+        "more_formats": [] if options["format"] in OWN_FORMATS else [options["format"]],
         "loss_timeout_s": float(options["loss_timeout_s"]),
         "future_tolerance_s": float(options["future_tolerance_s"]),
     }

@@ -26,13 +26,13 @@ from ivsim.runs.part_figures import part_figures
 from ivsim.runs.query_figures import query_figures
 from ivsim.runs.validity import Cause, judge, of_causes, sender_lag_p99_ms
 from ivsim.topologies import TOPOLOGIES
+from ledger.config import LedgerConfig
+from ledger.fates import COLUMNS
+from ledger.metrics import METRICS
+from ledger.values import compute
+from ledger.window import read_window
 from schemas.errors import Refusal
 from schemas.json_files import write_json
-from twin.config import TwinConfig
-from twin.ledger import COLUMNS
-from twin.metric_values import compute
-from twin.metrics import METRICS
-from twin.window import read_window
 
 METRICS_FILE: Final = "metrics.json"
 PAGE: Final = "report.html"
@@ -189,8 +189,7 @@ def _digest(path: Path) -> str:
 def _figures(directory: Path, manifest: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
     """Return metrics.json anew."""
     options = manifest["options"]
-    # Nothing of it is asked of Kafka or Spark, which the checks of a whole configuration are about.
-    config = TwinConfig.model_construct(
+    config = LedgerConfig(
         run_dir=str(directory),
         topology=TOPOLOGIES[options["topology"]].accounting,
         loss_timeout_s=float(options["loss_timeout_s"]),

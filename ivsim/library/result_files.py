@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ivsim.markdown_table import table
-from ivsim.runs.kafka_log import KEPT
-from twin.metrics import METRICS
+from ledger.metrics import METRICS
+from ledger.sources import KEPT_HEADERS
 
 HEAD: Final = """# The files of a result
 
@@ -169,7 +169,10 @@ TABLES: Final[Mapping[str, Table]] = {
             "key": "raw bytes (as hexadecimal digits in CSV and JSON); null: none",
             "value_bytes": "length of the value; null: no value",
             "value_has_key": "the key's bytes are somewhere in the value",
-            **{f"header_{name}": "raw bytes of the last header of that name; null: none" for name in KEPT},
+            **{
+                f"header_{name}": "raw bytes of the last header of that name; null: none"
+                for name in KEPT_HEADERS
+            },
         },
     ),
     "wire": Table("a second, vehicle and direction, of captured frames", {}),

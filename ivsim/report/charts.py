@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ivsim.report.drawing import MOST_MARKS, Drawing
 from ivsim.report.style import BLUE, FATE_COLOURS, ORANGE, STAGE_COLOURS, VERMILION
-from twin.metrics import FATES, HOPS
+from ledger.metrics import FATES, HOPS
 
 Columns = dict[str, npt.NDArray[Any]]
 # Fates of messages that have no latency.

@@ -18,7 +18,7 @@ from ivsim.report.drawing import Charts
 from ivsim.report.html import rendered
 from ivsim.report.style import PART_COLUMNS, number, spoken_in, window_words
 from ivsim.topologies import TOPOLOGIES
-from twin.metrics import METRICS
+from ledger.metrics import METRICS
 from twin.queries.answers import QUERY_METRICS
 
 KEY_FIGURES = (

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ivsim.report.style import PART_COLUMNS, number, window_words
-from twin.metrics import FATES, HOPS, LATENCIES, METRICS, QUANTILES, REFUSING_HOPS
+from ledger.metrics import FATES, HOPS, LATENCIES, METRICS, QUANTILES, REFUSING_HOPS
 
 
 def print_summary(console: Console, metrics: dict[str, Any], title: str, report: Path | None) -> None:

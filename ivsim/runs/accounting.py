@@ -16,20 +16,20 @@ import pyarrow.parquet as pq
 
 from gateways import receive_log
 from ivsim.agents.remote_sender import AgentLost
-from ivsim.runs import capture_join, kafka_log, processes
+from ivsim.runs import capture_join, processes
 from ivsim.runs.children import Children, Part
 from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import unhurried
-from ivsim.runs.ledger_job import ledger_or_why, why
+from ivsim.runs.ledger_job import keep_kafka_records, ledger_or_why, why
 from ivsim.runs.link_log import write_link_log
 from ivsim.runs.part_figures import part_figures
 from ivsim.runs.query_figures import query_figures
 from ivsim.runs.security_figures import security_figures
 from ivsim.runs.started import Ending, StartedRun
 from ivsim.runs.validity import judge, sender_lag_p99_ms
-from ivsim.testbed.process import NotReady, ProcessDied
+from ivsim.testbed.process import ProcessDied
 from schemas.json_files import write_json
 from schemas.topics import vehicle_id
 from simulator import emission_table
@@ -71,7 +71,8 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
         display.note(so_far(started, ending))
     metrics, error, number = ledger_or_why(started, problems, display, late.number)
     with unhurried() as late:
-        _keep_kafka_records(started, problems)
+        # Behind the ledger of Spark, so that both have read the same end of the topics.
+        keep_kafka_records(started, problems)
         _finish_metrics(started, metrics, problems, probed)
         display.phase("writing the report")
         from ivsim.report.page import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
@@ -228,17 +229,6 @@ def _emissions(started: StartedRun, scenario: Scenario) -> pa.Table:
     names = pa.array([vehicle_id(vehicle) for vehicle in numbers])
     wire = wire.filter(pc.is_in(wire["vehicle_id"], names))
     return capture_join.with_proof(emissions, events[np.isin(events["vehicle"], numbers)], wire)
-
-
-def _keep_kafka_records(started: StartedRun, problems: list[str]) -> None:
-    """Keep what Kafka held; behind the ledger, so that both have read the same end of the topics."""
-    kafka = started.components.endpoints.kafka
-    if not kafka.bootstrap:
-        return
-    try:
-        kafka_log.keep(kafka, started.directory.kafka_records)
-    except NotReady as error:
-        problems.append(str(error))
 
 
 def _finish_metrics(

@@ -99,12 +99,11 @@ def open_components(
     if plan.topology.bridged:
         display.phase("starting Kafka")
         kafka = shared.kafka(plan, stack, servers)
-    if plan.topology.bridged or shared.keep:
         display.phase("starting Spark, and the link")
         shared.open_twin(plan, kafka, stack)
         twin = shared.twin
     else:
-        twin = None  # nothing streams, and one ledger is not worth a session that waits for it
+        twin = None  # nothing streams
     link = shared.link(options)
     stack.callback(shared.clear, plan)
     display.phase("starting broker and gateway")

@@ -13,22 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.testbed.process import NotReady
-from schemas.topics import HEADERS
+from ledger.build import STATE_TOPIC, STATUS_TOPIC
+from ledger.sources import KAFKA_RECORD, KEPT_HEADERS
 
-# `messages` is the twin's own counter, in twin.state alone.
-KEPT: Final = (*HEADERS, "messages")
-SCHEMA: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("appended_at_ns", pa.int64()),
-        ("key", pa.binary()),
-        ("value_bytes", pa.int64()),
-        ("value_has_key", pa.bool_()),
-        *((f"header_{name}", pa.binary()) for name in KEPT),
-    ]
-)
+NOT_KEPT: Final = "Kafka's records could not be kept"
 SILENT_S: Final = 10.0
 _BATCH: Final = 10_000
 
@@ -38,29 +26,27 @@ def keep(kafka: KafkaAddress, path: Path, silent_s: float = SILENT_S) -> int:
 
     Columns: topic (without the run's prefix), partition, offset, appended_at_ns (Kafka's stamp, whole ms), key,
     value_bytes (null: no value), value_has_key (the key's bytes are somewhere in the value), and the last header of each
-    name in `KEPT` as its raw bytes, null where it is missing.
+    name in `KEPT_HEADERS` as its raw bytes, null where it is missing.
 
     Raises NotReady, and leaves no file, when Kafka does not answer for `silent_s`.
     """
     temporary = path.with_suffix(".parquet.part")
     try:
-        with pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer:
+        with pq.ParquetWriter(temporary, KAFKA_RECORD, compression="zstd") as writer:
             count = 0
             for rows in _batches(kafka, silent_s):
-                writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+                writer.write_table(pa.Table.from_pylist(rows, KAFKA_RECORD))
                 count += len(rows)
+        temporary.replace(path)
     except KafkaException as error:
+        raise NotReady(f"{NOT_KEPT}: {error.args[0].str()}") from error
+    finally:
         temporary.unlink(missing_ok=True)
-        raise NotReady(f"Kafka's records could not be kept: {error.args[0].str()}") from error
-    except NotReady:
-        temporary.unlink(missing_ok=True)
-        raise
-    temporary.replace(path)
     return count
 
 
 def _batches(kafka: KafkaAddress, silent_s: float) -> Iterator[list[dict[str, Any]]]:
-    names = {kafka.topics.status: "vehicle.status", kafka.topics.state: "twin.state"}
+    names = {kafka.topics.status: STATUS_TOPIC, kafka.topics.state: STATE_TOPIC}
     consumer = Consumer(
         {
             **kafka.client_settings(),
@@ -73,7 +59,10 @@ def _batches(kafka: KafkaAddress, silent_s: float) -> Iterator[list[dict[str, An
     )
     try:
         known = consumer.list_topics(timeout=silent_s).topics
-        open_parts = {(name, p) for name in names if name in known for p in known[name].partitions}
+        for name in names:
+            if name not in known or not known[name].partitions:
+                raise NotReady(f"{NOT_KEPT}: there is no topic {name}")
+        open_parts = {(name, p) for name in names for p in known[name].partitions}
         consumer.assign([TopicPartition(name, part, 0) for name, part in open_parts])
         heard_s = time.monotonic()
         while open_parts:
@@ -81,7 +70,7 @@ def _batches(kafka: KafkaAddress, silent_s: float) -> Iterator[list[dict[str, An
             if messages:
                 heard_s = time.monotonic()
             elif time.monotonic() - heard_s > silent_s:
-                raise NotReady(f"Kafka's records could not be kept: no word of Kafka for {silent_s:g} s")
+                raise NotReady(f"{NOT_KEPT}: no word of Kafka for {silent_s:g} s")
             rows = []
             for message in messages:
                 if (error := message.error()) is None:
@@ -107,5 +96,5 @@ def _row(message: Message, topic: str) -> dict[str, Any]:
         "key": key,
         "value_bytes": None if value is None else len(value),
         "value_has_key": None if value is None or key is None else key in value,
-        **{f"header_{name}": headers.get(name) for name in KEPT},
+        **{f"header_{name}": headers.get(name) for name in KEPT_HEADERS},
     }

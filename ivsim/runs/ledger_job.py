@@ -13,12 +13,13 @@ from ivsim.runs.children import ChildSpec
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
+from ivsim.runs.kafka_log import NOT_KEPT, keep
 from ivsim.runs.reconciliation import agreement
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.process import NotReady, ProcessDied
-from twin.metrics import METRICS
+from ledger.metrics import METRICS
 
 LEDGER = "ledger"
 LEDGER_S = 120.0
@@ -59,7 +60,9 @@ def ledger_or_why(
 
 
 def write_ledger(started: StartedRun, problems: list[str]) -> dict[str, Any]:
-    """Have the warm Spark session write the ledger, a job of its own where that is dead or there is none; return its figures.
+    """Have the warm Spark session write the ledger, or a process without Java where that is dead or there is none.
+
+    Return its figures.
 
     ProcessDied or NotReady when there is no ledger.
     """
@@ -75,7 +78,7 @@ def write_ledger(started: StartedRun, problems: list[str]) -> dict[str, Any]:
         except (ProcessDied, NotReady) as error:
             problems.append(str(error))
             twin.stop()  # the job below works in the same directories
-    _ledger_alone(started)
+    _ledger_alone(started, problems)
     return _read_metrics(started.directory)
 
 
@@ -94,13 +97,22 @@ def _live(started: StartedRun) -> dict[str, Any]:
     return {"live": agreement(started.directory, *figures) if figures else {"verdict": "not read to its end"}}
 
 
-def _ledger_alone(started: StartedRun) -> None:
-    components = started.components
-    config = processes.twin_config(
-        started.plan, components.endpoints.kafka, started.directory.work / "checkpoint"
-    )
-    child = components.children.start(ChildSpec(LEDGER, ("twin.ledger",), config))
+def _ledger_alone(started: StartedRun, problems: list[str]) -> None:
+    keep_kafka_records(started, problems)
+    config = processes.ledger_config(started.plan)
+    child = started.components.children.start(ChildSpec(LEDGER, ("ledger",), config))
     await_ledger(child, ledger_limit_s(pq.read_metadata(started.directory.emissions).num_rows))
+
+
+def keep_kafka_records(started: StartedRun, problems: list[str]) -> None:
+    """Keep what Kafka held, unless that has been done or could not be; why it cannot be is added to the problems."""
+    kafka, path = started.components.endpoints.kafka, started.directory.kafka_records
+    if not kafka.bootstrap or path.is_file() or any(one.startswith(NOT_KEPT) for one in problems):
+        return
+    try:
+        keep(kafka, path)
+    except NotReady as error:
+        problems.append(str(error))
 
 
 def ledger_limit_s(messages: int) -> float:

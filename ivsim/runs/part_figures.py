@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ivsim.mix import FleetPart
+from ledger import definitions
+from ledger.metrics import DIRECTIONS, FATES
+from ledger.sql import listed, over_table
+from ledger.values import OF_DELIVERED
 from schemas.topics import vehicle_id
-from twin import definitions
-from twin.local_sql import listed, over_table
-from twin.metric_values import OF_DELIVERED
-from twin.metrics import DIRECTIONS, FATES
 
 # Names of METRICS that are said of each part.
 FIGURES: Final = (

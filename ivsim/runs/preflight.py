@@ -66,8 +66,8 @@ def preflight(options: RunOptions) -> None:
         check_spark_master(options.spark_master)
     if options.kafka_producer:
         check_producer(options)
-    check_spark()
     if TOPOLOGIES[options.topology].bridged:
+        check_spark()
         check_client(options.kafka_client)
         _kafka(options)
 

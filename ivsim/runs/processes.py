@@ -196,27 +196,35 @@ def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
 
 
 def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[str, Any]:
-    """Return what the twin process, or the ledger alone, is told; `checkpoint` is where Spark keeps its state."""
+    """Return what the twin process is told; `checkpoint` is where Spark keeps its state."""
     options = plan.options
     return {
         **session_config(options),
-        "run_dir": str(plan.directory.path),
+        **ledger_config(plan),
         "bootstrap": kafka.bootstrap,
         "kafka_login": kafka.login,
         "topics_prefix": kafka.topics.prefix,
-        "more_formats": [] if options.format in OWN_FORMATS else [options.format],
         "trigger": options.trigger,
         "live": options.live,
         # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
         "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
-        "topology": plan.topology.accounting,
         "checkpoint_dir": str(checkpoint),
         "topic_partitions": options.kafka_partitions,
         "topic_replication": options.kafka_replication,
         "topic_min_insync": options.kafka_min_insync,
+        **_query(options),
+    }
+
+
+def ledger_config(plan: RunPlan) -> dict[str, Any]:
+    """Return what the ledger is told, whoever writes it."""
+    options = plan.options
+    return {
+        "run_dir": str(plan.directory.path),
+        "topology": plan.topology.accounting,
+        "more_formats": [] if options.format in OWN_FORMATS else [options.format],
         "loss_timeout_s": options.loss_timeout_s,
         "future_tolerance_s": options.future_tolerance_s,
-        **_query(options),
     }
 
 

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ivsim.study.cells import Cell
 from ivsim.study.engines.base import Engine, engine_named
 from ivsim.study.headline import Headline, headline_of
+from ledger.metrics import Metric
 from schemas.errors import Refusal
-from twin.metrics import Metric
 
 # A file system takes 255 bytes; what is made of a name adds to it.
 _NAME_CHARACTERS = 180

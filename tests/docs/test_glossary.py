@@ -16,7 +16,7 @@ from ivsim.option_signature import mode_words
 from ivsim.options import OPTIONS
 from ivsim.study.engines import ENGINES
 from ivsim.study.engines.base import engine_named
-from twin.metrics import METRICS
+from ledger.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs/glossary.md").read_text()

@@ -13,10 +13,10 @@ from functools import cache
 import pytest
 from end_to_end_runs import Finished, Runs, namespaces_of, processes_of
 
+from ledger.metrics import FATES
 from schemas.quantiles import nearest_rank_ms
 from simulator.links import AUTO, LINKS
 from twin.live_sums import QUANTILES
-from twin.metrics import FATES
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 

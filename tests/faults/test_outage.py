@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from end_to_end_runs import Finished, Runs
 
-from twin.metrics import FATES
+from ledger.metrics import FATES
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 

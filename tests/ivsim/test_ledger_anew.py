@@ -1,4 +1,4 @@
-"""`ivsim report --ledger`: the ledger of a result once more, by Spark, from what the run has kept."""
+"""`ivsim report --ledger`: the ledger of a result once more, from what the run has kept."""
 
 from __future__ import annotations
 
@@ -72,7 +72,6 @@ def test_without_what_it_is_made_of_it_is_refused_and_nothing_changes(tmp_path: 
     assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
 
 
-@pytest.mark.spark
 def test_a_made_up_runs_ledger_comes_out_as_it_was(tmp_path: Path) -> None:
     run = made_up_result(tmp_path / "run")
     changed = report_anew(run, ledger=True)

@@ -21,13 +21,13 @@ from ivsim.library.folder import results_in
 from ivsim.library.runs import load_results
 from ivsim.report.drawing import FORMATS as CHART_FORMATS
 from ivsim.runs.capture_join import HELD_BACK
-from ivsim.runs.kafka_log import SCHEMA as KAFKA_RECORDS
 from ivsim.runs.link_log import SCHEMA as LINK
 from ivsim.runs.link_log import WIRE
+from ledger.fates import COLUMNS
+from ledger.metrics import METRICS
+from ledger.sources import EMISSIONS, KAFKA_RECORD, REACHED_CLOUD
 from simulator.emission_table import CONNECTION_SCHEMA
 from tests.ivsim.audit.made_up_result import made_up_result
-from twin.ledger import COLUMNS, EMISSIONS, REACHED_CLOUD
-from twin.metrics import METRICS
 from twin.queries.answers import SCHEMA as ANSWERS
 
 
@@ -200,8 +200,8 @@ def test_the_documents_examples_read_what_is_exported(
 
 def test_raw_bytes_are_hexadecimal_digits(folder: Path, tmp_path: Path) -> None:
     made_up_result(tmp_path / "run")
-    rows = [dict.fromkeys(KAFKA_RECORDS.names) | {"key": key} for key in (b"\xff\x00", b"", None)]
-    pq.write_table(pa.Table.from_pylist(rows, KAFKA_RECORDS), tmp_path / "run" / "kafka_records.parquet")
+    rows = [dict.fromkeys(KAFKA_RECORD.names) | {"key": key} for key in (b"\xff\x00", b"", None)]
+    pq.write_table(pa.Table.from_pylist(rows, KAFKA_RECORD), tmp_path / "run" / "kafka_records.parquet")
     ((path, _),) = export(tmp_path / "run", "json", tmp_path / "json", ("kafka_records",))
     assert [row["key"] for row in json.loads(path.read_text())] == ["ff00", "", None]
     ((path, _),) = export(tmp_path / "run", "csv", tmp_path / "csv", ("kafka_records",))
@@ -225,7 +225,7 @@ def test_every_file_and_column_of_a_result_is_documented(folder: Path) -> None:
         "emissions": [*EMISSIONS.names, REACHED_CLOUD, HELD_BACK],
         "connections": CONNECTION_SCHEMA.names,
         "link": [*LINK.names, *WIRE],
-        "kafka_records": KAFKA_RECORDS.names,
+        "kafka_records": KAFKA_RECORD.names,
         "answers": ANSWERS.names,
     }
     for name, columns in written.items():

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ivsim import thresholds
+from ledger.metrics import METRICS
 from schemas.errors import Refusal
-from twin.metrics import METRICS
 
 
 @pytest.mark.parametrize(

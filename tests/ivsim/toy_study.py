@@ -13,8 +13,8 @@ from ivsim.study.claims import Claim, Decided, Finding, decide
 from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Tick
 from ivsim.study.report import results
 from ivsim.study.store import Store
+from ledger.metrics import Metric
 from schemas.errors import Refusal
-from twin.metrics import Metric
 
 STUDY = """
 title = "How heavy is a word?"

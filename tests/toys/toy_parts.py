@@ -13,13 +13,13 @@ from gateways.protocols import PROTOCOLS
 from ivsim.commands import COMMANDS, Command
 from ivsim.testbed.server import ServerKind
 from ivsim.testbed.servers import SERVERS
+from ledger.metrics import METRICS, Metric
 from schemas.errors import PayloadError, Refusal
 from schemas.formats import FORMATS
 from schemas.formats.json import Json
 from simulator.traces import Trace
 from simulator.traces.importers import IMPORTERS
 from simulator.traces.importers.base import Importer
-from twin.metrics import METRICS, Metric
 
 
 class HexJson:

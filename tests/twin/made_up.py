@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 import time
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
+from ledger.sources import KAFKA_RECORD, KAFKA_RECORDS, KEPT_HEADERS
 from schemas.topics import vehicle_id
 from twin.config import TwinConfig
 
@@ -62,7 +64,10 @@ class MadeUpRun:
         self.received: list[dict[str, Any]] = []
         self.in_flight: list[dict[str, Any]] = []
         self.connections: list[dict[str, Any]] = []
-        self.producer = Producer({"bootstrap.servers": config.bootstrap, "message.max.bytes": 20_000_000})
+
+    @cached_property
+    def producer(self) -> Producer:
+        return Producer({"bootstrap.servers": self.config.bootstrap, "message.max.bytes": 20_000_000})
 
     def due(self, vehicle: int, sequence: int, epoch: int = 1, **stamps: Any) -> dict[str, Any]:
         due = self.start_at_ns + sequence * SECOND // 2 + vehicle * 1_000_003
@@ -140,3 +145,26 @@ class MadeUpRun:
             for s in range(-2, seconds) for v in range(1, vehicles + 1) for way in ("uplink", "downlink")
         ]  # fmt: skip
         pq.write_table(pa.Table.from_pylist(rows), self.config.run_file("link.parquet"))
+
+
+class KeptRun(MadeUpRun):
+    """The same without a Kafka: what would be in its topics is in kafka_records.parquet, as of a run that is over."""
+
+    def __init__(self, config: TwinConfig) -> None:
+        super().__init__(config)
+        self._kept: list[dict[str, Any]] = []
+
+    def produce(
+        self, topic: str, key: str | None, value: bytes | None, headers: list[tuple[str, bytes]] | None
+    ) -> None:
+        name, said = None if key is None else key.encode(), dict(headers or [])
+        self._kept.append(
+            {"topic": topic, "partition": 0, "offset": len(self._kept),
+             "appended_at_ns": time.time_ns() // 1_000_000 * 1_000_000, "key": name,
+             "value_bytes": None if value is None else len(value),
+             "value_has_key": None if value is None or name is None else name in value,
+             **{f"header_{header}": said.get(header) for header in KEPT_HEADERS}}
+        )  # fmt: skip
+
+    def flush(self) -> None:
+        pq.write_table(pa.Table.from_pylist(self._kept, KAFKA_RECORD), self.config.run_file(KAFKA_RECORDS))

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from twin import definitions
+from ledger import definitions
 
 S = 1_000_000_000
 TIMEOUT_NS, STOP_NS = 5 * S, 100 * S

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
+from ledger.metrics import METRICS
 from schemas.topics import vehicle_id
 from tests import oracle
 from tests.twin.made_up import SECOND, MadeUpRun, payload_of
 from tests.twin.reference import fold
 from twin.checkpoint import STATE_VERSION
 from twin.config import TwinConfig
-from twin.metrics import METRICS
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

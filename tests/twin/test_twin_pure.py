@@ -13,28 +13,53 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ivsim.audit import figures
+from ledger import admission, definitions
+from ledger.applied import applied_in_arrow, applied_to_all, first_containing
+from ledger.metrics import HOPS, LATENCIES, METRICS
+from ledger.values import measured_ns
+from ledger.window import read_window
 from schemas.errors import Refusal
 from schemas.formats import OWN_FORMATS
-from twin import checkpoint, definitions, metric_values, rehearsal, source
-from twin.applied import first_containing
+from twin import checkpoint, rehearsal
 from twin.config import TwinConfig, read_twin_config
-from twin.metrics import HOPS, LATENCIES, METRICS
-from twin.window import read_window
 
+Stamped = list[tuple[tuple[int, int], int]]
 STAMPED = st.lists(
     st.tuples(st.tuples(st.integers(0, 3), st.integers(1, 9)), st.integers(0, 30)), max_size=30
 )
 
 
-@given(messages=STAMPED, states=STAMPED)
-def test_first_containing_is_the_definition(
-    messages: list[tuple[tuple[int, int], int]], states: list[tuple[tuple[int, int], int]]
+def table_of(rows: Stamped, vehicle: str) -> pa.Table:
+    """Return messages or states of a vehicle as the ledger's engines give them."""
+    columns = zip(*((epoch, sequence, at) for (epoch, sequence), at in rows), strict=True)
+    epochs, sequences, stamps = columns if rows else ((), (), ())
+    names = pa.array([vehicle] * len(rows), pa.string())
+    types = {"epoch": pa.int64(), "sequence": pa.int64(), "appended_at_ns": pa.int64()}
+    found = zip(types.items(), (epochs, sequences, stamps), strict=True)
+    return pa.table({"vehicle_id": names, **{name: pa.array(values, kind) for (name, kind), values in found}})
+
+
+@given(messages=STAMPED, states=STAMPED, restarted=st.booleans())
+def test_the_first_state_that_contains_a_message_is_the_definitions(
+    messages: Stamped, states: Stamped, restarted: bool
 ) -> None:
+    if not restarted:  # states of newer messages come later
+        orders, stamps = sorted(order for order, _ in states), sorted(at for _, at in states)
+        states = list(zip(orders, stamps, strict=True))
     expected = [
         min((at for order, at in states if order >= message and at >= appended), default=None)
         for message, appended in messages
     ]
+    one, other = table_of(messages, "b"), table_of(states, "b")
+    assert applied_in_arrow(one, other)["applied_at_ns"].to_pylist() == expected
     assert first_containing(messages, states) == expected
+    strangers = [((3, 9), 30)]
+    found = applied_to_all(
+        pa.concat_tables([table_of(messages, "a"), one, table_of(messages, "c")]),
+        pa.concat_tables([other, table_of(strangers, "c")]),
+    )
+    never, others = [None] * len(messages), [30] * len(messages)
+    assert found["applied_at_ns"].to_pylist() == [*never, *expected, *others]
 
 
 def test_metrics_have_unit_population_and_meaning() -> None:
@@ -50,7 +75,7 @@ def test_metrics_have_unit_population_and_meaning() -> None:
 
 
 def test_source_knows_every_format() -> None:
-    assert source.FORMAT_NAMES == OWN_FORMATS
+    assert admission.FORMAT_NAMES == OWN_FORMATS
 
 
 @pytest.mark.parametrize(
@@ -137,7 +162,7 @@ def test_quantiles_are_nearest_ranks_of_the_window(
     pq.write_table(
         pa.table(table | {"in_window": pa.array([inside for _, inside in rows], pa.bool_())}), path
     )
-    found = definitions.quantiles(lambda column: metric_values.measured_ns(path, column))
+    found = definitions.quantiles(lambda column: measured_ns(path, column))
     measured = [value for value, inside in rows if inside and value is not None]
     for name in LATENCIES:
         for quantile, share in figures.HUNDREDTHS.items():

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from twin.metrics import Metric
+from ledger.metrics import Metric
 
 KEY: Final = (("vehicle_id", pa.string()), ("epoch", pa.int64()), ("sequence", pa.int64()))
 SCHEMA: Final = pa.schema(

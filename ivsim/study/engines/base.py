@@ -13,8 +13,8 @@ from ivsim.report.style import mode_style
 from ivsim.study.cells import Cell, Kept, Session, Task
 from ivsim.study.engines import ENGINES
 from ivsim.study.results import CellObservations, CellResult
+from ledger.metrics import Metric
 from schemas.errors import Refusal
-from twin.metrics import Metric
 
 # Called now and then while a session runs, with the seconds that it still takes.
 Tick = Callable[[float], None]

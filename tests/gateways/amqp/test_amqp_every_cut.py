@@ -118,17 +118,19 @@ async def all_recover(end, faults):
 
 
 @pytest.mark.parametrize(
-    ("end", "how"),
+    ("end", "how", "step"),
     [
-        *((end, How.RESET) for end in ENDS),
-        ("vehicle", How.HALF_CLOSE),
-        # The same connection is below both ends: ten seconds for what the two lines above show.
-        pytest.param("gateway", How.HALF_CLOSE, marks=pytest.mark.full),
+        ("vehicle", How.RESET, 1),
+        ("vehicle", How.HALF_CLOSE, 1),
+        # The same connection is below both ends: ten seconds each for what the others show.
+        ("gateway", How.RESET, 5),
+        pytest.param("gateway", How.RESET, 1, marks=pytest.mark.full),
+        pytest.param("gateway", How.HALF_CLOSE, 1, marks=pytest.mark.full),
     ],
 )
-async def test_a_session_cut_at_any_byte_is_made_good(end, how):
+async def test_a_session_cut_at_any_byte_is_made_good(end, how, step):
     ends = await recorded(end)
-    await all_recover(end, [Fault(after, how) for after in range(1, ends[-1] + 1)])
+    await all_recover(end, [Fault(after, how) for after in range(1, ends[-1] + 1, step)])
 
 
 @pytest.mark.parametrize(

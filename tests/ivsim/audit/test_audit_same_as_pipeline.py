@@ -33,6 +33,8 @@ from ivsim.runs.reconciliation import agreement
 from ivsim.runs.validity import judge, sender_lag_p99_ms
 from ivsim.study.engines.echo.metrics import echo_figures, measured
 from ivsim.study.statistics import nearest_rank
+from ledger.applied import first_containing
+from ledger.metrics import METRICS
 from schemas.topics import vehicle_id
 from simulator.capture.counting import COUNTS, RECORD
 from simulator.capture.second_log import MAGIC
@@ -43,8 +45,6 @@ from simulator.fleet import schedule
 from simulator.links.proof.certificate import certificate as fidelity
 from simulator.scenario import Scenario
 from tests.ivsim.audit.made_up_result import BROKERS
-from twin.applied import first_containing
-from twin.metrics import METRICS
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -28,8 +28,8 @@ from ivsim.chaos.promises import (
 )
 from ivsim.chaos.table import print_tables
 from ivsim.commands.chaos import cases_of
+from ledger.metrics import FATES
 from schemas.errors import Refusal
-from twin.metrics import FATES
 
 HOPS = ("vehicle", "link", "broker", "gateway")
 Ledger = list[dict[str, Any]]

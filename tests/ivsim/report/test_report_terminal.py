@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from ivsim.report.terminal import print_summary
-from twin.metrics import METRICS
+from ledger.metrics import METRICS
 
 
 def printed(report: Path | None = None, **figures: Any) -> str:

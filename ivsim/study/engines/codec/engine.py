@@ -19,9 +19,9 @@ from ivsim.study.engines.codec.corpus import MESSAGES, PER_VEHICLE, corpus
 from ivsim.study.engines.codec.metrics import CODEC_METRICS, figures_of
 from ivsim.study.engines.codec.observations import CodecObservations
 from ivsim.study.results import CellResult
+from ledger.metrics import Metric
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
-from twin.metrics import Metric
 
 SESSION_S: Final = 20.0
 RECORDS: Final = ("current_status", *(f"groups_{groups}" for groups in thesis_records.SIZES))

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ivsim.study.engines.codec.memory import Peak
 from ivsim.study.engines.codec.observations import SIZE, CodecObservations, time_metric
 from ivsim.study.engines.codec.timing import OPERATIONS
-from twin.metrics import Metric
+from ledger.metrics import Metric
 
 _TIMED: Final = "repetitions"
 CODEC_METRICS: Final[dict[str, Metric]] = {

@@ -20,9 +20,9 @@ from ivsim.study.engines.codec.observations import SIZE, time_metric
 from ivsim.study.engines.codec_cpp import build, driver
 from ivsim.study.engines.codec_cpp.observations import CppObservations, memory_metric
 from ivsim.study.results import CellResult
+from ledger.metrics import Metric
 from schemas.errors import Refusal
 from schemas.json_files import write_json
-from twin.metrics import Metric
 
 BUILD_S: Final = 40.0
 # For all operations on one message, both formats; for one message of the corpus; for one process: as measured.

@@ -22,9 +22,9 @@ from ivsim.study.engines.echo.ping import PINGS, ping
 from ivsim.study.engines.echo.session import EchoSession
 from ivsim.study.engines.echo.testbed import EchoTestbed
 from ivsim.study.results import CellResult, done_of
+from ledger.metrics import Metric
 from schemas.json_files import write_json
 from simulator.links import choose
-from twin.metrics import Metric
 
 # What of a run an echo cell reads; a field that would do nothing is refused.
 FIELDS: Final = (

@@ -1,4 +1,4 @@
-"""The ledger of an echo cell: a whole run's definitions (twin/definitions.py), evaluated by DuckDB, without Spark."""
+"""The ledger of an echo cell: a whole run's definitions (ledger/definitions.py), evaluated by DuckDB, without Spark."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twin import definitions
-from twin.local_sql import listed, over_table
+from ledger import definitions
+from ledger.sql import listed, over_table
 
 # What the definitions read of an emission log.
 _READ: Final = (

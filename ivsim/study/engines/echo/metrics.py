@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from gateways.protocols import PROTOCOLS
 from ivsim.study.engines.echo import ledger
 from ivsim.study.statistics import nearest_rank
-from twin.definitions import ratio
-from twin.metrics import METRICS, QUANTILES, Metric
+from ledger.definitions import ratio
+from ledger.metrics import METRICS, QUANTILES, Metric
 
 Floats = npt.NDArray[np.float64]
 _NS_PER_MS: Final = 1e6

@@ -24,8 +24,8 @@ from ivsim.study.engines.run_axes import mode_of
 from ivsim.study.results import CellObservations
 from ivsim.study.sealed import read_sealed, read_table, whole
 from ivsim.study.statistics import Comparison, Interval
+from ledger.metrics import QUANTILES
 from schemas.errors import Refusal
-from twin.metrics import QUANTILES
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

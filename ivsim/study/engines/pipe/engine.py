@@ -29,10 +29,10 @@ from ivsim.study.engines.pipe.session import (
 from ivsim.study.results import CellResult
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
+from ledger.metrics import Metric
 from schemas.errors import Refusal
 from simulator.links import AUTO, choose, why_not
 from simulator.links.privileges import ensure_privileges
-from twin.metrics import Metric
 
 # Starting clients, preparing their records, draining and clearing: what a measurement takes beside its own time.
 AROUND_S: Final = 3.5

@@ -13,8 +13,8 @@ from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER
 from ivsim.study.engines.pipe.ledger import CONSUMED, FATES, LOST, REFUSED, UNKNOWN, Integers
 from ivsim.study.engines.pipe.measurement import Measured
 from ivsim.study.engines.pipe.site import WAYS
+from ledger.metrics import QUANTILES, Metric
 from schemas.quantiles import rank_index
-from twin.metrics import QUANTILES, Metric
 
 Floats = npt.NDArray[np.float64]
 STAGES: Final = ("build", "encode", "produce", "fetch", "decode", "read")

@@ -14,7 +14,7 @@ from ivsim.report.terminal import certificate_line
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import STAGES
 from ivsim.study.engines.pipe.site import WAYS
-from twin.metrics import QUANTILES
+from ledger.metrics import QUANTILES
 
 
 def print_summary(console: Console, metrics: dict[str, Any], title: str, report: Path | None) -> None:

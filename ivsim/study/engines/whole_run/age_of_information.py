@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from ivsim.runs.directory import RunDirectory
 from ivsim.study.sealed import read_json, read_table
+from ledger.metrics import Metric
 from schemas.errors import Refusal
-from twin.metrics import Metric
 
 Integers = npt.NDArray[np.int64]
 

@@ -41,8 +41,8 @@ from ivsim.study.engines.whole_run.timely import TIMELY_METRICS, timely_figures
 from ivsim.study.markdown import table
 from ivsim.study.results import CellResult, done_of
 from ivsim.topologies import TOPOLOGIES
+from ledger.metrics import METRICS, Metric
 from schemas.errors import Refusal
-from twin.metrics import METRICS, Metric
 from twin.queries.answers import QUERY_METRICS
 
 # Beyond its duration a run on a kept testbed took 20 to 21 s, the two that begin it 39 and 28 s (6 vehicles for 8 s, two cores that

@@ -15,7 +15,7 @@ from ivsim.study.clusters import Clusters, batches
 from ivsim.study.results import CellObservations
 from ivsim.study.sealed import read_table
 from ivsim.study.statistics import Interval
-from twin.metrics import LATENCIES, QUANTILES
+from ledger.metrics import LATENCIES, QUANTILES
 
 Integers = npt.NDArray[np.int64]
 

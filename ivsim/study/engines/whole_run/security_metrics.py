@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from twin.metrics import Metric
+from ledger.metrics import Metric
 
 _RUN: Final = "the run"
 SECURITY_METRICS: Final[dict[str, Metric]] = {

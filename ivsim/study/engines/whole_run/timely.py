@@ -10,7 +10,7 @@ import numpy as np
 
 from ivsim.runs.directory import RunDirectory
 from ivsim.study.sealed import read_table
-from twin.metrics import DIRECTIONS, Metric
+from ledger.metrics import DIRECTIONS, Metric
 
 TIMELY_METRICS: Final[dict[str, Metric]] = {
     metric.name: metric

@@ -36,7 +36,7 @@ from ivsim.study.results import CellResult
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
-from twin.metrics import Metric
+from ledger.metrics import Metric
 
 WORKER: Final = "ivsim.study.engines.pipe.client_loops.worker"
 READY_S: Final = 60.0

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from ledger.metrics import Metric
 from schemas.quantiles import rank_index
-from twin.metrics import Metric
 
 _QUANTILES: Final = {"p50": 0.5, "p99": 0.99}
 _OF: Final = "one measurement"

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from ledger.config import LedgerConfig
 from schemas.errors import Refusal
-from twin.config import TwinConfig
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Window:
         return (self.to_ns - self.from_ns) / 1e9
 
 
-def read_window(config: TwinConfig, partial: list[str]) -> Window:
+def read_window(config: LedgerConfig, partial: list[str]) -> Window:
     """Return the window from run.json: after the warm-up, ending one loss timeout before the stop.
 
     run.json: start_at_ns, warmup_s (0), stop_at_ns (when the last process stopped; missing in a run that

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from twin import connections, definitions
-from twin.config import TwinConfig
-from twin.local_sql import listed, over_file
-from twin.metrics import DIRECTIONS, LATENCIES, METRICS, QUANTILES
-from twin.window import Window
+from ledger import connections, definitions
+from ledger.config import LedgerConfig
+from ledger.metrics import DIRECTIONS, LATENCIES, METRICS, QUANTILES
+from ledger.sql import listed, over_file
+from ledger.window import Window
 
 
 class KafkaCounts(Protocol):
-    """What was counted of a run's topics; `twin.records.KafkaRecords` has more."""
+    """What was counted of a run's topics, whoever did it."""
 
     @property
     def status_known(self) -> bool: ...
@@ -30,7 +30,7 @@ class KafkaCounts(Protocol):
     def good_records(self) -> int | None: ...
 
 
-def compute(config: TwinConfig, kafka: KafkaCounts, window: Window) -> dict[str, Any]:
+def compute(config: LedgerConfig, kafka: KafkaCounts, window: Window) -> dict[str, Any]:
     """Return every name in METRICS with its value, None where it is undefined or not known.
 
     What the figures are taken from is the run's ledger.parquet, written before.
@@ -68,7 +68,7 @@ OF_DELIVERED: Final = (
 )
 
 
-def _sums(config: TwinConfig, kafka: KafkaCounts, window: Window) -> dict[str, str]:
+def _sums(config: LedgerConfig, kafka: KafkaCounts, window: Window) -> dict[str, str]:
     counted = config.bridged and kafka.status_known
     duplicates = definitions.DUPLICATES if counted else "cast(null as bigint)"
     explained = {"explained_records": "coalesce(sum(copies), 0)"}
@@ -101,7 +101,7 @@ def _unknown(kafka: KafkaCounts, row: dict[str, Any]) -> int | None:
     return None if kafka.good_records is None else kafka.good_records - row["explained_records"]
 
 
-def _clock_drift_ms(config: TwinConfig) -> float | None:
+def _clock_drift_ms(config: LedgerConfig) -> float | None:
     path = config.run_file("clock.json")
     if not path.is_file():
         return None
@@ -109,7 +109,7 @@ def _clock_drift_ms(config: TwinConfig) -> float | None:
     return None if drift is None else float(drift)
 
 
-def _link(config: TwinConfig, window: Window, row: dict[str, Any]) -> dict[str, Any]:
+def _link(config: LedgerConfig, window: Window, row: dict[str, Any]) -> dict[str, Any]:
     path = config.run_file("link.parquet")
     if not path.is_file():
         return {}

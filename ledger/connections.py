@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
+from ledger.config import LedgerConfig
+from ledger.metrics import QUANTILES
 from schemas.quantiles import nearest_rank_ms
-from twin.config import TwinConfig
-from twin.metrics import QUANTILES
 
 HANDSHAKE: Final = "handshake_time"
 CONNECTED: Final = "time_to_connected"
 
 
-def figures(config: TwinConfig) -> dict[str, Any]:
+def figures(config: LedgerConfig) -> dict[str, Any]:
     """Return the counts of connections.parquet and the largest backlog of run.json; nothing where they are missing."""
     path = config.run_file("connections.parquet")
     if not path.is_file():
@@ -47,7 +47,7 @@ def _since_due(rows: list[dict[str, Any]]) -> list[int]:
     return sorted(found)
 
 
-def _largest_backlog(config: TwinConfig) -> int | None:
+def _largest_backlog(config: LedgerConfig) -> int | None:
     path = config.run_file("run.json")
     found = json.loads(path.read_text(encoding="utf-8")).get("backlog_max") if path.is_file() else None
     return None if found is None else int(found)

@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ledger.metrics import FATES, HOPS, LATENCIES, QUANTILES, REFUSING_HOPS
 from schemas.quantiles import rank_index
-from twin.metrics import FATES, HOPS, LATENCIES, QUANTILES, REFUSING_HOPS
 
 Integers = npt.NDArray[np.int64]
 

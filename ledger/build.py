@@ -1,0 +1,198 @@
+"""Builds a run's ledger and figures from the files in its directory, by DuckDB; it asks no Kafka and starts no Java."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from ledger import admission, balance, fates, sources, values
+from ledger.applied import applied_to_all
+from ledger.config import LedgerConfig
+from ledger.sql import listed
+from ledger.window import read_window
+from schemas.topics import HEADERS
+
+LEDGER: Final = "ledger.parquet"
+METRICS: Final = "metrics.json"
+STATUS_TOPIC: Final = "vehicle.status"
+STATE_TOPIC: Final = "twin.state"
+_MEMORY: Final = "2GB"  # above it rows go to the disk, into a directory beside the ledger
+# What Spark and DuckDB do not spell alike. Bytes that are no UTF-8 become a character that no good text has; a number has
+# digits and a sign, blanks around it and nothing else: DuckDB would take a fraction or an exponent, too.
+_BLANKS: Final = r"[\x00-\x20\x7f]*"
+_MACROS: Final = (
+    "create macro regexp_like(text, pattern) as regexp_matches(text, pattern)",
+    "create macro text_of(bytes) as case when bytes is not null then coalesce(try(decode(bytes)), chr(1)) end",
+    f"create macro whole(text) as try_cast(nullif(regexp_extract(text, '^{_BLANKS}([+-]?[0-9]+){_BLANKS}$', 1), '') as bigint)",
+)
+
+
+@dataclass(frozen=True)
+class KafkaCounts:
+    """What was counted of a run's topics; None where nothing of them is known."""
+
+    status_known: bool = True
+    twin_updates: int | None = None
+    rejected_records: int | None = None
+    good_records: int | None = None
+
+
+def build(config: LedgerConfig, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Write ledger.parquet (one row per message due) and metrics.json; return what metrics.json holds.
+
+    `say` is told of each step in a few words. Where kafka_records.parquet is missing, the result is partial: what was in
+    Kafka and in the twins is unknown.
+
+    Refusal when the emission log is missing or does not name each message once; ArithmeticError when
+    the fates of a vehicle's messages do not add up to those due.
+    """
+    reasons: list[str] = []
+    columns = sources.emission_columns(config)
+    window = read_window(config, reasons)
+    with _database(config) as database:
+        _view(database, "emissions", columns, config.run_file(sources.EMISSION_LOG))
+        kafka = KafkaCounts()
+        if config.bridged:
+            say("reading Kafka's records")
+            kafka = _kafka(database, config, reasons)
+            _gateways(database, config)
+        say("giving each message its fate")
+        text = fates.ledger(config, window, status_known=kafka.status_known)
+        write(database, _named(text), config)
+    say("computing the figures")
+    return finish(config, kafka, reasons)
+
+
+def write(database: duckdb.DuckDBPyConnection, text: str, config: LedgerConfig) -> None:
+    """Write the rows of a statement, sorted and checked, to ledger.parquet."""
+    path = config.run_file(LEDGER)
+    part = path.with_suffix(".parquet.part")
+    try:
+        database.execute(
+            f"copy ({text} order by {', '.join(sources.KEY)}) to {_quoted(part)} (format parquet, compression zstd)"
+        )
+        balance.check(part, sources.messages_due(config))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def finish(config: LedgerConfig, kafka: values.KafkaCounts, reasons: list[str]) -> dict[str, Any]:
+    """Write metrics.json from the ledger as it was written; return what it holds."""
+    metrics = values.compute(config, kafka, read_window(config, []))
+    metrics |= {"partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
+    path = config.run_file(METRICS)
+    temporary = path.with_suffix(".json.part")
+    temporary.write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return metrics
+
+
+@contextmanager
+def _database(config: LedgerConfig) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database in memory, which is gone behind the block. One thread: the same rows make the same file."""
+    scratch = config.run_file(".ledger")
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 1,
+        "memory_limit": _MEMORY,
+        "temp_directory": str(scratch),
+    }
+    try:
+        with duckdb.connect(config=settings) as database:
+            for macro in _MACROS:
+                database.execute(macro)
+            yield database
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _table(database: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, path: Path) -> None:
+    """Give a file of these columns a name, or a table without rows where there is no file."""
+    if path.is_file():
+        sources.columns_of(path, schema)
+        _view(database, name, schema.names, path)
+    else:
+        database.register(name, schema.empty_table())
+
+
+def _view(database: duckdb.DuckDBPyConnection, name: str, columns: list[str], path: Path) -> None:
+    columns = [f'"{column}"' if column.isidentifier() else column for column in columns]
+    database.execute(f"create view {name} as select {', '.join(columns)} from read_parquet({_quoted(path)})")  # noqa: S608
+
+
+def _kafka(database: duckdb.DuckDBPyConnection, config: LedgerConfig, reasons: list[str]) -> KafkaCounts:
+    """Make the table `contained` of the messages that Kafka held; return what was counted on the way."""
+    path = config.run_file(sources.KAFKA_RECORDS)
+    if not path.is_file():
+        reasons.append(f"{sources.KAFKA_RECORDS} is missing: nothing is known of Kafka and the twins")
+    _table(database, "kept", sources.KAFKA_RECORD, path)
+    texts = {f"h_{name}": f"text_of(header_{name})" for name in HEADERS}
+    numbers = {name: f"whole(h_{name})" for name in admission.NUMBERS}
+    database.execute(
+        "create table records as"  # noqa: S608 - the text is all our own
+        " select vehicle_id, epoch, sequence, received_at_ns, appended_at_ns, kafka_partition, kafka_offset,"
+        f" {admission.reason(config, 'value_has_key')} as reason from (select *, {listed(numbers)} from ("
+        "select text_of(key) as vehicle_id, value_bytes as payload_bytes, value_has_key, appended_at_ns,"
+        f' "partition" as kafka_partition, "offset" as kafka_offset, {listed(texts)} from kept'
+        f" where topic = '{STATUS_TOPIC}'))"
+    )
+    # A tombstone ends a twin and updates none.
+    database.execute(
+        "create table states as select text_of(key) as vehicle_id, whole(text_of(header_epoch)) as epoch,"  # noqa: S608
+        " whole(text_of(header_sequence)) as sequence, appended_at_ns from kept"
+        f" where topic = '{STATE_TOPIC}' and value_bytes is not null"
+    )
+    database.execute(f"create table messages as {_named(fates.MESSAGES)}")
+    database.register("applied", _applied(database))
+    database.execute(f"create table contained as {_named(fates.CONTAINED)}")
+    if not path.is_file():
+        return KafkaCounts(status_known=False)
+    good, rejected = _row(database, "select count(*) - count(reason), count(reason) from records")
+    (updates,) = _row(database, "select count(*) from states")
+    return KafkaCounts(True, updates, rejected, good)
+
+
+def _applied(database: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Return for each message that may be in a twin when the twin's states first contained it."""
+    stamps = "vehicle_id, epoch, sequence, appended_at_ns"
+    messages = f"select {stamps} from messages where copies is not null order by vehicle_id"  # noqa: S608
+    states = (
+        f"select {stamps} from states where vehicle_id is not null and epoch is not null and sequence is not null"  # noqa: S608
+        " order by vehicle_id"
+    )
+    return applied_to_all(
+        database.execute(messages).fetch_arrow_table(), database.execute(states).fetch_arrow_table()
+    )
+
+
+def _gateways(database: duckdb.DuckDBPyConnection, config: LedgerConfig) -> None:
+    """Make the tables `taken` and `left_behind` of the gateways' logs; without rows where there are none."""
+    for name, statement, log, (file, stamp) in (
+        ("taken", fates.TAKEN, "received", sources.RECEIVED),
+        ("left_behind", fates.LEFT, "in_flight", sources.IN_FLIGHT),
+    ):
+        _table(database, log, sources.gateway_log(stamp), config.run_file(file))
+        database.execute(f"create table {name} as {_named(statement)}")
+
+
+def _row(database: duckdb.DuckDBPyConnection, statement: str) -> tuple[Any, ...]:
+    row = database.execute(statement).fetchone()
+    assert row is not None
+    return row
+
+
+def _named(statement: str) -> str:
+    """Return a statement of `ledger.fates` with its tables by their own names."""
+    return statement.replace("{", "").replace("}", "")
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

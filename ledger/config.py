@@ -1,0 +1,34 @@
+"""What the ledger of one run is told; it opens nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Topology = Literal["gateway", "edge", "echo", "peer"]
+
+
+class LedgerConfig(BaseModel):
+    """Settings of a ledger; unknown keys and values out of range are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    run_dir: str
+    topology: Topology = "gateway"
+    more_formats: tuple[str, ...] = Field(
+        default=(), strict=False, description="formats of plug-ins that this run's records may have"
+    )
+    loss_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
+    max_payload_bytes: int = Field(default=1_048_576, ge=1)
+    future_tolerance_s: float = Field(default=5.0, ge=0)
+
+    @property
+    def bridged(self) -> bool:
+        """Whether messages get into Kafka, and twins are kept."""
+        return self.topology in {"gateway", "edge"}
+
+    def run_file(self, name: str) -> Path:
+        """Return the path of a file in the run directory."""
+        return Path(self.run_dir) / name
