@@ -62,7 +62,8 @@ class Outlet:
         with contextlib.suppress(BlockingIOError):
             while data and look.poll(wait_s * 1_000):
                 data = data[os.write(descriptor, data[:_PIECE_BYTES]) :]
-        self._deaf = bool(data)
+        # One who has not been waited for may be slow.
+        self._deaf = bool(data) and (self._deaf or wait_s > 0)
         return data
 
 

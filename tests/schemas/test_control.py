@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+
+from schemas.outlet import Outlet
 
 ROOT = Path(__file__).parents[2]
 ASYNCHRONOUS = """
@@ -216,3 +219,22 @@ def test_a_second_signal_ends_at_once(program: list[str], first: signal.Signals)
         assert "stopping" in child.stdout.readline()
         child.send_signal(signal.SIGINT)
         assert child.wait(30) == -signal.SIGINT
+
+
+def test_what_may_not_be_dropped_waits_for_its_reader_behind_what_was_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "w") as writer:
+        monkeypatch.setattr(sys, "stdout", writer)
+        outlet = Outlet("stdout")
+        while outlet.write("progress " * 400 + "\n", 0.0):
+            pass
+        read: list[bytes] = []
+        # The owner reads again only when the last word has been written already.
+        late = threading.Timer(0.3, lambda: read.extend(reader))
+        late.start()
+        assert outlet.write("done\n")
+        writer.close()
+        late.join()
+    assert read[-1] == b"done\n"
