@@ -24,6 +24,9 @@ LEDGER: Final = "ledger.parquet"
 METRICS: Final = "metrics.json"
 STATUS_TOPIC: Final = "vehicle.status"
 STATE_TOPIC: Final = "twin.state"
+# Figures of six million rows take about two minutes.
+_START_S: Final = 120.0
+_ROWS_PER_S: Final = 10_000
 _MEMORY: Final = "2GB"  # above it rows go to the disk, into a directory beside the ledger
 # What Spark and DuckDB do not spell alike. Bytes that are no UTF-8 become a character that no good text has; a number has
 # digits and a sign, blanks around it and nothing else: DuckDB would take a fraction or an exponent, too.
@@ -33,6 +36,11 @@ _MACROS: Final = (
     "create macro text_of(bytes) as case when bytes is not null then coalesce(try(decode(bytes)), chr(1)) end",
     f"create macro whole(text) as try_cast(nullif(regexp_extract(text, '^{_BLANKS}([+-]?[0-9]+){_BLANKS}$', 1), '') as bigint)",
 )
+
+
+def ledger_limit_s(messages: int) -> float:
+    """Return how long a ledger of so many messages due may take: what a start takes on a busy machine, and its rows."""
+    return _START_S + messages / _ROWS_PER_S
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ivsim.runs.ledger_job import ledger_limit_s
 from ivsim.topologies import TOPOLOGIES
+from ledger.build import ledger_limit_s
 from ledger.sources import EMISSION_LOG, KAFKA_RECORDS
 from schemas.errors import Refusal
 from schemas.formats import OWN_FORMATS

@@ -19,12 +19,10 @@ from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.process import NotReady, ProcessDied
+from ledger.build import ledger_limit_s
 from ledger.metrics import METRICS
 
 LEDGER = "ledger"
-LEDGER_S = 120.0
-# A ledger that has more to do may take longer; figures of 6 million rows take about two minutes.
-LEDGER_ROWS_PER_S = 10_000
 LEDGER_POLL_S = 0.2
 LIVE_S = 10.0
 KAFKA_ANSWERS_S = 5.0
@@ -73,7 +71,7 @@ def write_ledger(started: StartedRun, problems: list[str]) -> dict[str, Any]:
         problems.append("Kafka does not answer any more")
     if twin is not None and twin.running():
         try:
-            twin.ledger(problems)
+            twin.ledger(problems, _limit_s(started))
             return _read_metrics(started.directory) | _live(started)
         except (ProcessDied, NotReady) as error:
             problems.append(str(error))
@@ -101,7 +99,11 @@ def _ledger_alone(started: StartedRun, problems: list[str]) -> None:
     keep_kafka_records(started, problems)
     config = processes.ledger_config(started.plan)
     child = started.components.children.start(ChildSpec(LEDGER, ("ledger",), config))
-    await_ledger(child, ledger_limit_s(pq.read_metadata(started.directory.emissions).num_rows))
+    await_ledger(child, _limit_s(started))
+
+
+def _limit_s(started: StartedRun) -> float:
+    return ledger_limit_s(pq.read_metadata(started.directory.emissions).num_rows)
 
 
 def keep_kafka_records(started: StartedRun, problems: list[str]) -> None:
@@ -113,11 +115,6 @@ def keep_kafka_records(started: StartedRun, problems: list[str]) -> None:
         keep(kafka, path)
     except NotReady as error:
         problems.append(str(error))
-
-
-def ledger_limit_s(messages: int) -> float:
-    """Return how long a ledger of so many messages due may take."""
-    return LEDGER_S + messages / LEDGER_ROWS_PER_S
 
 
 def await_ledger(child: Child, limit_s: float) -> None:

@@ -14,7 +14,6 @@ from ivsim.testbed.registry import RunRecord
 NAME: Final = "twin"
 READY_S: Final = 180.0  # two busy cores have taken 100 s for what takes 12
 LEAVE_S: Final = 30.0
-LEDGER_S: Final = 120.0
 # A run that wants another value of these needs a session of its own.
 OF_SESSION: Final = ("spark_master", "spark_conf", "shuffle_partitions", "jit", "jars_dir")
 
@@ -83,13 +82,13 @@ class TwinSession:
         said = self.process.latest.get("ready", {})
         return {name: value for name, value in said.items() if name != "event"}
 
-    def ledger(self, problems: list[str]) -> None:
-        """Have the ledger written; ProcessDied or NotReady when it is not."""
+    def ledger(self, problems: list[str], limit_s: float) -> None:
+        """Have the ledger written; ProcessDied or NotReady when it is not, within that time."""
         # It reports a query that died; the session itself lives, and is what the ledger needs.
         self.process.forget_error()
         self.process.send("ledger", partial=problems)
         try:
-            self.process.wait_for("ledger", LEDGER_S)
+            self.process.wait_for("ledger", limit_s)
         except Interrupted:
             self.abandon()  # it would work on for as long as a ledger takes
             raise

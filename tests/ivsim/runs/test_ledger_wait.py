@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ivsim.runs.interrupt import Interrupted
-from ivsim.runs.ledger_job import await_ledger, ledger_limit_s, why
+from ivsim.runs.ledger_job import await_ledger, why
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
+from ledger.build import ledger_limit_s
 
 
 def child(run_record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Child:
