@@ -17,13 +17,11 @@ from ledger import admission, balance, fates, sources, values
 from ledger.applied import applied_to_all
 from ledger.config import LedgerConfig
 from ledger.sql import listed
-from ledger.window import read_window
+from ledger.window import Window, read_window
 from schemas.topics import HEADERS
 
 LEDGER: Final = "ledger.parquet"
 METRICS: Final = "metrics.json"
-STATUS_TOPIC: Final = "vehicle.status"
-STATE_TOPIC: Final = "twin.state"
 # Figures of six million rows take about two minutes.
 _START_S: Final = 120.0
 _ROWS_PER_S: Final = 10_000
@@ -74,12 +72,12 @@ def build(config: LedgerConfig, say: Callable[[str], None] = lambda _: None) -> 
             _gateways(database, config)
         say("giving each message its fate")
         text = fates.ledger(config, window, status_known=kafka.status_known)
-        write(database, _named(text), config)
+        _write(database, _named(text), config)
     say("computing the figures")
-    return finish(config, kafka, reasons)
+    return finish(config, kafka, window, reasons)
 
 
-def write(database: duckdb.DuckDBPyConnection, text: str, config: LedgerConfig) -> None:
+def _write(database: duckdb.DuckDBPyConnection, text: str, config: LedgerConfig) -> None:
     """Write the rows of a statement, sorted and checked, to ledger.parquet."""
     path = config.run_file(LEDGER)
     part = path.with_suffix(".parquet.part")
@@ -93,9 +91,11 @@ def write(database: duckdb.DuckDBPyConnection, text: str, config: LedgerConfig) 
         part.unlink(missing_ok=True)
 
 
-def finish(config: LedgerConfig, kafka: values.KafkaCounts, reasons: list[str]) -> dict[str, Any]:
+def finish(
+    config: LedgerConfig, kafka: values.KafkaCounts, window: Window, reasons: list[str]
+) -> dict[str, Any]:
     """Write metrics.json from the ledger as it was written; return what it holds."""
-    metrics = values.compute(config, kafka, read_window(config, []))
+    metrics = values.compute(config, kafka, window)
     metrics |= {"partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
     path = config.run_file(METRICS)
     temporary = path.with_suffix(".json.part")
@@ -126,21 +126,18 @@ def _table(database: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, pa
     """Give a file of these columns a name, or a table without rows where there is no file."""
     if path.is_file():
         sources.columns_of(path, schema)
-        _view(database, name, schema.names, path)
+        _view(database, name, ["*"], path)
     else:
         database.register(name, schema.empty_table())
 
 
 def _view(database: duckdb.DuckDBPyConnection, name: str, columns: list[str], path: Path) -> None:
-    columns = [f'"{column}"' if column.isidentifier() else column for column in columns]
     database.execute(f"create view {name} as select {', '.join(columns)} from read_parquet({_quoted(path)})")  # noqa: S608
 
 
 def _kafka(database: duckdb.DuckDBPyConnection, config: LedgerConfig, reasons: list[str]) -> KafkaCounts:
     """Make the table `contained` of the messages that Kafka held; return what was counted on the way."""
     path = config.run_file(sources.KAFKA_RECORDS)
-    if not path.is_file():
-        reasons.append(f"{sources.KAFKA_RECORDS} is missing: nothing is known of Kafka and the twins")
     _table(database, "kept", sources.KAFKA_RECORD, path)
     texts = {f"h_{name}": f"text_of(header_{name})" for name in HEADERS}
     numbers = {name: f"whole(h_{name})" for name in admission.NUMBERS}
@@ -150,18 +147,19 @@ def _kafka(database: duckdb.DuckDBPyConnection, config: LedgerConfig, reasons: l
         f" {admission.reason(config, 'value_has_key')} as reason from (select *, {listed(numbers)} from ("
         "select text_of(key) as vehicle_id, value_bytes as payload_bytes, value_has_key, appended_at_ns,"
         f' "partition" as kafka_partition, "offset" as kafka_offset, {listed(texts)} from kept'
-        f" where topic = '{STATUS_TOPIC}'))"
+        f" where topic = '{sources.STATUS_TOPIC}'))"
     )
     # A tombstone ends a twin and updates none.
     database.execute(
         "create table states as select text_of(key) as vehicle_id, whole(text_of(header_epoch)) as epoch,"  # noqa: S608
         " whole(text_of(header_sequence)) as sequence, appended_at_ns from kept"
-        f" where topic = '{STATE_TOPIC}' and value_bytes is not null"
+        f" where topic = '{sources.STATE_TOPIC}' and value_bytes is not null"
     )
     database.execute(f"create table messages as {_named(fates.MESSAGES)}")
     database.register("applied", _applied(database))
     database.execute(f"create table contained as {_named(fates.CONTAINED)}")
     if not path.is_file():
+        reasons.append(f"{sources.KAFKA_RECORDS} is missing: nothing is known of Kafka and the twins")
         return KafkaCounts(status_known=False)
     good, rejected = _row(database, "select count(*) - count(reason), count(reason) from records")
     (updates,) = _row(database, "select count(*) from states")

@@ -1,8 +1,9 @@
 """What every fate, delay and count means, once, as SQL; it reads nothing and knows no engine.
 
-Spark evaluates these expressions over the joined stamps of a whole run, DuckDB over the emission log of an echo cell. They
-keep to what both read alike: CASE, COALESCE, three-valued logic, differences of 64-bit integers, and aggregates with a
-FILTER. Quantiles and ratios are taken in Python from the same columns and counts (docs/decisions/definitions.md).
+Spark and DuckDB evaluate these expressions over the joined stamps of a run (`ledger.fates`), DuckDB over the emission log of
+an echo cell, too. They keep to what both read alike: CASE, COALESCE, three-valued logic, differences of 64-bit integers,
+and aggregates with a FILTER. Quantiles and ratios are taken in Python from the same columns and counts
+(docs/decisions/definitions.md).
 
 A row has the stamps of a message due: those of the emission log, `reached_cloud_at_ns` and `held_back` from the capture,
 `taken_at_ns` from the gateway's log, `left_at_ns` from what it noted to be in flight when it ended, `in_kafka`, `copies`,

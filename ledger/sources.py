@@ -29,6 +29,9 @@ PROOFS: Final = {REACHED_CLOUD: "bigint", HELD_BACK: "boolean"}
 
 EMISSION_LOG: Final = "emissions.parquet"
 KAFKA_RECORDS: Final = "kafka_records.parquet"
+# The topics in it, without the run's prefix.
+STATUS_TOPIC: Final = "vehicle.status"
+STATE_TOPIC: Final = "twin.state"
 # The gateways' logs: when each took a message, and what it had sent to Kafka without an answer when it ended.
 RECEIVED: Final = ("received.parquet", "received_at_ns")
 IN_FLIGHT: Final = ("in_flight.parquet", "noted_at_ns")

@@ -51,7 +51,7 @@ def write_ledger(
         ledger = _placed(session, config, emissions, kafka, window)
         _write_one_file(ledger, config.run_file(LEDGER), sources.messages_due(config))
     say("computing the figures")
-    return finish(config, kafka, reasons)
+    return finish(config, kafka, window, reasons)
 
 
 def stages(config: TwinConfig) -> dict[str, str]:

@@ -35,7 +35,7 @@ class Components:
         brokers: by kind, of several by name; none where all vehicles send to the gateway itself.
         senders: names of the processes that share the vehicles.
         gateways: names of the processes that take the messages in, or echo them.
-        twin: the Spark session; None where nothing streams and nothing is kept for the next run.
+        twin: the Spark session; None where nothing streams.
         live_reader: None where nothing streams.
         agents: who has senders on other machines; none where this one has all.
     """

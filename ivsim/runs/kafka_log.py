@@ -13,8 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.testbed.process import NotReady
-from ledger.build import STATE_TOPIC, STATUS_TOPIC
-from ledger.sources import KAFKA_RECORD, KEPT_HEADERS
+from ledger.sources import KAFKA_RECORD, KEPT_HEADERS, STATE_TOPIC, STATUS_TOPIC
 
 NOT_KEPT: Final = "Kafka's records could not be kept"
 SILENT_S: Final = 10.0
