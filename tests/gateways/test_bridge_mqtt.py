@@ -175,7 +175,7 @@ def test_back_pressure_bounds_what_is_held(
     for _ in range(3):
         event = gateway.wait_for("progress", 5)
         # One read of the socket (256 KiB) may lie above the limit where the protocol has no window.
-        assert event["held"] <= (20 + 262_144 // 800 if mode in {"qos0", "qos1-v311"} else 20)
+        assert event["held"] <= (20 + 262_144 // 800 if mode in {"qos0", "qos1-v311"} else 20), event
         assert event["delivered"] == 0
     thawed(own_kafka)
     until(gateway, lambda e: e["delivered"] == len(sent))

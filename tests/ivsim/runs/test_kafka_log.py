@@ -67,3 +67,12 @@ def test_a_kafka_that_is_away_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match="Kafka's records could not be kept"):
         keep(KafkaAddress("127.0.0.1:1", KafkaTopics()), tmp_path / "k.parquet", silent_s=1.0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_topic_that_is_missing_is_not_kept_as_one_without_records(
+    address: KafkaAddress, tmp_path: Path
+) -> None:
+    nowhere = KafkaAddress(address.bootstrap, KafkaTopics("none."))
+    with pytest.raises(NotReady, match=r"could not be kept: there is no topic none\.vehicle\.status"):
+        keep(nowhere, tmp_path / "k.parquet")
+    assert list(tmp_path.iterdir()) == []
