@@ -6,6 +6,7 @@ for a pcap, tshark. It is plain and slow on purpose, and writes nothing.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -276,7 +277,7 @@ def _audit_purposes(made: Audit, wire: WireCounts | None) -> None:
         key = row["phase"], row["vehicle_id"], row["direction"]
         said[key] = said.get(key, 0) + row["bytes"]
     found: dict[tuple[str, str | None, str], int] = {}
-    for row in tables.wire_rows(wire):
+    for row in tables.wire_rows(_attributed(result, wire)):
         phase = "run" if row["second"] >= 0 else "before_start"
         key = phase, row["vehicle_id"], row["direction"]
         found[key] = found.get(key, 0) + row["link_bytes"]
@@ -315,19 +316,27 @@ def _audit_frames(made: Audit, wire: WireCounts | None) -> None:
         made.notes.append("frames.pcap: not audited: tshark is not installed (apt-get install tshark)")
         return
     start_at_ns = result.terms.start_at_ns
-    seen = frames.wire_counts(pcap, start_at_ns)
+    counted = frames.wire_counts(pcap, start_at_ns)
     sheet = made.sheet("wire.parquet", "frames.pcap, by tshark")
     sheet.hold_rows(
-        tables.wire_rows(wire or {}), tables.wire_rows(seen), LINK_KEY, [*LINK_KEY[3:], *frames.COUNTED]
+        tables.wire_rows(wire or {}), tables.wire_rows(counted), LINK_KEY, [*LINK_KEY[3:], *frames.COUNTED]
     )
+    if result.has("wire_categories.parquet"):
+        _audit_attributed_frames(made, pcap, counted)
+
+
+def _audit_attributed_frames(made: Audit, pcap: Path, counted: WireCounts) -> None:
+    """Hold purposes, layers and messages against the frames of those whose bytes are attributed."""
+    result = made.result
+    ends = _attributed_ends(result)
     probes: dict[str, int] = dict.fromkeys(figures.WAYS, 0)
     for row in result.rows("wire_categories.parquet"):
         if row["purpose"] == "probe" and row["phase"] == "run" and row["direction"] in probes:
             probes[row["direction"]] += row["bytes"]
     sheet = made.sheet("wire_categories.parquet", "frames.pcap, by tshark")
-    for way, count in frames.probe_bytes(pcap, start_at_ns).items():
+    for way, count in frames.probe_bytes(pcap, result.terms.start_at_ns, ends).items():
         sheet.hold(f"probe bytes {way}", probes[way], count)
-    _audit_layers(sheet, result, seen)
+    _audit_layers(sheet, result, _attributed(result, counted))
     protocols = sorted({spoken.protocol for spoken in spoken_by(result.options).values()})
     unreadable = [name for name in protocols if not frames.readable(name, result.options)]
     if unreadable:
@@ -338,14 +347,15 @@ def _audit_frames(made: Audit, wire: WireCounts | None) -> None:
     said: dict[str, int] = {}
     for row in result.rows("wire_messages.parquet"):
         said[row["vehicle_id"]] = said.get(row["vehicle_id"], 0) + 1
-    counted = {
-        _vehicle_of(address): count
-        for protocol in protocols
-        for address, count in frames.message_counts(pcap, protocol).items()
-    }
+    found: dict[str, int] = {}
+    for protocol in protocols:
+        for address, count in frames.message_counts(pcap, protocol).items():
+            number = _number_of(address)
+            if ends is None or number in ends:
+                found[end_name(number) or address] = count
     sheet = made.sheet("wire_messages.parquet", f"frames.pcap, by tshark ({', '.join(protocols)})")
-    for vehicle in sorted({*said, *counted}):
-        sheet.hold(f"{vehicle} messages", said.get(vehicle, 0), counted.get(vehicle, 0))
+    for vehicle in sorted({*said, *found}):
+        sheet.hold(f"{vehicle} messages", said.get(vehicle, 0), found.get(vehicle, 0))
 
 
 def _audit_layers(sheet: Sheet, result: Result, seen: WireCounts) -> None:
@@ -365,9 +375,21 @@ def _audit_layers(sheet: Sheet, result: Result, seen: WireCounts) -> None:
             sheet.hold(f"{layer} header bytes {way}", said.get((layer, way), 0), count)
 
 
-def _vehicle_of(address: str) -> str:
+def _number_of(address: str) -> int:
     parts = [int(part) for part in address.split(".")]
-    return end_name(parts[2] * 256 + parts[3]) or address
+    return parts[2] * 256 + parts[3]
+
+
+def _attributed_ends(result: Result) -> frozenset[int] | None:
+    """Return whose bytes are attributed to messages, by number; None: everybody's."""
+    ends = json.loads(_metadata(result, "wire_categories.parquet").get(b"attributed_ends", b"null"))
+    return None if ends is None else frozenset(ends)
+
+
+def _attributed(result: Result, counts: WireCounts) -> WireCounts:
+    """Return what was counted of those whose bytes are attributed."""
+    ends = _attributed_ends(result)
+    return {key: cell for key, cell in counts.items() if ends is None or key.vehicle in ends}
 
 
 def _complete(result: Result) -> bool:

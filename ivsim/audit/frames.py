@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,13 +88,14 @@ def _counts(frame: Mapping[str, str]) -> dict[str, int]:
     }
 
 
-def probe_bytes(pcap: Path, start_at_ns: int) -> dict[str, int]:
-    """Return the whole frames of the link's own probes by direction, from second 0 on."""
+def probe_bytes(pcap: Path, start_at_ns: int, ends: Collection[int] | None = None) -> dict[str, int]:
+    """Return the whole frames of the link's own probes by direction, from second 0 on; of these ends, None: of all."""
     found = {"uplink": 0, "downlink": 0}
     for frame in _dissected(pcap, _FIELDS, "f"):
         ports = {frame["udp.srcport"], frame["udp.dstport"]}
-        way = _side(frame["ip.src"], frame["ip.dst"])[1]
-        if str(PROBE_PORT) in ports and way in found and _ns(frame["frame.time_epoch"]) >= start_at_ns:
+        end, way = _side(frame["ip.src"], frame["ip.dst"])
+        wanted = way in found and (ends is None or end in ends)
+        if wanted and str(PROBE_PORT) in ports and _ns(frame["frame.time_epoch"]) >= start_at_ns:
             found[way] += int(frame["frame.len"])
     return found
 

@@ -19,6 +19,7 @@ from ivsim.report.html import rendered
 from ivsim.report.style import PART_COLUMNS, number, spoken_in, window_words
 from ivsim.topologies import TOPOLOGIES
 from ledger.metrics import METRICS
+from simulator.capture.tables import attributed_count
 from twin.queries.answers import QUERY_METRICS
 
 KEY_FIGURES = (
@@ -75,6 +76,7 @@ def write_page(directory: Path) -> Path:
         ],
         refusals=_refusals(ledger),
         wire=_wire(_columns(directory / "wire_categories.parquet")),
+        wire_sample=_sample(directory / "wire_categories.parquet"),
         parts=_parts(metrics),
         agents=_agents(metrics),
         batches=_batches(manifest, directory),
@@ -221,6 +223,11 @@ def _wire(categories: charts.Columns) -> list[list[str]]:
         [purpose, *(number(sums[purpose, way]) for way in ("uplink", "downlink"))]
         for purpose, _ in of_purpose.most_common()
     ]
+
+
+def _sample(categories: Path) -> int | None:
+    """Return of how many vehicles, or gateways, the bytes' purposes are known; None: of all, or of none."""
+    return attributed_count(pq.read_schema(categories)) if categories.is_file() else None
 
 
 def _parts(metrics: dict[str, Any]) -> dict[str, Any] | None:

@@ -7,8 +7,10 @@ from typing import Any
 
 from ivsim.options import Faults, RunOptions
 from ivsim.runs.directory import SCHEMA, RunDirectory
+from ivsim.runs.processes import attributed_ends
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
+from ivsim.topologies import TOPOLOGIES
 from schemas.json_files import write_json
 from simulator.link_schedule import LinkSchedule
 from simulator.links import offload, tcp_stack
@@ -78,6 +80,12 @@ def _warnings(options: RunOptions, schedule: LinkSchedule) -> list[str]:
         warnings.append("Messages were lost on purpose in this run: see `faults` in the manifest.")
     if options.early_ack:
         warnings.append("The gateway acknowledged before Kafka had the record (--early-ack).")
+    ends = None if options.agents else attributed_ends(options)
+    if ends is not None:
+        of = "gateways" if TOPOLOGIES[options.topology].edge else "vehicles"
+        warnings.append(
+            f"Bytes are attributed to messages for {len(ends)} of the {of}, drawn at random by the seed; the others' are counted."
+        )
     if options.link != "direct":
         warnings += [
             f"The {direction} is unlimited: the trace says no rate of it." for direction in schedule.unlimited

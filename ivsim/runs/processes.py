@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +28,7 @@ from ivsim.topologies import TOPOLOGIES
 from schemas.formats import OWN_FORMATS
 from schemas.java import Jit
 from schemas.settings import as_mapping
-from schemas.topics import CLOUD_ADDRESS, gateway_id, vehicle_id
+from schemas.topics import CLOUD_ADDRESS, gateway_id, gateway_number, vehicle_id
 from simulator.capture.process import CaptureConfig
 from simulator.links.proof.prober import PROBE_PORT
 from simulator.scenario import Scenario, Stage
@@ -125,7 +126,7 @@ def capture(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
         device=endpoints.vehicles_device,
         directory=plan.directory.path,
         echo=plan.topology.echoed,
-        messages=attributed(plan.options),
+        attributed_ends=attributed_ends(plan.options),
         probe_ports=[PROBE_PORT],
         pcap=plan.directory.pcap if plan.options.pcap else None,
     )
@@ -395,9 +396,27 @@ def connecting_s(options: RunOptions) -> float:
     return 0.0 if options.connect_rate_per_s is None else options.vehicles / options.connect_rate_per_s
 
 
-def attributed(options: RunOptions) -> bool:
-    """Say whether bytes are attributed to messages: that follows 40,000 frames/s, above it only the counts do."""
-    return options.vehicles / options.interval_s <= MESSAGES_PER_S_ATTRIBUTED
+def attributed_ends(options: RunOptions) -> list[int] | None:
+    """Return the numbers of the vehicles whose bytes are attributed to messages; at the edge, of the gateways. None: of all.
+
+    Attribution follows 40,000 frames/s. Of a fleet that sends more than MESSAGES_PER_S_ATTRIBUTED it is told a random
+    sample that sends so many: the same share of each part of the fleet, drawn by the run's seed.
+    """
+    messages_per_s = options.vehicles / options.interval_s
+    if messages_per_s <= MESSAGES_PER_S_ATTRIBUTED:
+        return None
+    share = MESSAGES_PER_S_ATTRIBUTED / messages_per_s
+    chance = random.Random(options.seed)
+    return sorted(
+        number for ends in _ends(options) for number in chance.sample(ends, max(1, int(len(ends) * share)))
+    )
+
+
+def _ends(options: RunOptions) -> list[list[int]]:
+    """Return the numbers at the vehicles' end of the link, by parts of the fleet."""
+    if TOPOLOGIES[options.topology].edge:
+        return [[gateway_number(index) for index in range(len(gateway_places(options)))]]
+    return [list(part.vehicles) for part in options.parts]
 
 
 def capture_config(
@@ -405,7 +424,7 @@ def capture_config(
     device: str,
     directory: Path,
     echo: bool,
-    messages: bool = True,
+    attributed_ends: Sequence[int] | None = None,
     datagram_ports: Mapping[str, Sequence[int]] | None = None,
     probe_ports: Sequence[int] = (),
     pcap: Path | None = None,
@@ -416,7 +435,7 @@ def capture_config(
         device: the vehicles' end of the link.
         directory: where its tables go.
         echo: whether messages come back to the vehicles.
-        messages: attribute bytes to messages, too; `attributed` says whether the capture can follow.
+        attributed_ends: whose bytes are attributed to messages; None: everybody's.
         datagram_ports: the ports of each protocol's servers, where they are others than the protocol's own.
         probe_ports: where the link's own probes go, which belong to no vehicle.
         pcap: a file that takes every frame whole; None keeps none.
@@ -429,7 +448,7 @@ def capture_config(
         echo=echo,
         datagram_ports={name: list(ports) for name, ports in datagram_ports.items()},
         probe_ports=list(probe_ports),
-        messages=messages,
+        attributed_ends=None if attributed_ends is None else list(attributed_ends),
         pcap=None if pcap is None else str(pcap),
     )
 

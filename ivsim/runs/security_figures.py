@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from simulator.capture.process import CATEGORIES_NAME, HANDSHAKES_NAME
+from simulator.capture.tables import attributed_count
 
 _WAYS: Final = ("uplink", "downlink")
 
@@ -22,7 +23,9 @@ def security_figures(
     senders: Sequence[Mapping[str, Any]],
     gateways: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the figures for `metrics.json`; None where the capture has none (its attribution was off), not 0.
+    """Return the figures for `metrics.json`; None where the capture has none, not 0.
+
+    Of a fleet whose capture attributes the bytes of a sample, counts and bytes are None, and times are the sample's.
 
     Args:
         directory: of the run.
@@ -51,13 +54,15 @@ def security_figures(
     if not known:
         return figures
     rows = pq.read_table(handshakes)
-    resumed = int(pc.sum(rows.column("resumed")).as_py() or 0)
-    figures["handshakes_full"], figures["handshakes_resumed"] = rows.num_rows - resumed, resumed
     if rows.num_rows:
         lengths_ns = rows.column("ended_at_ns").to_numpy() - rows.column("begun_at_ns").to_numpy()
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             at_ns = np.quantile(lengths_ns, share, method="inverted_cdf")
             figures[f"handshake_{name}_ms"] = float(at_ns) / 1e6
+    if attributed_count(rows.schema) is not None:
+        return figures
+    resumed = int(pc.sum(rows.column("resumed")).as_py() or 0)
+    figures["handshakes_full"], figures["handshakes_resumed"] = rows.num_rows - resumed, resumed
     table = pq.read_table(categories)
     for way in _WAYS:
         figures[f"handshake_bytes_{way}"] = _bytes(table, purpose="handshake", direction=way)

@@ -37,6 +37,16 @@ class Frames:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def chosen(self, which: npt.NDArray[np.bool_]) -> Frames:
+        """Return some of the frames, in the same buffer."""
+        return Frames(
+            self.buffer,
+            self.offsets[which],
+            self.captured_bytes[which],
+            self.link_bytes[which],
+            self.at_ns[which],
+        )
+
 
 @dataclass(frozen=True)
 class Fields:
@@ -54,6 +64,11 @@ class Fields:
     ports: Words
     sequence: Words
     flags: Bytes
+
+    def of(self, ends: Ints) -> npt.NDArray[np.bool_]:
+        """Say of each frame whether it comes from or goes to one of these ends, by their numbers."""
+        found: npt.NDArray[np.bool_] = (self.direction != ASIDE) & np.isin(self.vehicle, ends)
+        return found
 
 
 class _Reader:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from simulator.capture.counting import COUNTS, Counter
 from simulator.capture.fields import DIRECTIONS, MIN_SNAP_BYTES, Frames
 from simulator.capture.packet_ring import PacketRing
 from simulator.capture.second_log import SecondLog, to_table
-from simulator.capture.tables import categories_table, handshakes_table, messages_table
+from simulator.capture.tables import ATTRIBUTED_ENDS, categories_table, handshakes_table, messages_table
 
 LOG_NAME, TABLE_NAME = "wire.events", "wire.parquet"
 MESSAGES_NAME, CATEGORIES_NAME = "wire_messages.parquet", "wire_categories.parquet"
@@ -46,8 +48,8 @@ class CaptureConfig(BaseModel):
     ring_mib: int = Field(default=64, ge=2, le=1024)
     pcap: str | None = None
     snap_bytes: int = Field(default=65_535, ge=MIN_SNAP_BYTES, le=262_144)
-    # Attribution to messages: about ten times the work of counting.
-    messages: bool = True
+    # Whose bytes are attributed to messages, by number: about ten times the work of counting. None: everybody's.
+    attributed_ends: list[int] | None = None
     datagram_ports: dict[str, list[int]] = {}
     probe_ports: list[int] = []
     echo: bool = False
@@ -92,7 +94,9 @@ class Capture:
             self._pcap = stack.enter_context(Path(config.pcap).open("wb"))  # noqa: SIM115 - the stack closes it
             pcap.write_header(self._pcap, config.snap_bytes)
         self._counter = Counter()
-        self._attributor = Attributor(config.attribution(), directory=run_dir) if config.messages else None
+        ends = config.attributed_ends
+        self._attributor = None if ends == [] else Attributor(config.attribution(), directory=run_dir)
+        self._ends = None if ends is None else np.array(ends, np.int64)
         # Copied out of the ring and counted, not yet attributed: a slow attribution costs memory, not frames.
         self._backlog: deque[Frames] = deque()
         self._totals = np.zeros((len(DIRECTIONS), len(COUNTS)), np.int64)
@@ -133,9 +137,9 @@ class Capture:
             self._take(frames)
 
     def _take(self, frames: Frames) -> None:
-        self._counter.add(frames)
-        if self._attributor is not None:
-            self._backlog.append(frames)
+        fields = self._counter.add(frames)
+        if self._attributor is not None and fields is not None:
+            self._backlog.append(frames if self._ends is None else frames.chosen(fields.of(self._ends)))
         if self._pcap is not None:
             self._pcap.write(pcap.records(frames, self._config.snap_bytes))
 
@@ -169,14 +173,18 @@ class Capture:
                 self._attribute()
             notes = self._attributor.finish()
             totals = self._attributor.totals
-            files["messages"] = self._write(MESSAGES_NAME, messages_table(totals), drops)
-            files["categories"] = self._write(CATEGORIES_NAME, categories_table(totals), drops)
-            files["handshakes"] = self._write(HANDSHAKES_NAME, handshakes_table(totals), drops)
+            ends = {ATTRIBUTED_ENDS: json.dumps(self._config.attributed_ends).encode()}
+            files["messages"] = self._write(MESSAGES_NAME, messages_table(totals), drops, ends)
+            files["categories"] = self._write(CATEGORIES_NAME, categories_table(totals), drops, ends)
+            files["handshakes"] = self._write(HANDSHAKES_NAME, handshakes_table(totals), drops, ends)
         return {**figures, **notes, **files, "complete": drops == 0}
 
-    def _write(self, name: str, table: pa.Table, drops: int) -> str:
-        """Write a table that says of itself whether frames are missing; return its path."""
+    def _write(
+        self, name: str, table: pa.Table, drops: int, more: Mapping[bytes, bytes] | None = None
+    ) -> str:
+        """Write a table that says of itself whether frames are missing, and whose they are; return its path."""
         metadata = {b"kernel_drops": str(drops).encode(), b"complete": str(drops == 0).lower().encode()}
+        metadata |= more or {}
         path = self._run_dir / name
         pq.write_table(table.replace_schema_metadata(metadata), path)
         return str(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,14 @@ from simulator.capture.fields import DIRECTIONS
 from simulator.capture.second_log import vehicle_name
 
 _TWO_WAYS = DIRECTIONS[:2]
+# In the metadata of each of these tables: the numbers of those whose bytes it is about, as JSON; null: everybody's.
+ATTRIBUTED_ENDS = b"attributed_ends"
+
+
+def attributed_count(schema: pa.Schema) -> int | None:
+    """Return of how many vehicles, or gateways at the edge, a table is a sample; None: it is about all."""
+    ends = json.loads((schema.metadata or {}).get(ATTRIBUTED_ENDS, b"null"))
+    return None if ends is None else len(ends)
 
 
 def categories_table(totals: ByteTotals) -> pa.Table:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from ivsim.application import app
 from ivsim.audit import BadResult, audit
 from ivsim.commands.audit import words
+from ivsim.report.page import write_page
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.directory import RunDirectory
 from tests.ivsim.audit.made_up_result import made_up_result
@@ -43,6 +45,20 @@ def test_a_whole_result_agrees(result: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.rstrip().endswith(f"All {made.compared:,} figures agree.")
     assert all(len(line) <= 80 for line in done.output.splitlines())
+
+
+@pytest.mark.parametrize(("ends", "agrees"), [("[2]", True), ("[1, 2]", False), ("null", False)])
+def test_bytes_of_a_sample_are_held_against_those_of_its_vehicles(
+    result: Path, ends: str, agrees: bool
+) -> None:
+    path = result / "wire_categories.parquet"
+    categories = pq.read_table(path)
+    own = categories.filter(pc.equal(categories["vehicle_id"], "YV2RT40A8KB000002"))
+    pq.write_table(own.replace_schema_metadata({b"attributed_ends": ends.encode()}), path)
+    write_page(result)
+    write_checksums(RunDirectory(result))
+    wrong = {sheet.name for sheet in audit(result).sheets if sheet.differences}
+    assert wrong == (set() if agrees else {"wire_categories.parquet"})
 
 
 def metrics(result: Path) -> dict[str, Any]:

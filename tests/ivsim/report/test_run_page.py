@@ -121,3 +121,12 @@ def test_the_page_of_a_report_keeps_markdown_and_escapes_its_title() -> None:
     found = Tags(page(f"# {EVIL}\n\n*so*", {}))
     assert "script" not in found.tags
     assert "em" in found.tags
+
+
+def test_bytes_of_a_sample_are_called_so(tmp_path: Path) -> None:
+    bytes_of = pa.table({"purpose": ["message"], "direction": ["uplink"], "bytes": [1]})
+    path = tmp_path / "wire_categories.parquet"
+    pq.write_table(bytes_of, path)
+    assert "drawn at random" not in written(tmp_path).text
+    pq.write_table(bytes_of.replace_schema_metadata({b"attributed_ends": b"[3, 4, 9]"}), path)
+    assert "the vehicles' end of the 3 drawn at random, link layer included" in written(tmp_path).text

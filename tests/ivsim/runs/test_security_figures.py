@@ -77,6 +77,18 @@ def test_figures_and_metrics_of_a_capture(tmp_path: Path) -> None:
     assert re.search(r"<td>resumed handshakes</td><td[^>]*>1</td>", page)
 
 
+def test_of_a_sample_times_are_known_and_counts_and_bytes_are_not(tmp_path: Path) -> None:
+    write(tmp_path)
+    path = tmp_path / "wire_handshakes.parquet"
+    pq.write_table(pq.read_table(path).replace_schema_metadata({b"attributed_ends": b"[1, 2]"}), path)
+    figures = security_figures(tmp_path, security="mtls", senders=[SENDER], gateways=GATEWAYS)
+    known = {name: value for name, value in figures.items() if value is not None}
+    assert set(known) == {
+        "security", "access_refused", "sender_cpu_s", "gateway_cpu_s", "handshake_p50_ms", "handshake_p99_ms",
+    }  # fmt: skip
+    assert known["handshake_p50_ms"] == 20.0
+
+
 def test_what_was_not_measured_is_not_there(tmp_path: Path) -> None:
     figures = security_figures(tmp_path, security="tls", senders=[{}], gateways=[{"cpu_s": 1.0}, {}])
     assert set(figures.values()) == {"tls", None}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 
 import frame_factory as make
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.capture.attribution import Attributor
 from simulator.capture.byte_totals import CELL_SIZE, SHARES, STRIDE
 from simulator.capture.counting import COUNTS, Counter
+from simulator.capture.fields import read_fields
 
 SYN, ACK, FIN, PSH = 2, 16, 1, 8
 ISN_UP, ISN_DOWN = 2**32 - 300, 77  # the uplink's numbers wrap in the middle of every example
@@ -127,6 +129,40 @@ def test_every_byte_is_booked_once_whatever_the_frames(rows, base):
         key = (1, int(record["vehicle"]), int(record["direction"]))
         counted[key] = counted.get(key, 0) + int(record["counts"][COUNTS.index("link_bytes")])
     assert {key: amount for key, amount in byte_totals(totals).items() if amount} == counted
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.sampled_from([mqtt_stream, amqp_stream]), payload_lists), max_size=4
+    )
+)
+def test_a_vehicle_of_a_sample_has_the_bytes_that_it_has_of_all(conversations):
+    frames = []
+    for port, (number, stream, payloads) in enumerate(conversations, 40_000):
+        frames += handshake(number, port)
+        content = stream(payloads)
+        frames.append(make.tcp_frame(number, True, ISN_UP + 1, ISN_DOWN + 1, ACK | PSH, content, port=port))
+        frames.append(make.tcp_frame(number, False, ISN_DOWN + 1, ISN_UP + 1 + len(content), ACK, port=port))
+        frames += [make.udp_frame(number, False, payload) for payload in payloads]
+    all_of_them, _ = run(frames)
+    batch = make.batch(frames)
+    attributor = Attributor(start_at_ns=0)
+    attributor.add(batch.chosen(read_fields(batch).of(np.array([2, 4]))))
+    attributor.finish()
+    sampled = attributor.totals
+    assert sampled.cells == {key: cell for key, cell in all_of_them.cells.items() if key[1] in {2, 4}}
+    chosen = [
+        index for index, number in enumerate(all_of_them.messages.vehicle.numbers()) if number in {2, 4}
+    ]
+    assert [share(sampled, index, "payload_bytes") for index in range(len(sampled.messages))] == [
+        share(all_of_them, index, "payload_bytes") for index in chosen
+    ]
+
+
+def test_a_frame_of_no_vehicle_is_in_no_sample():
+    aside = make.ethernet(make.ipv4(make.CLOUD, make.CLOUD, 17, make.udp((1, 2), b"x")))
+    batch = make.batch([aside, make.udp_frame(3, True, b"x")])
+    assert read_fields(batch).of(np.array([0, 3])).tolist() == [False, True]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.binary(max_size=60)), max_size=20))

@@ -13,7 +13,8 @@ import pytest
 from capture_child import CaptureChild
 from lossy_wire import LossyWire
 
-from schemas.topics import CLOUD_ADDRESS, vehicle_address
+from schemas.topics import CLOUD_ADDRESS, vehicle_address, vehicle_id
+from simulator.capture.tables import attributed_count
 from simulator.links import namespaces
 
 pytestmark = pytest.mark.netns
@@ -26,11 +27,11 @@ def wire(run_record):
         yield link
 
 
-def send(wire):
+def send(wire, number=1):
     with namespaces.inside(wire.vehicles_namespace):
         client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with client:
-        client.bind((vehicle_address(1), 0))
+        client.bind((vehicle_address(number), 0))
         for _ in range(SENT):
             client.sendto(bytes(1400), (CLOUD_ADDRESS, 9))
 
@@ -46,3 +47,21 @@ def test_a_start_that_is_read_late_moves_no_frame(wire, tmp_path):
         done = capture.stop()
     assert pc.min(pq.read_table(done["wire"])["second"]).as_py() >= 0
     assert set(pq.read_table(done["categories"])["phase"].to_pylist()) == {"run"}
+
+
+def test_the_bytes_of_a_sample_are_attributed_and_those_of_all_are_counted(wire, tmp_path):
+    with CaptureChild(wire, tmp_path, attributed_ends=[2]) as capture:
+        capture.command(command="start", at_ns=time.time_ns())
+        send(wire, 1)
+        send(wire, 2)
+        done = capture.stop()
+    counted = (
+        pq.read_table(done["wire"]).group_by("vehicle_id").aggregate([("link_bytes", "sum")]).to_pylist()
+    )
+    sums = {row["vehicle_id"]: row["link_bytes_sum"] for row in counted}
+    assert sums[vehicle_id(1)] >= SENT * 1442
+    assert sums[vehicle_id(2)] >= SENT * 1442
+    categories = pq.read_table(done["categories"])
+    assert attributed_count(categories.schema) == 1
+    assert set(categories["vehicle_id"].to_pylist()) == {vehicle_id(2)}
+    assert pc.sum(categories["bytes"]).as_py() == sums[vehicle_id(2)]

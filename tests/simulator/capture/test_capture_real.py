@@ -322,7 +322,7 @@ def test_keep_alives_and_the_phase_before_the_start(run_record, lossy, tmp_path)
 def test_a_dead_owner_ends_the_capture_and_its_log_survives(run_record, lossy, tmp_path):
     directory = tmp_path / "capture"
     directory.mkdir()
-    with CaptureChild(lossy, directory, messages=False) as capture:
+    with CaptureChild(lossy, directory, attributed_ends=[]) as capture:
         capture.command(command="start", at_ns=time.time_ns())
         capture.process.stdin.close()
         assert capture.process.wait(10) == 0

@@ -159,7 +159,7 @@ class Crossing:
             device=link.vehicles_device,
             directory=self._work,
             echo=False,
-            messages=False,
+            attributed_ends=[],
             probe_ports=[PROBE_PORT],
         )
         path = self._work / "capture.json"

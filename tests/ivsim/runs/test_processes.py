@@ -1,0 +1,40 @@
+"""What the processes of a run are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from ivsim.option_rules import run_options
+from ivsim.runs.processes import attributed_ends
+from schemas.topics import gateway_number
+
+
+def test_bytes_of_3000_messages_a_second_are_attributed_and_of_more_those_of_a_sample() -> None:
+    assert attributed_ends(run_options(vehicles=3_000, interval_s=1)) is None
+    found = attributed_ends(run_options(vehicles=5_000, interval_s=1))
+    assert found is not None
+    assert len(set(found)) == 3_000
+    assert found == sorted(found)
+    assert set(found) <= set(range(1, 5_001))
+
+
+def test_the_seed_draws_the_sample() -> None:
+    one, again, other = (
+        attributed_ends(run_options(vehicles=6_001, interval_s=1, seed=seed)) for seed in (1, 1, 2)
+    )
+    assert one == again != other
+
+
+def test_each_part_of_a_mix_has_its_share_of_the_sample() -> None:
+    options = run_options(vehicles=10_000, interval_s=1, mix="mqtt qos1=90,coap con=10")
+    found = attributed_ends(options)
+    assert found is not None
+    assert [len(set(part.vehicles) & set(found)) for part in options.parts] == [2_700, 300]
+
+
+@pytest.mark.parametrize(("gateways", "count"), [(1, 1), (10, 5)])
+def test_at_the_edge_gateways_are_drawn(gateways: int, count: int) -> None:
+    found = attributed_ends(run_options(topology="edge", gateways=gateways, vehicles=6_000, interval_s=1))
+    assert found is not None
+    assert len(found) == count
+    assert set(found) <= {gateway_number(index) for index in range(gateways)}
