@@ -54,7 +54,8 @@ UNSPELT = pytest.StashKey[set[str]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put tests in the order of what they start; within it their own order is kept.
 
-    Where workers share them, those with a Spark begin: they take longest, and two workers have them all.
+    Where workers share them, those with a Spark begin, which two workers have all to themselves, and then the slow ones: what
+    takes longest and comes last is one worker's alone.
     """
     config.stash[UNSPELT] = {
         f"{item.path.name}: {mark.name}"
@@ -63,7 +64,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if mark.name in SPELT and f"mark.{mark.name}" not in _text_of(item.path)
     }
     shared = hasattr(config, "workerinput")
-    items.sort(key=lambda item: (shared and item.get_closest_marker("spark") is None, *_rank(item)))
+    first = ("spark", "slow") if shared else ()
+    items.sort(key=lambda item: (*(item.get_closest_marker(mark) is None for mark in first), *_rank(item)))
 
 
 def pytest_collection_finish() -> None:

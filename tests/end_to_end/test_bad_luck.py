@@ -65,12 +65,13 @@ def test_ctrl_c_in_accounting_keeps_all_that_a_ledger_is_made_of(runs: Runs) -> 
 
 @pytest.mark.full
 def test_after_kill_9_doctor_cleans_and_the_next_run_works(runs: Runs) -> None:
-    run = runs.start("killed", *LONG)
+    """Of a run with Kafka and Spark: test_killed_runs.py."""
+    run = runs.start("killed", *LONG, "--topology", "echo")
     run.wait_until_emitting(20)
     run.popen.send_signal(signal.SIGKILL)
     name = run.finish().manifest["run"]
     assert namespaces_of(name)
-    after = runs.run("after-the-kill", "--vehicles", "3", "--duration", "3", "--quiet")
+    after = runs.run("after-the-kill", "--vehicles", "3", "--duration", "3", "--quiet", "--topology", "echo")
     assert after.in_order, after.stderr
     assert after.metrics["delivery_ratio"] == 1.0
     cleaned = runs.call("doctor", "--clean")
