@@ -17,22 +17,31 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from schemas.json_files import write_json
 from schemas.outlet import ERR, OUT, PATIENCE_S
 
 # Longer than every command; the rest of a longer line is not read.
 MAX_COMMAND_BYTES: Final = 65_536
 _SHOWN_BYTES: Final = 80
+# Names the file in which a process leaves what it says at its end, for whoever comes when its owner is gone. What this
+# process starts has an end of its own.
+LAST_WORDS: Final = "IVSIM_LAST_WORDS"
+_LAST_WORDS: Final = os.environ.pop(LAST_WORDS, None)
 
 
 def emit(event: str, **fields: Any) -> None:
-    """Tell the owner one event, a line of JSON.
+    """Tell the owner one event, a line of JSON; `done` is left in the file for last words, too.
 
     `progress` is dropped while the owner does not read, anything else waits for `outlet.PATIENCE_S`. A closed pipe means
     that the owner is gone: end of file on standard input ends this process in order.
     """
     line = json.dumps({"event": event, **fields}, separators=(",", ":")) + "\n"
+    if event == "done" and _LAST_WORDS is not None:
+        with contextlib.suppress(OSError):  # a disk that takes no more
+            write_json(Path(_LAST_WORDS), fields)
     told = False
     with contextlib.suppress(BrokenPipeError):
         told = OUT.write(line, 0.0 if event == "progress" else PATIENCE_S)

@@ -33,6 +33,11 @@ _UNACKNOWLEDGED: Final = {
     ("amqp", "auto"), ("amqp", "auto-persistent"), ("amqp", "manual"), ("amqp", "manual-persistent"),
 }  # fmt: skip
 _WITHOUT_BROKER: Final = {"coap"}
+# Of run.json: what no log can tell.
+_TAKEN_AS_SAID: Final = (
+    "stop_at_ns", "dead_senders", "lost_senders", "deaths", "agents", "senders", "gateways", "gateway_drops",
+    "refused_gateways", "replay", "problems", "live",
+)  # fmt: skip
 _OF_PART: Final = (
     "due", *figures.FATES, "delivery_ratio", "emission_lag_p99_ms", "end_to_end_latency_p50_ms",
     "end_to_end_latency_p99_ms", "wire_bytes_uplink", "wire_bytes_downlink", "overhead_bytes_per_message",
@@ -132,7 +137,7 @@ def _audit_tables(made: Audit, sources: _Sources) -> list[Row]:
     sheet.hold_values(
         result.json("run.json"),
         tables.run_facts(result, sources.events),
-        ["stop_at_ns", "dead_senders", "lost_senders", "agents", "gateway_drops", "refused_gateways"],
+        _TAKEN_AS_SAID,
     )
     if result.receive_logs or result.has("received.parquet"):
         sheet = made.sheet("received.parquet", "received-*.events")
@@ -233,7 +238,10 @@ def _audit_metrics(made: Audit, rows: list[Row], found: figures.Figures) -> None
     played = [row for row in link if row["update_ms"] is not None and row["second"] >= 0]
     replay = certificate.replay(played, result.terms.start_at_ns)
     sheet = made.sheet("metrics.json replay", "link.parquet")
-    sheet.hold_values(said.get("replay", {}), replay, ["failure", "scheduling"])
+    if said.get("replay", {}) is None and not played:
+        made.notes.append("metrics.json replay: the run was killed before its replay said what it had done")
+    else:
+        sheet.hold_values(said.get("replay") or {}, replay, ["failure", "scheduling"])
     proven = {"checks": []} | said.get("certificate", {})
     proof = result.json("link_proof.json") if result.has("link_proof.json") else None
     certified = certificate.certified(played, proven, replay["applied_late_max_ms"], proof)

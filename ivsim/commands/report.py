@@ -14,7 +14,7 @@ from ivsim.listing import paragraph, width_of
 
 def command(
     results: Annotated[
-        Path, typer.Argument(metavar="RESULTS", help="A directory of a finished run.", parser=result_path)
+        Path, typer.Argument(metavar="RESULTS", help="A run's directory.", parser=result_path)
     ],
     *,
     ledger: Annotated[
@@ -25,7 +25,7 @@ def command(
         ),
     ] = False,
 ) -> None:
-    """Make a finished run's figures and report anew from its tables, and say which figures changed.
+    """Rebuild a run's metrics and report from its files, and say which figures changed.
 
     After an update of ivsim, or where report.html was lost. Every file but
     report.html must be as the run wrote it (SHA256SUMS): otherwise it is refused
@@ -33,10 +33,22 @@ def command(
 
     With --ledger every message is given its fate once more, as at the end of the
     run; also where the run ended without a ledger.
+
+    A run that was killed is finished: its ledger, figures and report are made of
+    what its parts have left, and are partial.
     """
     from ivsim.library.report_anew import report_anew  # noqa: PLC0415 - charts: --help need not wait
+    from ivsim.library.unfinished import finish, is_unfinished  # noqa: PLC0415
 
-    changed = report_anew(results, ledger=ledger, say=lambda words: print(words, file=sys.stderr))
+    def say(words: str) -> None:
+        print(words, file=sys.stderr)
+
+    if is_unfinished(results):
+        metrics = finish(results, say)
+        print("\n".join(paragraph(f"finished; partial: {metrics['partial_reason']}", width_of())))
+        print(f"report: {results / 'report.html'}")
+        return
+    changed = report_anew(results, ledger=ledger, say=say)
     for one in changed:
         print("\n".join(paragraph(f"{one.name}: {one.now}, was {one.before}", width_of())))
     print(f"figures changed: {len(changed)}")

@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
     Attributes:
         kind: "run" or "study".
-        state: a run's validity; "unfinished" where there are no figures; "finished", for a study not known here.
+        state: a run's validity; "unfinished" where it goes on or was killed; "", for a study not known here.
         what: what was run, in words.
         bytes: of all its files.
         name: that a run was given.
@@ -70,7 +70,7 @@ def found_in(path: Path) -> Found:
     what = " ".join(str(word) for word in words if word)
     what += f", {options.get('vehicles', 'unknown')} vehicles, {options.get('duration_s', 'unknown')} s"
     state = "unfinished"
-    if directory.metrics.is_file():
+    if directory.metrics.is_file() and not directory.work.exists():
         state = str((_read(directory.metrics).get("validity") or {}).get("verdict", "unknown"))
     tags = tuple(map(str, options.get("tags") or ()))
     return Found(path, "run", state, what, _size(path), options.get("name"), tags)

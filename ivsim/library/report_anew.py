@@ -11,7 +11,6 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,40 +19,27 @@ import pyarrow.parquet as pq
 from ivsim.library.folder import is_study
 from ivsim.library.ledger_anew import LEDGER, rows_changed, write_ledger_anew
 from ivsim.library.runs import load_results
-from ivsim.report.page import write_page
 from ivsim.runs.directory import RunDirectory
-from ivsim.runs.part_figures import part_figures
-from ivsim.runs.query_figures import query_figures
-from ivsim.runs.validity import Cause, judge, of_causes, sender_lag_p99_ms
+from ivsim.runs.result import NO_LEDGER, write_result
 from ivsim.topologies import TOPOLOGIES
+from ledger.build import KafkaCounts
 from ledger.config import LedgerConfig
 from ledger.fates import COLUMNS
 from ledger.metrics import METRICS
+from ledger.sources import EMISSION_LOG, KAFKA_RECORDS
 from ledger.values import compute
 from ledger.window import read_window
 from schemas.errors import Refusal
-from schemas.json_files import write_json
 
 METRICS_FILE: Final = "metrics.json"
 PAGE: Final = "report.html"
 SUMS: Final = "SHA256SUMS"
-NO_LEDGER: Final = "there is no ledger"
 # Without these there is nothing to make it of.
 _NEEDED: Final = (
     SUMS, "run.json", "clock.json", "ledger.parquet", "link.parquet", "connections.parquet",
 )  # fmt: skip
 # Counted in Kafka while it was there.
 _OF_KAFKA: Final = ("twin_updates", "rejected_records", "unknown_records")
-
-
-@dataclass(frozen=True)
-class _Kafka:
-    """What the run said of its topics."""
-
-    status_known: bool
-    twin_updates: int | None
-    rejected_records: int | None
-    good_records: int | None = None
 
 
 class Changed(NamedTuple):
@@ -78,7 +64,7 @@ def report_anew(
         raise Refusal(f"{directory}: results of a study: `ivsim study report {directory}`")
     run = load_results(directory)
     if RunDirectory(directory).work.exists():
-        raise Refusal(f"{directory}: the run goes on, or was killed: `ivsim doctor --clean`")
+        raise Refusal(f"{directory}: the run goes on, or was killed: `ivsim report` finishes it")
     sums = _checked(directory, {PAGE, LEDGER} if ledger else {PAGE})
     written = [METRICS_FILE, PAGE, *([LEDGER] if ledger else [])]
     rows: list[Changed] = []
@@ -88,16 +74,16 @@ def report_anew(
             for path in directory.iterdir():
                 if path.is_file() and path.name not in written:
                     (made / path.name).symlink_to(path.absolute())
-            said = run.metrics
             if ledger:
+                _sources(directory, run.manifest["options"])
                 (made / "work").mkdir()
                 found = write_ledger_anew(made, run.manifest["options"], made / "work", say)
-                said = with_ledger(said, found)
+                figures = with_ledger(run.metrics, found)
                 rows = _changed_rows(directory / LEDGER, made / LEDGER)
+            else:
+                figures = _figures(made, run.manifest, run.metrics)
             say("working out the figures")
-            metrics = _figures(made, run.manifest, said)
-            write_json(made / METRICS_FILE, metrics)
-            write_page(made)
+            metrics = write_result(RunDirectory(made), figures)
             for name in written:
                 sums[name] = _digest(made / name)
             new_sums = made / "sums"
@@ -114,6 +100,13 @@ def report_anew(
     ]
 
 
+def _sources(directory: Path, options: Mapping[str, Any]) -> None:
+    """Refuse a ledger that could say less than the one that is there."""
+    for name in (EMISSION_LOG, KAFKA_RECORDS) if TOPOLOGIES[options["topology"]].bridged else (EMISSION_LOG,):
+        if not (directory / name).is_file():
+            raise Refusal(f"{name}: missing; without it no ledger can be made")
+
+
 def _changed_rows(before: Path, now: Path) -> list[Changed]:
     """Return how many rows of the ledger are others; nothing where none is."""
     differing = rows_changed(before, now)
@@ -127,8 +120,8 @@ def with_ledger(said: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, 
     reasons = [
         one for one in (said.get("partial_reason") or "").split("; ") if one and not one.startswith(NO_LEDGER)
     ]
-    missing = {name: value for name, value in found.items() if said.get(name) is None}
-    return {**said, **missing, "partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
+    known = {name: value for name, value in found.items() if name in METRICS or said.get(name) is None}
+    return {**said, **known, "partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
 
 
 def _checked(directory: Path, anew: Collection[str]) -> dict[str, str]:
@@ -187,46 +180,16 @@ def _digest(path: Path) -> str:
 
 
 def _figures(directory: Path, manifest: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics.json anew."""
+    """Return what the run said of itself, with METRICS from its ledger as it is; what Kafka held was counted by the run."""
     options = manifest["options"]
     config = LedgerConfig(
         run_dir=str(directory),
         topology=TOPOLOGIES[options["topology"]].accounting,
         loss_timeout_s=float(options["loss_timeout_s"]),
     )
-    kafka = _Kafka(said.get("duplicates") is not None, said.get("twin_updates"), said.get("rejected_records"))
-    run = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    kafka = KafkaCounts(
+        said.get("duplicates") is not None, said.get("twin_updates"), said.get("rejected_records")
+    )
     found = compute(config, kafka, read_window(config, []))
     found |= {name: said.get(name) for name in _OF_KAFKA}
-    metrics = {**said, **{name: found[name] for name in METRICS if name in said or found[name] is not None}}
-    if options.get("mix"):
-        parts = load_results(directory).options.parts
-        tables = directory / "ledger.parquet", directory / "link.parquet"
-        at = {"start_at_ns": manifest["start_at_ns"], "warmup_s": options["warmup_s"]}
-        metrics["parts"] = part_figures(*tables, parts, **at)
-    if said.get("query"):
-        metrics["query"] = query_figures(directory, load_results(directory).options)
-    judged = judge(
-        metrics,
-        sender_lag_p99_ms=sender_lag_p99_ms(directory / "ledger.parquet"),
-        capture_drops=_capture_drops(directory),
-        gateway_drops=run.get("gateway_drops"),
-        refused_gateways=run.get("refused_gateways", []),
-    )
-    # How a sender ended stands nowhere else.
-    died = [
-        Cause(**cause)
-        for cause in (said.get("validity") or {}).get("causes", [])
-        if cause["name"] in {"sender_died", "agent_lost"}
-    ]
-    metrics["validity"] = of_causes((*judged.causes, *died)).as_dict()
-    return metrics
-
-
-def _capture_drops(directory: Path) -> int | None:
-    for name in ("wire_categories.parquet", "wire.parquet"):
-        path = directory / name
-        drops = (pq.read_schema(path).metadata or {}).get(b"kernel_drops") if path.is_file() else None
-        if drops is not None:
-            return int(drops)
-    return None
+    return {**said, **{name: found[name] for name in METRICS if name in said or found[name] is not None}}

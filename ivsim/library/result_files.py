@@ -29,8 +29,9 @@ FILES: Final[Mapping[str, str]] = {
     ),
     "manifest.json": "options, name and tags with them, seed, versions, machine, what the link is, the times of the run's phases",
     "run.json": "start, end of the schedule and of a run that was stopped, warm-up, the largest backlog; senders that died, those"
-    " that were lost with their agent, and of each agent what it had, how far its clock was ahead before and behind the run, with"
-    " what uncertainty, and why it was lost",
+    " that were lost with their agent, and how each ended; of each agent what it had, how far its clock was ahead before and behind"
+    " the run, with what uncertainty, and why it was lost; the replay's own account, the last figures of senders and gateways, what"
+    " went wrong, and how the live figures compare. It is written when the parts have stopped: of it and the logs all else is made",
     "clock.json": "how far the wall clock moved against the monotonic clock",
     "live.json": "the last live figures of the run, which the ledger is compared with",
     "link_proof.json": "with `--prove-link`: the checks of each second that was driven through the link again behind the run",

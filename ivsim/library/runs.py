@@ -86,6 +86,10 @@ def load_results(directory: str | Path) -> Results:
         try:
             found.append(json.loads(file.read_text()))
         except OSError as error:
+            if path.work.exists():
+                raise Refusal(
+                    f"{directory}: the run goes on, or was killed: `ivsim report` finishes it"
+                ) from None
             raise Refusal(f"{directory}: no result of a run: {file.name}: {error.strerror}") from None
         except ValueError as error:
             raise Refusal(f"{file}: no JSON: {error}") from None

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from ivsim.testbed.child import Child, Event
 from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
+from schemas.control import LAST_WORDS
 
 READY_S = 90.0
 
@@ -93,7 +94,15 @@ class Children:
         path = self._work / f"{spec.name}.json"
         path.touch(mode=0o600)
         path.write_text(config_text(spec.config))
-        child = Child(spec.name, [*spec.arguments, str(path)], self._record, namespace=spec.namespace)
+        last_words = last_words_of(self._work, spec.name)
+        last_words.unlink(missing_ok=True)  # of one of its name that was before
+        child = Child(
+            spec.name,
+            [*spec.arguments, str(path)],
+            self._record,
+            namespace=spec.namespace,
+            environment={LAST_WORDS: str(last_words)},
+        )
         self._stack.callback(child.stop)
         self._specs[spec.name] = spec
         self._running[spec.name] = child
@@ -124,6 +133,11 @@ class Children:
                 if len(self.dead.keys() & set(names)) == len(names) - 1:
                     raise
                 self.dead[name] = death
+
+
+def last_words_of(work: Path, name: str) -> Path:
+    """Return where a process leaves its event `done`, too: there is the file if it came to its end, whoever was there."""
+    return work / f"{name}.done.json"
 
 
 def config_text(config: BaseModel | dict[str, Any]) -> str:

@@ -60,6 +60,15 @@ class RunDirectory:
         return self.path / "emissions.parquet"
 
     @property
+    def snapshot(self) -> Path:
+        """What the living parts of the run alone knew; written whole when all tables of its logs are there."""
+        return self.path / "run.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
     def kafka_records(self) -> Path:
         return self.path / "kafka_records.parquet"
 

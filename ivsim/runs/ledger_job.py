@@ -15,6 +15,8 @@ from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.kafka_log import NOT_KEPT, keep
 from ivsim.runs.reconciliation import agreement
+from ivsim.runs.result import NO_LEDGER
+from ivsim.runs.snapshot import note
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka_admin import answers
@@ -50,7 +52,7 @@ def ledger_or_why(
             number = stop.number
     if number is not None:
         reason = f"stopped by {Interrupted(number)}"
-    error = f"there is no ledger: {reason}"
+    error = f"{NO_LEDGER}: {reason}"
     problems.append(error)
     # It has rows before it has figures: rows alone would look like a ledger that was finished.
     started.directory.ledger.unlink(missing_ok=True)
@@ -72,7 +74,9 @@ def write_ledger(started: StartedRun, problems: list[str]) -> dict[str, Any]:
     if twin is not None and twin.running():
         try:
             twin.ledger(problems, _limit_s(started))
-            return _read_metrics(started.directory) | _live(started)
+            if (live := _live(started)) is not None:
+                note(started.directory, live=live)
+            return _read_metrics(started.directory)
         except (ProcessDied, NotReady) as error:
             problems.append(str(error))
             twin.stop()  # the job below works in the same directories
@@ -86,13 +90,13 @@ def _kafka_answers(started: StartedRun) -> bool:
     return not kafka.bootstrap or answers(kafka.bootstrap, KAFKA_ANSWERS_S, kafka.login)
 
 
-def _live(started: StartedRun) -> dict[str, Any]:
-    """Return how the streaming job's last figures compare with the ledger; {} without a streaming job."""
+def _live(started: StartedRun) -> dict[str, Any] | None:
+    """Return how the streaming job's last figures compare with the ledger; None without a streaming job."""
     reader = started.components.live_reader
     if reader is None:
-        return {}
+        return None
     figures = reader.final(LIVE_S)
-    return {"live": agreement(started.directory, *figures) if figures else {"verdict": "not read to its end"}}
+    return agreement(started.directory, *figures) if figures else {"verdict": "not read to its end"}
 
 
 def _ledger_alone(started: StartedRun, problems: list[str]) -> None:

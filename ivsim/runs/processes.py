@@ -38,6 +38,7 @@ from simulator.traces import BUNDLED
 GROUP = "ivsim"
 SENDER = "sender"
 CAPTURE = "capture"
+ECHO = "echo"
 MESSAGES_PER_S_ATTRIBUTED = 3_000
 MESSAGES_PER_S_UNDER_LOAD = 2_000
 # The twin's first real-time batch lasts 300 s, of which the start of a run takes some.
@@ -92,7 +93,7 @@ def gateways(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
     (part,) = options.parts
     if part.protocol.broker is None and plan.topology.echoed:
         config = echo_config(part.mode.name, endpoints.ports[part.protocol.name], endpoints.cloud_namespace)
-        return [ChildSpec("echo", ("gateways", f"{part.protocol.name}-echo", "--config"), config)]
+        return [ChildSpec(ECHO, ("gateways", f"{part.protocol.name}-echo", "--config"), config)]
     return []
 
 

@@ -41,6 +41,7 @@ class KafkaServer(OwnedServer):
         security: `plaintext`, or `sasl-ssl`: all clients log in, over TLS, with keys of this server's own.
         listener: of its cluster, whose nodes have keys and account in common; None: as `security` says.
         relayed: further addresses, HOST:PORT, at which clients find it by a relay each.
+        storage: the `log` that a node of this id has left, which stays when this one is closed; None: a new one.
 
     Attributes:
         bootstrap: address of the clients' listener, once it is reserved.
@@ -66,6 +67,7 @@ class KafkaServer(OwnedServer):
         security: str = PLAINTEXT,
         listener: Listener | None = None,
         relayed: Sequence[str] = (),
+        storage: Path | None = None,
     ) -> None:
         super().__init__(record, name, namespace)
         self._host = host
@@ -80,6 +82,7 @@ class KafkaServer(OwnedServer):
         hosts = [address.rpartition(":")[0] for address in relayed]
         self._keys = SaslSsl(record.directory / f"{name}-keys", hosts) if own else None
         self.behind = dict.fromkeys(relayed, "")
+        self._storage = storage
         self._argv: list[str] = []
         self.bootstrap = self._controller = ""
         self.secure = ""
@@ -122,7 +125,8 @@ class KafkaServer(OwnedServer):
             self._record.scratch(self._keys.directory)
             self._listener = self._keys.make()
         properties = self._configure(voters, more or {})
-        self._format(java, class_path, properties, cluster)
+        if self._storage is None:
+            self._format(java, class_path, properties, cluster)
         # Killed, it would leave its native libraries in the machine's temporary directory.
         own = (f"-Xmx{self._heap_mb}m", f"-Djava.io.tmpdir={self._dir}")
         options = [*own, *self._java_options, "-cp", class_path]
@@ -149,7 +153,7 @@ class KafkaServer(OwnedServer):
     @property
     def log(self) -> Path:
         """Where its records lie."""
-        return self._dir / "log"
+        return self._dir / "log" if self._storage is None else self._storage
 
     def _configure(self, voters: Sequence[str], more: Mapping[str, str]) -> Path:
         properties = self._dir / "server.properties"

@@ -34,6 +34,7 @@ def kafka_cluster(
     machine: Machine | None = None,
     relayed: Sequence[str] = (),
     jit: Jit = "quick",
+    storages: Sequence[Path] | None = None,
 ) -> Iterator[list[KafkaServer]]:
     """Start so many brokers, and end them with the context; all answer when it begins.
 
@@ -51,6 +52,7 @@ def kafka_cluster(
         machine: a computer of its own for one broker alone; None: this host.
         relayed: further addresses, HOST:PORT, at which clients find a broker that is alone by a relay each.
         jit: how far their Java compiles.
+        storages: the logs of a cluster that was, by its brokers' ids, which stay; None: new ones.
 
     Raises:
         ValueError: a machine, or relays, for several.
@@ -78,6 +80,7 @@ def kafka_cluster(
                 listener=listener,
                 relayed=relayed,
                 jit=jit,
+                storage=None if storages is None else storages[node - 1],
             ).stand_on(machine)
             for node in range(1, brokers + 1)
         ]

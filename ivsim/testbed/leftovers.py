@@ -105,6 +105,25 @@ def clean(leftovers: list[Leftover]) -> list[str]:
     return stays
 
 
+def end_processes(leftovers: list[Leftover]) -> None:
+    """End the processes of dead runs, and leave all else of them."""
+    for leftover in leftovers:
+        _end_all(leftover)
+
+
+def owner_lives(run_id: str) -> bool:
+    """Say whether the process of a run lives, by the notes that it keeps or the marks that its parts carry."""
+    notes = state_dir() / f"{run_id}.jsonl"
+    if notes.is_file() and _from_notes(notes) is None:
+        return True
+    owners = (
+        ProcessMark.parse(environment.get(OWNER_VARIABLE, ""))
+        for _, environment in _environments()
+        if environment.get(RUN_VARIABLE) == run_id
+    )
+    return any(owner is not None and owner.alive() for owner in owners)
+
+
 def namespaces() -> list[str]:
     """Return the names of the named network namespaces."""
     return sorted(path.name for path in NAMESPACES.iterdir()) if NAMESPACES.is_dir() else []

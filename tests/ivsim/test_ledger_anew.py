@@ -58,7 +58,7 @@ def test_a_run_is_partial_no_more_when_its_ledger_was_all_that_it_lacked() -> No
     }  # fmt: skip
     stopped = {"due": 4, "partial": True, "partial_reason": "stopped by SIGINT; there is no ledger: killed"}
     assert with_ledger(stopped, found) == {
-        "due": 4, "lost": 1, "partial": True, "partial_reason": "stopped by SIGINT",
+        "due": 5, "lost": 1, "partial": True, "partial_reason": "stopped by SIGINT",
     }  # fmt: skip
 
 
@@ -77,6 +77,12 @@ def test_a_made_up_runs_ledger_comes_out_as_it_was(tmp_path: Path) -> None:
     changed = report_anew(run, ledger=True)
     assert changed == []
     assert audit(run).agrees
+
+
+def test_a_run_may_be_named_from_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up_result(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert report_anew(Path("run"), ledger=True) == []
 
 
 @pytest.mark.full

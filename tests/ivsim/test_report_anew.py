@@ -150,7 +150,6 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda run: rewritten(run, "manifest.json", schema=1),
         "schema 1: this version reads",
     ),
-    "a run that goes on": (lambda run: (run / "work").mkdir(), "the run goes on, or was killed"),
 }
 
 
@@ -171,10 +170,10 @@ def test_what_cannot_be_is_refused_with_the_file_and_nothing_changes(
 def test_what_ends_it_on_the_way_leaves_the_result_as_it_was(
     failure: BaseException, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_: Path) -> Path:
+    def fails(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(module, "write_page", fails)
+    monkeypatch.setattr(module, "write_result", fails)
     before = content(run)
     with pytest.raises((Refusal, KeyboardInterrupt)):
         report_anew(run)

@@ -12,7 +12,7 @@ from simulator.links.proof.run_delay import DelayOfRun
 from simulator.links.proof.run_loss import LossOfRun
 from simulator.links.proof.run_outage import OutageOfRun
 from simulator.links.proof.run_rate import RateOfRun
-from simulator.links.proof.run_seconds import overview, seconds_of
+from simulator.links.proof.run_seconds import Overview, overview, seconds_of
 from simulator.links.step_log import Rows
 
 LATE_TOLERANCE_MS: Final = 100.0
@@ -31,7 +31,7 @@ def certificate(
         probed: what a saturating probe behind the run has shown, from `after_run.probe_checks`.
     """
     known = overview(rows)
-    cost = {f"probe_bytes_{direction}": known.probe_bytes[direction] for direction in DIRECTIONS}
+    cost = _cost(known)
     if link_name == "direct":
         statement = "The direct link emulates nothing: whatever was asked had no effect."
         return {"verdict": "unproven", "statement": statement, "checks": [], **cost}
@@ -50,6 +50,16 @@ def certificate(
         "checks": [check.as_dict() for check in found],
         **cost,
     }
+
+
+def unplayed(rows: Rows) -> dict[str, Any]:
+    """Return the certificate of a link whose replay was killed before it said what it had done."""
+    statement = "Nothing is proven: the run was killed before its link's replay said what it had done."
+    return {"verdict": "unproven", "statement": statement, "checks": [], **_cost(overview(rows))}
+
+
+def _cost(known: Overview) -> dict[str, int]:
+    return {f"probe_bytes_{direction}": known.probe_bytes[direction] for direction in DIRECTIONS}
 
 
 def _judges(direction: Direction, last: int) -> tuple[DelayOfRun, LossOfRun, RateOfRun, OutageOfRun]:

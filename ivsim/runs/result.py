@@ -1,0 +1,147 @@
+"""A run's metrics and report, made of the files in its directory and of nothing else; whoever asks, they are the same.
+
+The ledger's engine (Spark or DuckDB) has written ledger.parquet and the figures of METRICS before. What is added here: the
+link's certificate, each part of a mixed fleet, what security cost, the query, and the run's validity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ivsim.option_rules import possible_options
+from ivsim.options import option_name
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.part_figures import part_figures
+from ivsim.runs.query_figures import query_figures
+from ivsim.runs.security_figures import security_figures
+from ivsim.runs.validity import Cause, judge, of_causes, sender_lag_p99_ms
+from schemas.json_files import read_json, write_json
+from simulator.links.proof import probe_times
+from simulator.links.proof.after_run import TRAFFIC_S, probe_checks
+from simulator.links.proof.certificate import certificate, unplayed
+from simulator.links.proof.checks import Check
+from simulator.links.step_log import SCHEMA
+
+NO_LEDGER: Final = "there is no ledger"
+_COLUMNS: Final = [*SCHEMA.names, *probe_times.SCHEMA.names]
+_OF_SENDERS: Final = frozenset({"sender_died", "agent_lost"})
+
+
+@dataclass(frozen=True)
+class LinkRows:
+    """What was asked of the link, counted and probed: the rows of link.parquet but those of the capture alone."""
+
+    path: Path
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        with pq.ParquetFile(self.path) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group, columns=_COLUMNS)
+                yield rows.filter(pc.is_valid(rows["update_ms"]))
+
+
+def write_result(directory: RunDirectory, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Write metrics.json and report.html; return what metrics.json holds.
+
+    Args:
+        directory: with the tables of `ivsim.runs.snapshot`, and ledger.parquet where there is one.
+        figures: METRICS, `partial` and `partial_reason` as the ledger's engine said them, or as an earlier result did with
+            all else that it held: it stays where the files do not say it.
+    """
+    from ivsim.report.page import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
+
+    manifest, run = read_json(directory.manifest), read_json(directory.snapshot)
+    options = possible_options(manifest["options"], option_name)
+    metrics = {**figures, "run": manifest["run"]}
+    if "problems" in run:  # a result of this version: all of it is in its files
+        metrics |= _partial(figures, run["problems"], ledger=directory.ledger.is_file())
+        metrics |= _of_link(directory, manifest["link"]["name"], run["replay"])
+        metrics |= {name: run[name] for name in ("agents", "live") if run.get(name)}
+        metrics["security"] = security_figures(
+            directory.path, security=options.security, senders=run["senders"], gateways=run["gateways"]
+        )
+    if options.mix is not None:
+        metrics["parts"] = part_figures(
+            directory.ledger,
+            directory.link,
+            options.parts,
+            start_at_ns=run["start_at_ns"],
+            warmup_s=options.warmup_s,
+        )
+    if options.query != "none":
+        metrics["query"] = query_figures(directory.path, options)
+    metrics["validity"] = _validity(directory, run, metrics)
+    write_json(directory.metrics, metrics)
+    write_page(directory.path)
+    return metrics
+
+
+def _partial(figures: Mapping[str, Any], problems: Sequence[str], *, ledger: bool) -> dict[str, Any]:
+    """Return whether the result is partial, and why: what the ledger could not read, and what went wrong.
+
+    The ledger was told some of the problems itself.
+    """
+    known = figures.get("partial_reason") or ""
+    lines = [line for line in problems if line not in known and not (ledger and line.startswith(NO_LEDGER))]
+    reason = "; ".join([*filter(None, [known]), *lines])
+    return {"partial": bool(reason), "partial_reason": reason or None}
+
+
+def _of_link(directory: RunDirectory, link: str, replay: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what the replay said of itself, and the certificate."""
+    rows = LinkRows(directory.link)
+    proven = certificate(link, rows, replay, _probed(directory)) if replay is not None else unplayed(rows)
+    return {"replay": replay, "certificate": proven}
+
+
+def _probed(directory: RunDirectory) -> list[Check]:
+    """Return the checks of the seconds that were driven through the link once more behind the run."""
+    if not directory.link_proof.is_file():
+        return []
+    proof = read_json(directory.link_proof)
+    if (failure := proof.get("failure")) is not None:
+        return [Check("saturating probe", "both", "to end", failure, "", "off")]
+    return probe_checks(proof["seconds"])
+
+
+def write_proof(
+    directory: RunDirectory, seconds: Sequence[Mapping[str, Any]], failure: str | None = None
+) -> None:
+    """Write link_proof.json: what each second came to that was driven through the link once more, or why none was."""
+    more = {} if failure is None else {"failure": failure}
+    write_json(directory.link_proof, {"traffic_s": TRAFFIC_S, "seconds": list(seconds), **more})
+
+
+def _validity(directory: RunDirectory, run: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
+    deaths, lost = run.get("deaths", {}), run.get("lost_senders", [])
+    judged = judge(
+        metrics,
+        sender_lag_p99_ms=sender_lag_p99_ms(directory.ledger),
+        capture_drops=_capture_drops(directory.path),
+        gateway_drops=run.get("gateway_drops"),
+        refused_gateways=run.get("refused_gateways", []),
+        dead_senders=[words for name, words in deaths.items() if name not in lost],
+        lost_senders=[words for name, words in deaths.items() if name in lost],
+    )
+    if "deaths" in run:
+        return judged.as_dict()
+    # An earlier version's run.json does not say how a sender ended.
+    said = (metrics.get("validity") or {}).get("causes", [])
+    died = [Cause(**cause) for cause in said if cause["name"] in _OF_SENDERS]
+    return of_causes((*judged.causes, *died)).as_dict()
+
+
+def _capture_drops(directory: Path) -> int | None:
+    for name in ("wire_categories.parquet", "wire.parquet"):
+        path = directory / name
+        drops = (pq.read_schema(path).metadata or {}).get(b"kernel_drops") if path.is_file() else None
+        if drops is not None:
+            return int(drops)
+    return None

@@ -1,0 +1,151 @@
+"""What a run leaves when its sources have stopped: a table of every log, and in run.json what its living parts alone know.
+
+run.json is the last file of them, and is written whole: where it is, all others are. Whatever is made of a run behind it
+reads files and nothing else (`ivsim.runs.result`), whether the run itself makes it, or `ivsim report` of what a killed run
+has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gateways import receive_log
+from ivsim.options import RunOptions
+from ivsim.runs import capture_join, processes
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.link_log import write_link_log
+from ivsim.topologies import TOPOLOGIES
+from schemas.json_files import read_json, write_json
+from schemas.topics import vehicle_id
+from simulator import emission_table
+from simulator.links.step_log import Rows
+
+_OF_SENDER: Final = ("access_refused", "cpu_s")
+_OF_GATEWAY: Final = ("datagrams_dropped", "cpu_s")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the tables do not say; None, or an event that is empty, where nobody came to say it.
+
+    Attributes:
+        stop_at_ns: when the run stopped; None where every message had its chance.
+        clock_drift_ms: between the two clocks.
+        replay: `LinkReplay.properties`.
+        senders, gateways: the last event of each.
+        deaths: how senders ended that died on the way, by name; `lost` of those that were lost with their agent.
+        agents: what each had, and how well its times are known.
+        refused_gateways: a line for each gateway that its broker refused on the way.
+        problems: a line for each thing that went wrong.
+    """
+
+    start_at_ns: int
+    stop_at_ns: int | None
+    clock_drift_ms: float | None = None
+    replay: Mapping[str, Any] | None = None
+    senders: Sequence[Mapping[str, Any]] = ()
+    gateways: Sequence[Mapping[str, Any]] = ()
+    deaths: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    agents: Sequence[Mapping[str, Any]] = ()
+    refused_gateways: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+
+def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, facts: Facts) -> None:
+    """Write the tables, then run.json.
+
+    Args:
+        directory: of the run, with the logs of its parts.
+        options: of the run.
+        asked: of the link, as `StartedRun.link_rows`.
+        facts: what the logs do not say.
+    """
+    scenario = processes.scenario_of(options)
+    logs = directory.emission_logs()
+    pq.write_table(_emissions(directory, options, facts.start_at_ns), directory.emissions)
+    pq.write_table(emission_table.connections(logs), directory.path / "connections.parquet")
+    _write_logs(processes.receive_logs(directory.path), directory.path / "received.parquet", "received_at_ns")
+    _write_logs(processes.in_flight_logs(directory.path), directory.path / "in_flight.parquet", "noted_at_ns")
+    write_link_log(directory.link, asked, directory.path / "wire.events")
+    write_json(directory.path / "clock.json", {"clock_drift_ms": facts.clock_drift_ms})
+    write_json(
+        directory.snapshot,
+        {
+            "start_at_ns": facts.start_at_ns,
+            "warmup_s": options.warmup_s,
+            "end_at_ns": facts.start_at_ns + scenario.duration_ns,
+            "stop_at_ns": facts.stop_at_ns,
+            "dead_senders": list(facts.deaths),
+            "lost_senders": list(facts.lost),
+            "deaths": {**facts.deaths, **facts.lost},
+            "agents": list(facts.agents),
+            "senders": [{name: said.get(name) for name in _OF_SENDER} for said in facts.senders],
+            "gateways": [{name: said.get(name) for name in _OF_GATEWAY} for said in facts.gateways],
+            "gateway_drops": _gateway_drops(facts.gateways),
+            "refused_gateways": list(facts.refused_gateways),
+            "backlog_max": emission_table.largest_backlog(logs),
+            "replay": facts.replay,
+            "problems": _lines(facts.problems),
+        },
+    )
+
+
+def note(directory: RunDirectory, **more: Any) -> None:
+    """Add to run.json what came to light behind it: further `problems`, or how the live figures compare (`live`)."""
+    found = read_json(directory.snapshot)
+    if "problems" in more:
+        known = found["problems"]
+        more["problems"] = [*known, *(line for line in _lines(more["problems"]) if line not in known)]
+    write_json(directory.snapshot, found | more)
+
+
+def _lines(problems: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(problem.partition("\n")[0] for problem in problems))
+
+
+def _write_logs(logs: Sequence[Path], table: Path, stamp: str) -> None:
+    """Make one table of the gateways' logs, whose last column is that stamp; none where there are none."""
+    if logs:
+        rows = pa.concat_tables([receive_log.to_table(path) for path in logs])
+        pq.write_table(rows.rename_columns([*rows.column_names[:-1], stamp]), table)
+
+
+def _emissions(directory: RunDirectory, options: RunOptions, start_at_ns: int) -> pa.Table:
+    """Return the emission log as a table, with what the capture proves where no acknowledgement can."""
+    logs, parts = directory.emission_logs(), options.parts
+    emissions = emission_table.to_table(logs, processes.scenario_of(options), start_at_ns)
+    asked = [vehicle_id(vehicle) for part in parts if part.peer == "gateway" for vehicle in part.vehicles]
+    peer = pc.if_else(pc.is_in(emissions["vehicle_id"], pa.array(asked, pa.string())), "gateway", "broker")
+    refused = pc.is_valid(emissions["refused_at_ns"])
+    emissions = emissions.append_column("refused_by", pc.if_else(refused, peer, pa.scalar(None, pa.string())))
+    capture = directory.path / "wire_messages.parquet"
+    # What no broker acknowledges, the capture may prove to have come there; at the edge it does not see vehicles.
+    seen = () if TOPOLOGIES[options.topology].edge else parts
+    proven = [part for part in seen if part.protocol.broker is not None and not part.mode.acknowledged]
+    if not (proven and capture.is_file() and logs):
+        return capture_join.without_proof(emissions)
+    wire = pq.read_table(capture)
+    if (wire.schema.metadata or {}).get(b"complete") != b"true":
+        return capture_join.without_proof(emissions)  # frames are missing: the nth row may be another message
+    events = emission_table.read_events(logs)
+    numbers = [vehicle for part in proven for vehicle in part.vehicles]
+    names = pa.array([vehicle_id(vehicle) for vehicle in numbers])
+    wire = wire.filter(pc.is_in(wire["vehicle_id"], names))
+    return capture_join.with_proof(emissions, events[np.isin(events["vehicle"], numbers)], wire)
+
+
+def _gateway_drops(gateways: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return how many datagrams found a gateway's socket full; None if a gateway never reported, or for TCP."""
+    if not all(gateways):
+        return None
+    said = [drops for one in gateways if (drops := one.get("datagrams_dropped")) is not None]
+    return sum(said) if said else None
