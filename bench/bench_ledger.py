@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
-from ivsim.library.ledger_anew import rows_changed
+from ivsim.library.report_anew import rows_changed
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.kafka_log import keep
 from ivsim.testbed.kafka import KafkaServer

@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ivsim.library.runs import Results, RunFailed, load_results, run
+    from ivsim.library.results import Results, load_results
+    from ivsim.library.runs import RunFailed, run
     from ivsim.library.studies import StudyResults, StudyStopped, load_study, resume_study, run_study
     from ivsim.option_rules import run_options
     from ivsim.options import RunOptions
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Refusal": "schemas.errors",
-    "Results": "ivsim.library.runs",
+    "Results": "ivsim.library.results",
     "RunFailed": "ivsim.library.runs",
     "RunOptions": "ivsim.options",
     "Testbed": "ivsim.runs.testbed",
     "StudyResults": "ivsim.library.studies",
     "StudyStopped": "ivsim.library.studies",
-    "load_results": "ivsim.library.runs",
+    "load_results": "ivsim.library.results",
     "load_study": "ivsim.library.studies",
     "resume_study": "ivsim.library.studies",
     "run": "ivsim.library.runs",

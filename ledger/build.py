@@ -118,6 +118,10 @@ def _database(config: LedgerConfig) -> Iterator[duckdb.DuckDBPyConnection]:
             for macro in _MACROS:
                 database.execute(macro)
             yield database
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from None  # DuckDB's word for it
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -38,7 +38,7 @@ def command(
     Two studies are compared as by `ivsim study compare`.
     """
     from ivsim.library.compare import compare_runs  # noqa: PLC0415 - scipy takes a second to load
-    from ivsim.library.runs import load_results  # noqa: PLC0415
+    from ivsim.library.results import load_results  # noqa: PLC0415
 
     if _are_studies(first, second):
         _compare_studies(first, second, html, as_json=as_json)

@@ -37,17 +37,20 @@ def command(
     A run that was killed is finished: its ledger, figures and report are made of
     what its parts have left, and are partial.
     """
-    from ivsim.library.report_anew import report_anew  # noqa: PLC0415 - charts: --help need not wait
-    from ivsim.library.unfinished import finish, is_unfinished  # noqa: PLC0415
+    from ivsim.library.folder import is_unfinished  # noqa: PLC0415 - charts: --help need not wait
 
     def say(words: str) -> None:
         print(words, file=sys.stderr)
 
     if is_unfinished(results):
+        from ivsim.library.unfinished import finish  # noqa: PLC0415
+
         metrics = finish(results, say)
         print("\n".join(paragraph(f"finished; partial: {metrics['partial_reason']}", width_of())))
         print(f"report: {results / 'report.html'}")
         return
+    from ivsim.library.report_anew import report_anew  # noqa: PLC0415
+
     changed = report_anew(results, ledger=ledger, say=say)
     for one in changed:
         print("\n".join(paragraph(f"{one.name}: {one.now}, was {one.before}", width_of())))

@@ -78,7 +78,7 @@ def show(
             raise Refusal(f"{results}: no report yet: `ivsim study report {results}`")
         print(report.read_text(encoding="utf-8"), end="")
         return
-    from ivsim.library.runs import load_results  # noqa: PLC0415
+    from ivsim.library.results import load_results  # noqa: PLC0415
 
     found = load_results(results)
     options = found.manifest["options"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ivsim.library.runs import Results
+from ivsim.library.results import Results
 from ivsim.study.clusters import difference_of_intervals
 from ivsim.study.engines.whole_run.observations import LedgerObservations
 from ivsim.study.statistics import Comparison, Interval

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ivsim.labels import words_of
 from ivsim.library.compare import Compared, Row
-from ivsim.library.runs import Results
+from ivsim.library.results import Results
 from ivsim.report import charts
 from ivsim.report.html import rendered
 from ivsim.report.style import number, spoken_in

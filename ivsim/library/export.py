@@ -19,7 +19,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from ivsim.library.folder import is_study
-from ivsim.library.runs import Results, load_results
+from ivsim.library.results import Results, load_results
 from ivsim.library.studies import StudyResults, load_study
 from ivsim.report.drawing import FORMATS as PICTURES
 from ivsim.report.drawing import Charts, Drawing

@@ -45,6 +45,12 @@ def is_study(directory: Path) -> bool:
     return False
 
 
+def is_unfinished(directory: Path) -> bool:
+    """Say whether a run has begun and has not come to its end: it goes on, or was killed. Its scratch is the last to go."""
+    run = RunDirectory(directory)
+    return run.manifest.is_file() and run.work.exists()
+
+
 def results_in(folder: Path) -> Iterator[Found]:
     """Yield the results in a folder and in its folder `studies`, by name; Refusal when there is no such folder."""
     try:
@@ -70,7 +76,7 @@ def found_in(path: Path) -> Found:
     what = " ".join(str(word) for word in words if word)
     what += f", {options.get('vehicles', 'unknown')} vehicles, {options.get('duration_s', 'unknown')} s"
     state = "unfinished"
-    if directory.metrics.is_file() and not directory.work.exists():
+    if directory.metrics.is_file() and not is_unfinished(path):
         state = str((_read(directory.metrics).get("validity") or {}).get("verdict", "unknown"))
     tags = tuple(map(str, options.get("tags") or ()))
     return Found(path, "run", state, what, _size(path), options.get("name"), tags)

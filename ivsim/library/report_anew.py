@@ -14,15 +14,16 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ivsim.library.folder import is_study
-from ivsim.library.ledger_anew import LEDGER, rows_changed, write_ledger_anew
-from ivsim.library.runs import load_results
+from ivsim.library.results import load_results
 from ivsim.runs.directory import RunDirectory
-from ivsim.runs.result import NO_LEDGER, write_result
-from ivsim.topologies import TOPOLOGIES
-from ledger.build import KafkaCounts
+from ivsim.runs.result import NO_LEDGER, ledger_config, write_result
+from ledger.build import LEDGER, KafkaCounts, build
 from ledger.config import LedgerConfig
 from ledger.fates import COLUMNS
 from ledger.metrics import METRICS
@@ -74,14 +75,13 @@ def report_anew(
             for path in directory.iterdir():
                 if path.is_file() and path.name not in written:
                     (made / path.name).symlink_to(path.absolute())
+            config = ledger_config(made, run.options)
             if ledger:
-                _sources(directory, run.manifest["options"])
-                (made / "work").mkdir()
-                found = write_ledger_anew(made, run.manifest["options"], made / "work", say)
-                figures = with_ledger(run.metrics, found)
+                _sources(directory, config)
+                figures = with_ledger(run.metrics, built_ledger(config, say))
                 rows = _changed_rows(directory / LEDGER, made / LEDGER)
             else:
-                figures = _figures(made, run.manifest, run.metrics)
+                figures = _figures(config, run.metrics)
             say("working out the figures")
             metrics = write_result(RunDirectory(made), figures)
             for name in written:
@@ -100,9 +100,9 @@ def report_anew(
     ]
 
 
-def _sources(directory: Path, options: Mapping[str, Any]) -> None:
+def _sources(directory: Path, config: LedgerConfig) -> None:
     """Refuse a ledger that could say less than the one that is there."""
-    for name in (EMISSION_LOG, KAFKA_RECORDS) if TOPOLOGIES[options["topology"]].bridged else (EMISSION_LOG,):
+    for name in (EMISSION_LOG, KAFKA_RECORDS) if config.bridged else (EMISSION_LOG,):
         if not (directory / name).is_file():
             raise Refusal(f"{name}: missing; without it no ledger can be made")
 
@@ -179,17 +179,36 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _figures(directory: Path, manifest: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+def _figures(config: LedgerConfig, said: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the run said of itself, with METRICS from its ledger as it is; what Kafka held was counted by the run."""
-    options = manifest["options"]
-    config = LedgerConfig(
-        run_dir=str(directory),
-        topology=TOPOLOGIES[options["topology"]].accounting,
-        loss_timeout_s=float(options["loss_timeout_s"]),
-    )
-    kafka = KafkaCounts(
-        said.get("duplicates") is not None, said.get("twin_updates"), said.get("rejected_records")
-    )
+    known = said.get("duplicates") is not None
+    kafka = KafkaCounts(known, said.get("twin_updates"), said.get("rejected_records"))
     found = compute(config, kafka, read_window(config, []))
     found |= {name: said.get(name) for name in _OF_KAFKA}
     return {**said, **{name: found[name] for name in METRICS if name in said or found[name] is not None}}
+
+
+def built_ledger(config: LedgerConfig, say: Callable[[str], None]) -> dict[str, Any]:
+    """Build the ledger of a directory; return its figures. Refusal where there can be none."""
+    try:
+        return build(config, say)
+    except (ArithmeticError, duckdb.Error) as error:
+        raise Refusal(f"no ledger can be made: {next(iter(str(error).splitlines()), repr(error))}") from None
+
+
+def rows_changed(before: Path, now: Path) -> int | None:
+    """Return how many rows of two ledgers differ, in any column that both have; None where they are of other messages."""
+    if not before.is_file():
+        return None
+    key = ["vehicle_id", "epoch", "sequence"]
+    order = [(name, "ascending") for name in key]
+    first, second = pq.read_table(before).sort_by(order), pq.read_table(now).sort_by(order)
+    if not first.select(key).equals(second.select(key).cast(first.select(key).schema)):
+        return None
+    differ = pa.array([False] * first.num_rows, pa.bool_())
+    for name in first.column_names:
+        if name in second.column_names:
+            same = pc.equal(first[name].cast(second[name].type), second[name])
+            both_null = pc.and_(pc.is_null(first[name]), pc.is_null(second[name]))
+            differ = pc.or_(differ, pc.invert(pc.or_(pc.fill_null(same, False), both_null)))
+    return int(pc.sum(differ).as_py() or 0)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ivsim.library.ledger_anew import write_ledger_anew
+from ivsim.library.report_anew import built_ledger
 from ivsim.option_rules import possible_options
 from ivsim.options import RunOptions, option_name
 from ivsim.runs.accounting import remove_work
@@ -25,7 +25,7 @@ from ivsim.runs.directory import SCHEMA, RunDirectory
 from ivsim.runs.endpoints import KafkaAddress, login_of
 from ivsim.runs.kafka_log import NOT_KEPT, keep
 from ivsim.runs.processes import ECHO, SENDER, gateway_places
-from ivsim.runs.result import write_result
+from ivsim.runs.result import ledger_config, write_result
 from ivsim.runs.snapshot import Facts, note, write_snapshot
 from ivsim.testbed import leftovers
 from ivsim.testbed.kafka_cluster import bootstrap_of, kafka_cluster
@@ -43,12 +43,6 @@ from twin.queries import answers
 
 KILLED: Final = "the run's own process was killed"
 _NO_LOG: Final = f"{NOT_KEPT}: the run has left no log of Kafka"
-
-
-def is_unfinished(directory: Path) -> bool:
-    """Say whether a run has begun and has not come to its end: it goes on, or was killed. Its scratch is the last to go."""
-    run = RunDirectory(directory)
-    return run.manifest.is_file() and run.work.exists()
 
 
 def goes_on(directory: Path) -> bool:
@@ -98,7 +92,7 @@ def _make_result(
     if options.query != "none" and not (run.path / answers.ANSWERS).is_file():
         answers.collect(run.path)
     note(run, problems=problems)
-    figures = write_ledger_anew(run.path, manifest["options"], run.work, say)
+    figures = built_ledger(ledger_config(run.path, options), say)
     say("working out the figures")
     write_result(run, figures)
     write_checksums(run)

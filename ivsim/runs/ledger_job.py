@@ -8,14 +8,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ivsim.runs import processes
 from ivsim.runs.children import ChildSpec
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.kafka_log import NOT_KEPT, keep
 from ivsim.runs.reconciliation import agreement
-from ivsim.runs.result import NO_LEDGER
+from ivsim.runs.result import NO_LEDGER, ledger_config
 from ivsim.runs.snapshot import note
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
@@ -101,7 +100,7 @@ def _live(started: StartedRun) -> dict[str, Any] | None:
 
 def _ledger_alone(started: StartedRun, problems: list[str]) -> None:
     keep_kafka_records(started, problems)
-    config = processes.ledger_config(started.plan)
+    config = ledger_config(started.directory.path, started.options)
     child = started.components.children.start(ChildSpec(LEDGER, ("ledger",), config))
     await_ledger(child, _limit_s(started))
 

@@ -19,13 +19,13 @@ from ivsim.runs.children import ChildSpec
 from ivsim.runs.directory import tag_of
 from ivsim.runs.endpoints import Endpoints, KafkaAddress
 from ivsim.runs.plan import RunPlan
+from ivsim.runs.result import ledger_config
 from ivsim.runs.shards import groups
 from ivsim.target import parse
 from ivsim.testbed.credentials import GATEWAY
 from ivsim.testbed.java_client import client_jars, libjvm
 from ivsim.testbed.paths import installed_jars
 from ivsim.topologies import TOPOLOGIES
-from schemas.formats import OWN_FORMATS
 from schemas.java import Jit
 from schemas.settings import as_mapping
 from schemas.topics import CLOUD_ADDRESS, gateway_id, gateway_number, vehicle_id
@@ -202,7 +202,7 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[st
     options = plan.options
     return {
         **session_config(options),
-        **ledger_config(plan),
+        **ledger_config(plan.directory.path, options).model_dump(),
         "bootstrap": kafka.bootstrap,
         "kafka_login": kafka.login,
         "topics_prefix": kafka.topics.prefix,
@@ -215,18 +215,6 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[st
         "topic_replication": options.kafka_replication,
         "topic_min_insync": options.kafka_min_insync,
         **_query(options),
-    }
-
-
-def ledger_config(plan: RunPlan) -> dict[str, Any]:
-    """Return what the ledger is told, whoever writes it."""
-    options = plan.options
-    return {
-        "run_dir": str(plan.directory.path),
-        "topology": plan.topology.accounting,
-        "more_formats": [] if options.format in OWN_FORMATS else [options.format],
-        "loss_timeout_s": options.loss_timeout_s,
-        "future_tolerance_s": options.future_tolerance_s,
     }
 
 

@@ -16,12 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ivsim.option_rules import possible_options
-from ivsim.options import option_name
+from ivsim.options import RunOptions, option_name
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.part_figures import part_figures
 from ivsim.runs.query_figures import query_figures
 from ivsim.runs.security_figures import security_figures
 from ivsim.runs.validity import Cause, judge, of_causes, sender_lag_p99_ms
+from ivsim.topologies import TOPOLOGIES
+from ledger.config import LedgerConfig
+from schemas.formats import OWN_FORMATS
 from schemas.json_files import read_json, write_json
 from simulator.links.proof import probe_times
 from simulator.links.proof.after_run import TRAFFIC_S, probe_checks
@@ -45,6 +48,17 @@ class LinkRows:
             for group in range(file.num_row_groups):
                 rows = file.read_row_group(group, columns=_COLUMNS)
                 yield rows.filter(pc.is_valid(rows["update_ms"]))
+
+
+def ledger_config(directory: Path, options: RunOptions) -> LedgerConfig:
+    """Return what the ledger of a run in this directory is told, whoever writes it."""
+    return LedgerConfig(
+        run_dir=str(directory.absolute()),
+        topology=TOPOLOGIES[options.topology].accounting,
+        more_formats=() if options.format in OWN_FORMATS else (options.format,),
+        loss_timeout_s=options.loss_timeout_s,
+        future_tolerance_s=options.future_tolerance_s,
+    )
 
 
 def write_result(directory: RunDirectory, figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pyroute2 import netns
-
 from schemas.namespace import ROOT, move
 from simulator.links.base import LinkError
 
@@ -29,6 +27,8 @@ def create(name: str) -> None:
         raise LinkError(f"namespace {name!r}: letters, digits, '.', '_' and '-' only")
     if (ROOT / name).exists():
         raise LinkError(f"namespace {name} exists already: another run, or `ivsim doctor --clean` removes it")
+    from pyroute2 import netns  # noqa: PLC0415 - a sixth of a second, which readers of a link's log need not wait for
+
     try:
         # In a child: the calling process must not be moved into what it makes.
         netns.create(name)
@@ -53,6 +53,8 @@ _SYSCTLS: Final = (
 def remove(name: str) -> None:
     """Remove a namespace and every device in it; one that is gone already is no error."""
     if (ROOT / name).exists():
+        from pyroute2 import netns  # noqa: PLC0415 - as above
+
         netns.remove(name)
 
 

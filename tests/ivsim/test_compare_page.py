@@ -18,7 +18,7 @@ from playwright.sync_api import Request, sync_playwright
 from ivsim import cli
 from ivsim.library.compare import compare_runs
 from ivsim.library.compare_page import comparison_page
-from ivsim.library.runs import load_results
+from ivsim.library.results import load_results
 from ivsim.report.charts import MAX_STEPS, distributions
 from tests.ivsim.audit.made_up_result import made_up_result
 

@@ -16,7 +16,7 @@ from ivsim import cli
 from ivsim.labels import checked_name, checked_tags, words_of
 from ivsim.library.compare import compare_runs
 from ivsim.library.folder import named
-from ivsim.library.runs import load_results
+from ivsim.library.results import load_results
 from ivsim.load.capacity_asked import asked
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions

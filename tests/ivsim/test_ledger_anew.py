@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.audit import audit
-from ivsim.library.ledger_anew import rows_changed
-from ivsim.library.report_anew import Changed, report_anew, with_ledger
+from ivsim.library.report_anew import Changed, report_anew, rows_changed, with_ledger
 from ivsim.option_rules import run_options
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.directory import RunDirectory

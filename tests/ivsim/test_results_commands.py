@@ -18,7 +18,7 @@ from ivsim.library import result_files
 from ivsim.library.compare import compare_runs
 from ivsim.library.export import export, loaders
 from ivsim.library.folder import results_in
-from ivsim.library.runs import load_results
+from ivsim.library.results import load_results
 from ivsim.report.drawing import FORMATS as CHART_FORMATS
 from ivsim.runs.capture_join import HELD_BACK
 from ivsim.runs.link_log import SCHEMA as LINK

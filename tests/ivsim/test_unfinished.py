@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.audit import audit
+from ivsim.library.folder import is_unfinished
 from ivsim.library.report_anew import report_anew
-from ivsim.library.unfinished import KILLED, finish, is_unfinished
+from ivsim.library.unfinished import KILLED, finish
 from ivsim.runs.directory import RunDirectory
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 from random import Random
 
@@ -98,3 +101,17 @@ def test_a_damaged_file_is_named_in_a_line_and_nothing_is_written(
     assert said.startswith(f"{path}: ")
     assert said.count("\n") == 1, said
     assert files(run) == names
+
+
+def test_ctrl_c_ends_a_ledger_at_once_and_leaves_nothing(
+    run: LedgerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def for_ever(*_: object, **__: object) -> str:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return "select count(*) as vehicle_id, 1 as epoch, 1 as sequence from range(100000000000) a where a.range % 7 = 3"
+
+    monkeypatch.setattr("ledger.fates.ledger", for_ever)
+    before = files(run)
+    with pytest.raises(KeyboardInterrupt):
+        build(run)
+    assert files(run) == before

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ivsim.library.ledger_anew import write_ledger_anew
 from ledger.build import build
 from tests.twin.made_up import SECOND, KeptRun
 from twin.config import TwinConfig
@@ -108,13 +107,11 @@ def test_a_message_on_its_way_at_the_stop_is_not_lost(run: KeptRun) -> None:
     assert (found["due"], found["unknown"], found["delivery_ratio"]) == (3, 0, 0.0)
 
 
-def test_a_ledger_made_anew_knows_the_format_of_a_plug_in(run: KeptRun, tmp_path: Path) -> None:
+def test_a_ledger_knows_the_format_of_a_plug_in_that_it_is_told_of(run: KeptRun, tmp_path: Path) -> None:
     row = run.due(1, 1)
     run.append(row, run.take(row), format="cborjson")
     run.append(row, row["due_at_ns"] + 9, run.config.topics.state, messages=1)
     run.write()
     assert build(run.config)["lost_at_kafka"] == 1
     assert pq.read_table(tmp_path / "ledger.parquet")["rejected_reason"].to_pylist() == ["unknown_format"]
-    options = {"topology": "gateway", "format": "cborjson", "loss_timeout_s": 2.0, "future_tolerance_s": 5.0}
-    (tmp_path / "work").mkdir()
-    assert write_ledger_anew(tmp_path, options, tmp_path / "work")["delivered"] == 1
+    assert build(run.config.model_copy(update={"more_formats": ("cborjson",)}))["delivered"] == 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ivsim.option_rules import run_options
 from ivsim.runs.processes import attributed_ends
+from ivsim.runs.result import ledger_config
 from schemas.topics import gateway_number
 
 
@@ -38,3 +41,10 @@ def test_at_the_edge_gateways_are_drawn(gateways: int, count: int) -> None:
     assert found is not None
     assert len(found) == count
     assert set(found) <= {gateway_number(index) for index in range(gateways)}
+
+
+def test_a_ledger_is_told_of_the_format_of_a_plug_in(tmp_path: Path) -> None:
+    options = run_options(topology="edge", loss_timeout_s=7)
+    config = ledger_config(tmp_path, options.model_copy(update={"format": "cborjson"}))
+    assert (config.more_formats, config.topology, config.loss_timeout_s) == (("cborjson",), "edge", 7)
+    assert ledger_config(tmp_path, options).more_formats == ()
