@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ivsim.agents.messages import LOG_BYTES_AT_ONCE, WORDS_CHARACTERS, Ended, Event, Log, Message
-from ivsim.testbed.child import Child
+from ivsim.testbed.child import Child, write_config
 from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
 from schemas.config import checked
@@ -63,8 +63,7 @@ class HostedSender:
         self._log, self._sent_bytes = Path(config.events_path), 0
         name = f"sender-{number}"
         path = record.directory / f"{name}.json"
-        path.touch(mode=0o600)
-        path.write_text(config.model_dump_json())
+        write_config(path, config)
         self._child = Child(name, ["simulator.sender", str(path)], record, on_event=self._on_event)
         self._stopping: asyncio.Task[int] | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from ivsim.testbed.child import Child, Event
+from ivsim.testbed.child import Child, Event, write_config
 from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
 from schemas.control import LAST_WORDS
@@ -92,8 +91,7 @@ class Children:
     def start(self, spec: ChildSpec) -> Child:
         """Start a process with its configuration in a file that only its owner reads; it is not yet ready."""
         path = self._work / f"{spec.name}.json"
-        path.touch(mode=0o600)
-        path.write_text(config_text(spec.config))
+        write_config(path, spec.config)
         last_words = last_words_of(self._work, spec.name)
         last_words.unlink(missing_ok=True)  # of one of its name that was before
         child = Child(
@@ -138,8 +136,3 @@ class Children:
 def last_words_of(work: Path, name: str) -> Path:
     """Return where a process leaves its event `done`, too: there is the file if it came to its end, whoever was there."""
     return work / f"{name}.done.json"
-
-
-def config_text(config: BaseModel | dict[str, Any]) -> str:
-    """Return a configuration as the JSON that a child process reads."""
-    return config.model_dump_json() if isinstance(config, BaseModel) else json.dumps(config)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
 from ivsim.runs.interrupt import Interrupted
-from ivsim.testbed.child import Child
+from ivsim.testbed.child import Child, write_config
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 
@@ -49,7 +48,7 @@ class TwinSession:
         path = self._scratch / "session.json"
         self._scratch.mkdir(parents=True, exist_ok=True)
         alone: dict[str, Any] = {name: config[name] for name in OF_SESSION if name in config}
-        path.write_text(json.dumps({**alone, "run_dir": str(self._scratch), "topology": "echo"}))
+        write_config(path, {**alone, "run_dir": str(self._scratch), "topology": "echo"})
         self._start(path, alone)
 
     def open(self, config: dict[str, Any], path: Path) -> None:
@@ -59,7 +58,7 @@ class TwinSession:
             config: what the twin is told.
             path: where that is written for it.
         """
-        path.write_text(json.dumps(config))
+        write_config(path, config)
         if self._scratch is None:
             self._start(path, config)
             return

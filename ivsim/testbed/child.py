@@ -9,10 +9,14 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from ivsim.testbed.process import NotReady, OwnedProcess, ProcessDied
 from ivsim.testbed.registry import RunRecord
+from ivsim.testbed.security import write_secret
 
 Event = dict[str, Any]
 KEPT_EVENTS = 1_000
@@ -136,6 +140,11 @@ class Child(OwnedProcess):
             self._changed.notify_all()
         if self._on_event is not None:
             self._on_event(event)
+
+
+def write_config(path: Path, config: BaseModel | Mapping[str, Any]) -> None:
+    """Write what a child is told as the JSON that it reads; its owner alone reads it, too: there may be passwords in it."""
+    write_secret(path, config.model_dump_json() if isinstance(config, BaseModel) else json.dumps(config))
 
 
 def _event(line: str) -> Event | None:

@@ -55,4 +55,5 @@ OPEN = Security()
 def write_secret(path: Path, text: str) -> None:
     """Write `text` where only the owner can read it."""
     path.touch(mode=0o600)
+    path.chmod(0o600)  # one that was there
     path.write_text(text)

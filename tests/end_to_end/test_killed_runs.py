@@ -58,6 +58,13 @@ def test_a_run_that_is_killed_while_it_emits_is_finished_with_what_kafka_held(ru
     run = runs.start("killed-emitting", *LONG)
     run.wait_until_emitting(100)
     run.popen.send_signal(signal.SIGKILL)
+    run.popen.wait(10)
+    # What the parts are told, passwords among it, their owner alone reads.
+    told = list((run.directory / "work").glob("*.json"))
+    assert {"sender.json", "gateway-0.json", "capture.json", "twin.json"} <= {path.name for path in told}
+    assert [
+        path for path in told if path.stat().st_mode & 0o077 and not path.name.endswith(".done.json")
+    ] == []
     done = finished(runs, run)
     assert done.metrics["partial_reason"] == "the run's own process was killed"
     assert done.metrics["validity"]["verdict"] == "invalid"

@@ -11,9 +11,9 @@ from typing import Any, Self
 from pydantic import BaseModel
 
 from gateways.protocols import PROTOCOLS
-from ivsim.runs.children import READY_S, config_text
+from ivsim.runs.children import READY_S
 from ivsim.runs.processes import echo_config
-from ivsim.testbed.child import Child
+from ivsim.testbed.child import Child, write_config
 from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import Broker
@@ -95,7 +95,7 @@ class EchoTestbed:
     ) -> Child:
         """Start one of our own processes with its configuration; the caller stops it."""
         path = self.work / f"{name}.json"
-        path.write_text(config_text(config))
+        write_config(path, config)
         return Child(name, [*arguments, str(path)], self.record, namespace=inside)
 
     def check(self) -> None:

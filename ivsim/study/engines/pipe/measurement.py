@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place
 from ivsim.study.engines.pipe.registry_stub import registry_if
 from ivsim.study.engines.pipe.site import Asked, Crossed, Crossing, Site
-from ivsim.testbed.child import Child
+from ivsim.testbed.child import Child, write_config
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 
@@ -165,7 +164,7 @@ class Measurement:
         }
         if role == CONSUMER:
             config["partitions"] = self._shares()[index]
-        path.write_text(json.dumps(config))
+        write_config(path, config)
         arguments = [f"ivsim.study.engines.pipe.{role}", str(path)]
         child = Child(name, arguments, self._record, namespace=self._namespace(role))
         stack.callback(child.stop)

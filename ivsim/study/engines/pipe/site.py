@@ -24,7 +24,7 @@ from ivsim.runs.processes import capture_config
 from ivsim.runs.runner import link_schedule_of
 from ivsim.study.engines.pipe.link_series import changing
 from ivsim.study.engines.pipe.platforms.base import Host
-from ivsim.testbed.child import Child
+from ivsim.testbed.child import Child, write_config
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import CLOUD_ADDRESS, vehicle_address
@@ -163,7 +163,7 @@ class Crossing:
             probe_ports=[PROBE_PORT],
         )
         path = self._work / "capture.json"
-        path.write_text(config.model_dump_json())
+        write_config(path, config)
         with self._stack:
             self._capture = Child(
                 f"{self._name}-capture",
