@@ -8,7 +8,7 @@ anything that failed in it: that the fates of all messages add up to those due b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from schemas.topics import vehicle_id
 from simulator.emission_log import RECORD, WORDS_RECORD, Kind, Reason
-from simulator.fleet import schedule
+from simulator.fleet import due_table
 from simulator.scenario import Scenario
 
 EVENT = np.dtype(
@@ -34,6 +34,7 @@ EVENT = np.dtype(
     ]
 )
 _SEQUENCE_BITS = 40
+_SENT = -1  # where there is no reason why not
 
 Integers = npt.NDArray[np.int64]
 
@@ -49,7 +50,8 @@ CONNECTION_SCHEMA = pa.schema(
 )
 
 
-Logs = Path | Sequence[Path]
+# An emission log, one of each shard, or the events that `read_events` has returned of them.
+Logs = Path | Sequence[Path] | npt.NDArray[Any]
 
 
 def read_events(logs: Logs) -> npt.NDArray[Any]:
@@ -58,6 +60,8 @@ def read_events(logs: Logs) -> npt.NDArray[Any]:
     A log that is missing is a sender that never began, and has none. Each log counts its words from 1: those of the later
     ones are numbered on.
     """
+    if isinstance(logs, np.ndarray):
+        return logs
     paths = [logs] if isinstance(logs, Path) else logs
     found = [_events_of(path) for path in paths if path.exists()]
     if len(found) == 1:
@@ -90,13 +94,12 @@ def to_table(logs: Logs, scenario: Scenario, start_at_ns: int, vehicles: list[in
     `refused_reason` what it said; `unanswered_at_ns` is when the vehicle gave it up without a word of the peer.
 
     Args:
-        logs: the emission log, or one of each shard; a missing file is a sender that never began.
+        logs: a missing file is a sender that never began.
         scenario: the fleet that was to be sent.
         start_at_ns: what offset 0 stands for.
         vehicles: the numbers of a shard; None for the whole fleet.
     """
-    due = np.array([tuple(d) for d in schedule(scenario, vehicles)], dtype=np.int64).reshape(-1, 4)
-    events = read_events(logs)
+    due, events = due_table(scenario, vehicles), read_events(logs)
     rows = _Rows(due, events)
     emitted, was_emitted = rows.first(Kind.EMITTED, "at_ns")
     acknowledged, was_acknowledged = rows.first(Kind.ACKNOWLEDGED, "at_ns")
@@ -107,12 +110,13 @@ def to_table(logs: Logs, scenario: Scenario, start_at_ns: int, vehicles: list[in
     reason[~was_unsent] = Reason.SENDER_ENDED
     refusals = (Kind.REFUSED, Kind.POSTPONED)
     refused, was_refused = rows.first(refusals, "at_ns")
-    words, words_of = rows.first(refusals, "words")[0], read_words(events)
+    words = rows.first(refusals, "words")[0]
+    words[~was_refused] = 0
     unanswered, was_unanswered = rows.first(Kind.UNANSWERED, "at_ns")
     due_at_ns = start_at_ns + due[:, 0]
     return pa.table(
         {
-            "vehicle_id": pa.array([vehicle_id(int(v)) for v in due[:, 1]], pa.string()),
+            "vehicle_id": _named(due[:, 1], vehicle_id),
             "epoch": pa.array(due[:, 2].astype(np.int32)),
             "sequence": pa.array(due[:, 3]),
             "sampled_at_ns": pa.array(due_at_ns),
@@ -120,23 +124,24 @@ def to_table(logs: Logs, scenario: Scenario, start_at_ns: int, vehicles: list[in
             "emitted_at_ns": pa.array(emitted, mask=~was_emitted),
             "acknowledged_at_ns": pa.array(acknowledged, mask=~was_acknowledged),
             "refused_at_ns": pa.array(refused, mask=~was_refused),
-            "refused_reason": pa.array(
-                [words_of.get(int(w)) if was else None for w, was in zip(words, was_refused, strict=True)],
-                pa.string(),
-            ),
+            "refused_reason": _named(words, read_words(events).get),
             "unanswered_at_ns": pa.array(unanswered, mask=~was_unanswered),
             "received_at_ns": pa.array(received, mask=~was_received),
             "payload_bytes": pa.array(size.astype(np.int32), mask=~was_emitted),
-            "unsent_reason": pa.array(
-                [
-                    None if sent else Reason(int(r)).name.lower()
-                    for sent, r in zip(was_emitted, reason, strict=True)
-                ],
-                pa.string(),
-            ),
+            "unsent_reason": _named(np.where(was_emitted, _SENT, reason), _reason),
             "buffered": pa.array(buffered),
         }
     )
+
+
+def _named(numbers: Integers, name: Callable[[int], str | None]) -> pa.Array:
+    """Return the name of each number; few different ones."""
+    different, places = np.unique(numbers, return_inverse=True)
+    return pa.array([name(number) for number in different.tolist()], pa.string()).take(pa.array(places))
+
+
+def _reason(number: int) -> str | None:
+    return None if number == _SENT else Reason(number).name.lower()
 
 
 def connections(logs: Logs) -> pa.Table:
@@ -170,20 +175,33 @@ def connections(logs: Logs) -> pa.Table:
 
 
 def largest_backlog(logs: Logs) -> int:
-    """Return the most messages that waited in one vehicle at a time; 0 when none ever did."""
+    """Return the most messages that waited in one vehicle at a time; 0 when none ever did.
+
+    A message waits from its BUFFERED to its EMITTED or UNSENT; other emissions change nothing. What waits is counted before
+    each step but UNSENT, and at the end: a full outbox notes the newcomer first, then who had to go.
+    """
     events = read_events(logs)
-    waiting: dict[int, set[int]] = {}
-    most = 0
-    for event in events[np.isin(events["kind"], (Kind.BUFFERED, Kind.EMITTED, Kind.UNSENT))]:
-        mine = waiting.setdefault(int(event["vehicle"]), set())
-        # Counted before the next step, not at once: a full outbox notes the newcomer first, then who had to go.
-        if event["kind"] != Kind.UNSENT:
-            most = max(most, len(mine))
-        if event["kind"] == Kind.BUFFERED:
-            mine.add(int(event["sequence"]))
-        else:
-            mine.discard(int(event["sequence"]))
-    return max([most, *map(len, waiting.values())])
+    steps = events[np.isin(events["kind"], (Kind.BUFFERED, Kind.EMITTED, Kind.UNSENT))]
+    if not len(steps):
+        return 0
+    comes = steps["kind"] == Kind.BUFFERED
+    # Beside each other the steps of one message, in their order: it waits behind a step that is BUFFERED.
+    order = np.lexsort((np.arange(len(steps)), steps["sequence"], steps["vehicle"]))
+    vehicles, sequences = steps["vehicle"][order], steps["sequence"][order]
+    same = (vehicles[1:] == vehicles[:-1]) & (sequences[1:] == sequences[:-1])
+    waited = np.concatenate(([False], same & comes[order][:-1]))
+    change = np.empty(len(steps), np.int64)
+    change[order] = comes[order].astype(np.int64) - waited
+    # Beside each other the steps of one vehicle: what waits is the sum of its changes.
+    order = np.argsort(steps["vehicle"], kind="stable")
+    vehicles, change = steps["vehicle"][order], change[order]
+    heads = np.flatnonzero(np.concatenate(([True], vehicles[1:] != vehicles[:-1])))
+    sums = np.cumsum(change)
+    before_vehicle = np.repeat(sums[heads] - change[heads], np.diff(np.append(heads, len(sums))))
+    behind = sums - before_vehicle
+    last = np.append(heads[1:], len(sums)) - 1
+    counted = (behind - change)[steps["kind"][order] != Kind.UNSENT]
+    return int(max(counted.max(initial=0), behind[last].max()))
 
 
 class _Rows:

@@ -73,20 +73,27 @@ def schedule(scenario: Scenario, vehicles: Iterable[int] | None = None) -> Itera
         scenario: the fleet.
         vehicles: the numbers of a shard; None for the whole fleet.
     """
+    return (Due(*row) for row in due_table(scenario, vehicles).tolist())
+
+
+def due_table(scenario: Scenario, vehicles: Iterable[int] | None = None) -> NDArray[np.int64]:
+    """Return `schedule` as an array of its rows: due_offset_ns, vehicle, epoch, sequence."""
     plans = sorted(_plans(scenario, vehicles), key=lambda p: (p.phase_ns, p.vehicle))
-    sequences = dict.fromkeys((p.vehicle for p in plans), 0)
-    for k in range(-(-scenario.duration_ns // scenario.interval_ns)):
-        for p in plans:
-            due_offset_ns = p.phase_ns + k * scenario.interval_ns
-            if due_offset_ns < scenario.duration_ns and scenario.sends(p.vehicle, due_offset_ns):
-                sequences[p.vehicle] += 1
-                yield Due(due_offset_ns, p.vehicle, scenario.epoch, sequences[p.vehicle])
+    phases_ns = np.array([p.phase_ns for p in plans], np.int64)
+    rounds = -(-scenario.duration_ns // scenario.interval_ns)
+    # A row a round, in which each vehicle's turn comes once.
+    offsets_ns = phases_ns + scenario.interval_ns * np.arange(rounds).reshape(-1, 1)
+    numbers = np.broadcast_to(np.array([p.vehicle for p in plans], np.int64), offsets_ns.shape)
+    sent = (offsets_ns < scenario.duration_ns) & scenario.sending(numbers, offsets_ns)
+    sequences = np.cumsum(sent, axis=0)
+    columns = (offsets_ns, numbers, np.broadcast_to(scenario.epoch, offsets_ns.shape), sequences)
+    return np.stack([column[sent] for column in columns], axis=1).astype(np.int64, copy=False)
 
 
 def messages_due(scenario: Scenario, vehicles: Iterable[int] | None = None) -> int:
     """Return how many messages `schedule` yields."""
     if scenario.stages:
-        return sum(1 for _ in schedule(scenario, vehicles))
+        return len(due_table(scenario, vehicles))
     return sum(
         -(-(scenario.duration_ns - p.phase_ns) // scenario.interval_ns)
         for p in _plans(scenario, vehicles)

@@ -7,6 +7,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from schemas.config import Strict
@@ -129,6 +131,29 @@ class Scenario(Strict):
         past_ns = offset_ns - self._stage_ends_ns[number] + length_ns
         growth = stage.end_vehicles - stage.begin_vehicles
         return vehicle * length_ns <= stage.begin_vehicles * length_ns + growth * past_ns
+
+    def sending(self, vehicles: NDArray[np.int64], offsets_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say the same of many vehicles and offsets at once."""
+        if not self.stages:
+            return np.ones(offsets_ns.shape, np.bool_)
+        ends_ns = np.array(self._stage_ends_ns, np.int64)
+        numbers = np.searchsorted(ends_ns, offsets_ns, side="right")
+        stage = np.minimum(numbers, len(self.stages) - 1)
+        lengths_ns = np.array([one.duration_ns for one in self.stages], np.int64)
+        # Products of more than 63 bits are Python's own numbers.
+        wide = max(self.vehicles, 1) * int(lengths_ns.max()) >= 1 << 61
+        kind = np.dtype(object if wide else np.int64)
+        begins, ends = (
+            np.array([getattr(one, name) for one in self.stages], np.int64).astype(kind)
+            for name in ("begin_vehicles", "end_vehicles")
+        )
+        past_ns = (offsets_ns - (ends_ns - lengths_ns)[stage]).astype(kind)
+        lengths = lengths_ns.astype(kind)[stage]
+        reached = (
+            vehicles.astype(kind) * lengths <= begins[stage] * lengths + (ends - begins)[stage] * past_ns
+        )
+        found: NDArray[np.bool_] = (numbers < len(self.stages)) & reached.astype(np.bool_)
+        return found
 
     def model_of(self, vehicle: int) -> int:
         """Return the number whose random streams this vehicle uses."""

@@ -29,6 +29,8 @@ STAGES = {
     "end-to-end latency": ("applied_at_ns", "due_at_ns"),
     "acknowledgement time": ("acknowledged_at_ns", "emitted_at_ns"),
 }
+# What of a ledger is drawn.
+OF_LEDGER = ("fate", "hop", *dict.fromkeys(name for stamps in STAGES.values() for name in stamps))
 
 
 def _plain_log(axis: Axis) -> None:

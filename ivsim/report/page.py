@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
@@ -59,8 +61,10 @@ def write_page(directory: Path) -> Path:
     """Write `report.html` of a run directory from its files; return the path."""
     manifest = json.loads((directory / "manifest.json").read_text())
     metrics = json.loads((directory / "metrics.json").read_text())
-    ledger = _columns(directory / "ledger.parquet")
-    link = _columns(directory / "link.parquet")
+    ledger, link = (
+        _columns(directory / "ledger.parquet", charts.OF_LEDGER),
+        _columns(directory / "link.parquet"),
+    )
     path = directory / "report.html"
     text = rendered(
         "run.html",
@@ -74,7 +78,7 @@ def write_page(directory: Path) -> Path:
             (caption, Markup(drawing.svg()))  # noqa: S704 - matplotlib has escaped what it writes
             for drawing, caption in _charts(manifest, ledger, link).values()
         ],
-        refusals=_refusals(ledger),
+        refusals=_refusals(directory / "ledger.parquet"),
         wire=_wire(_columns(directory / "wire_categories.parquet")),
         wire_sample=_sample(directory / "wire_categories.parquet"),
         parts=_parts(metrics),
@@ -95,10 +99,10 @@ def write_page(directory: Path) -> Path:
     return path
 
 
-def _columns(path: Path) -> charts.Columns:
+def _columns(path: Path, names: Sequence[str] | None = None) -> charts.Columns:
     if not path.is_file():
         return {}
-    table = pq.read_table(path)
+    table = pq.read_table(path, columns=None if names is None else list(names))
     return {name: _array(table.column(name)) for name in table.column_names}
 
 
@@ -152,7 +156,11 @@ def certificate_table(metrics: dict[str, Any]) -> dict[str, Any] | None:
 def run_charts(directory: Path) -> Charts:
     """Return the charts of a run: those of its messages and of its link, as far as it has any."""
     manifest = json.loads((directory / "manifest.json").read_text())
-    found = _charts(manifest, _columns(directory / "ledger.parquet"), _columns(directory / "link.parquet"))
+    ledger, link = (
+        _columns(directory / "ledger.parquet", charts.OF_LEDGER),
+        _columns(directory / "link.parquet"),
+    )
+    found = _charts(manifest, ledger, link)
     for gateway, decisions in read_decisions(directory).items():
         caption = f"How gateway {gateway} chose its batches, and what it knew of its link, at each decision"
         found[f"batches-{gateway}.svg"] = (chosen_over_time(decisions, manifest["start_at_ns"]), caption)
@@ -195,16 +203,18 @@ def _charts(manifest: dict[str, Any], ledger: charts.Columns, link: charts.Colum
     return found
 
 
-def _refusals(ledger: charts.Columns) -> list[tuple[str, str, str]]:
+def _refusals(ledger: Path) -> list[tuple[str, str, str]]:
     """Return what the peers said to the messages that they refused, and what became of those."""
-    if "refused_reason" not in ledger:
+    if not ledger.is_file():
         return []
-    told = Counter(
-        (str(reason), str(fate))
-        for reason, fate in zip(ledger["refused_reason"], ledger["fate"], strict=True)
-        if isinstance(reason, str)
-    )
-    return [(reason, fate, number(count)) for (reason, fate), count in told.most_common()]
+    names = ["refused_reason", "fate"]
+    told = pq.read_table(ledger, columns=names, filters=pc.field("refused_reason").is_valid())
+    counts = told.group_by(names).aggregate([([], "count_all")])
+    order = [("count_all", "descending"), *((name, "ascending") for name in names)]
+    return [
+        (row["refused_reason"], row["fate"], number(row["count_all"]))
+        for row in counts.sort_by(order).to_pylist()
+    ]
 
 
 def _wire(categories: charts.Columns) -> list[list[str]]:

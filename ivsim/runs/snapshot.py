@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -70,9 +71,9 @@ def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, fa
         facts: what the logs do not say.
     """
     scenario = processes.scenario_of(options)
-    logs = directory.emission_logs()
-    pq.write_table(_emissions(directory, options, facts.start_at_ns), directory.emissions)
-    pq.write_table(emission_table.connections(logs), directory.path / "connections.parquet")
+    events = emission_table.read_events(directory.emission_logs())
+    pq.write_table(_emissions(directory, options, facts.start_at_ns, events), directory.emissions)
+    pq.write_table(emission_table.connections(events), directory.path / "connections.parquet")
     _write_logs(processes.receive_logs(directory.path), directory.path / "received.parquet", "received_at_ns")
     _write_logs(processes.in_flight_logs(directory.path), directory.path / "in_flight.parquet", "noted_at_ns")
     write_link_log(directory.link, asked, directory.path / "wire.events")
@@ -92,7 +93,7 @@ def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, fa
             "gateways": [{name: said.get(name) for name in _OF_GATEWAY} for said in facts.gateways],
             "gateway_drops": _gateway_drops(facts.gateways),
             "refused_gateways": list(facts.refused_gateways),
-            "backlog_max": emission_table.largest_backlog(logs),
+            "backlog_max": emission_table.largest_backlog(events),
             "replay": facts.replay,
             "problems": _lines(facts.problems),
         },
@@ -119,10 +120,12 @@ def _write_logs(logs: Sequence[Path], table: Path, stamp: str) -> None:
         pq.write_table(rows.rename_columns([*rows.column_names[:-1], stamp]), table)
 
 
-def _emissions(directory: RunDirectory, options: RunOptions, start_at_ns: int) -> pa.Table:
+def _emissions(
+    directory: RunDirectory, options: RunOptions, start_at_ns: int, events: npt.NDArray[Any]
+) -> pa.Table:
     """Return the emission log as a table, with what the capture proves where no acknowledgement can."""
-    logs, parts = directory.emission_logs(), options.parts
-    emissions = emission_table.to_table(logs, processes.scenario_of(options), start_at_ns)
+    parts = options.parts
+    emissions = emission_table.to_table(events, processes.scenario_of(options), start_at_ns)
     asked = [vehicle_id(vehicle) for part in parts if part.peer == "gateway" for vehicle in part.vehicles]
     peer = pc.if_else(pc.is_in(emissions["vehicle_id"], pa.array(asked, pa.string())), "gateway", "broker")
     refused = pc.is_valid(emissions["refused_at_ns"])
@@ -131,12 +134,11 @@ def _emissions(directory: RunDirectory, options: RunOptions, start_at_ns: int) -
     # What no broker acknowledges, the capture may prove to have come there; at the edge it does not see vehicles.
     seen = () if TOPOLOGIES[options.topology].edge else parts
     proven = [part for part in seen if part.protocol.broker is not None and not part.mode.acknowledged]
-    if not (proven and capture.is_file() and logs):
+    if not (proven and capture.is_file() and len(events)):
         return capture_join.without_proof(emissions)
     wire = pq.read_table(capture)
     if (wire.schema.metadata or {}).get(b"complete") != b"true":
         return capture_join.without_proof(emissions)  # frames are missing: the nth row may be another message
-    events = emission_table.read_events(logs)
     numbers = [vehicle for part in proven for vehicle in part.vehicles]
     names = pa.array([vehicle_id(vehicle) for vehicle in numbers])
     wire = wire.filter(pc.is_in(wire["vehicle_id"], names))

@@ -6,6 +6,7 @@ import sys
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,3 +187,17 @@ def test_the_generator_is_named_first(causes, verdict, word) -> None:
 
 def test_a_run_without_figures_says_so() -> None:
     assert first_word({})[0] == "no figures"
+
+
+@pytest.mark.parametrize("length_s", [10.0, 30_000_000.0])
+def test_who_sends_is_said_of_many_at_once_as_of_one_and_in_whole_numbers(length_s: float) -> None:
+    """The longer stage's products have 80 bits."""
+    stage = Stage(duration_s=length_s, begin_vehicles=3, end_vehicles=9_000_000)
+    scenario = Scenario(vehicles=9_000_000, interval_s=length_s / 100, duration_s=length_s, stages=(stage,))
+    # Where one more vehicle begins to send, and a ns before.
+    vehicles = np.array([1, 3, 4, 4, 77_777, 77_777, 9_000_000, 9_000_000])
+    edges = [-(-(number - 3) * scenario.duration_ns // (9_000_000 - 3)) for number in vehicles.tolist()]
+    offsets_ns = np.array([max(0, edge - index % 2) for index, edge in enumerate(edges)])
+    said = [scenario.sends(*both) for both in zip(vehicles.tolist(), offsets_ns.tolist(), strict=True)]
+    assert scenario.sending(vehicles, offsets_ns).tolist() == said
+    assert set(said) == {True, False}

@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -235,3 +236,30 @@ def test_a_full_outbox_is_not_one_more_than_full(tmp_path: Path) -> None:
     log.note(Kind.EMITTED, 1, 120, epoch=1, sequence=3)
     log.close()
     assert largest_backlog(tmp_path / "e") == 5
+
+
+def by_sets(steps: list[tuple[Kind, int, int]]) -> int:
+    waiting: dict[int, set[int]] = {}
+    most = 0
+    for kind, vehicle, sequence in steps:
+        mine = waiting.setdefault(vehicle, set())
+        if kind is not Kind.UNSENT:
+            most = max(most, len(mine))
+        if kind is Kind.BUFFERED:
+            mine.add(sequence)
+        else:
+            mine.discard(sequence)
+    return max([most, *map(len, waiting.values())])
+
+
+STEP = st.tuples(
+    st.sampled_from([Kind.BUFFERED, Kind.EMITTED, Kind.UNSENT]), st.integers(1, 3), st.integers(1, 6)
+)
+
+
+@given(st.lists(STEP, max_size=60))
+def test_the_largest_backlog_is_that_of_the_steps_one_by_one(steps: list[tuple[Kind, int, int]]) -> None:
+    events = np.zeros(len(steps), EVENT)
+    for name, at in (("kind", 0), ("vehicle", 1), ("sequence", 2)):
+        events[name] = [step[at] for step in steps]
+    assert largest_backlog(events) == by_sets(steps)
