@@ -206,3 +206,12 @@ def test_every_publish_of_an_orderly_client_finds_its_own_message(
         expected[sequence] = log.now_ns + sequence if reached else None
         orders[vehicle] += 1
     assert log.joined() == expected
+
+
+def test_a_vehicle_that_noted_nothing_proves_nothing() -> None:
+    log = Log()
+    log.connect()
+    log.emit(1)
+    log.seen(0, 0, vehicle=9)
+    assert log.joined() == {1: None}
+    assert log.held_back == set()
