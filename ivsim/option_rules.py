@@ -15,7 +15,7 @@ from gateways.protocols import PROTOCOLS
 from ivsim.agent_rules import agents_can_reach, agents_have_work, agents_need_no_files
 from ivsim.batching_rules import batch_limits, batch_periods
 from ivsim.option import Naming, ineffective, refusal_of, shown
-from ivsim.options import AUTO_SHARDS, OPTIONS, RunOptions, option_name, rtt_of
+from ivsim.options import AUTO_SHARDS, OPTIONS, PAST, RunOptions, option_name, rtt_of
 from ivsim.target import SCHEMES, parse
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
@@ -49,6 +49,14 @@ def possible_options(fields: Mapping[str, Any], naming: Naming) -> RunOptions:
         for problem in rule(options, naming):
             raise Refusal(problem)
     return options
+
+
+def past_options(fields: Mapping[str, Any]) -> RunOptions:
+    """Return the options of a run that was, whose files nobody looks for; Refusal for one that this version does not know."""
+    try:
+        return RunOptions.model_validate(dict(fields), context=PAST)
+    except ValidationError as error:
+        raise Refusal(refusal_of(error, OPTIONS, option_name)) from None
 
 
 def _mode(options: RunOptions, name: Naming) -> Iterator[str]:

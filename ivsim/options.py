@@ -332,6 +332,10 @@ def _faults(value: Any) -> Any:
         raise ValueError(f"no JSON: {error}") from None
 
 
+# Tells the check of options that they are those of a run that was: its files may have gone.
+PAST: Final = "past"
+
+
 class RunOptions(BaseModel):
     """One run of the testbed; units are in the names."""
 
@@ -1176,9 +1180,9 @@ class RunOptions(BaseModel):
 
     @field_validator("trace")
     @classmethod
-    def _trace(cls, value: str) -> str:
+    def _trace(cls, value: str, info: ValidationInfo) -> str:
         for name in value.split(","):
-            problem = None if name in BUNDLED else _unreadable(name)
+            problem = None if name in BUNDLED or info.context == PAST else _unreadable(name)
             if problem is not None:
                 raise ValueError(
                     f"{shown(name)}: {problem}, and no bundled trace; bundled: {', '.join(BUNDLED)}"
@@ -1187,9 +1191,9 @@ class RunOptions(BaseModel):
 
     @field_validator("rtt")
     @classmethod
-    def _rtt(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
+    def _rtt(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None or info.context == PAST:
+            return value
         if value in BUNDLED:
             if bundled(value).rtt_ms is None:
                 names = ", ".join(name for name in BUNDLED if bundled(name).rtt_ms is not None)

@@ -57,7 +57,7 @@ def _tags(given: Iterable[str]) -> set[str]:
 
 
 def _what(one: Found) -> str:
-    unfinished = f"goes on, or was killed: `ivsim report {one.path}`" if one.state == "unfinished" else ""
+    unfinished = f"`ivsim report {one.path}` finishes it" if one.state == "unfinished" else ""
     return "; ".join(filter(None, (unfinished, one.what, " ".join(one.tags), f"{one.bytes / 1e6:,.1f} MB")))
 
 

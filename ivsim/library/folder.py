@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
     Attributes:
         kind: "run" or "study".
-        state: a run's validity; "unfinished" where it goes on or was killed; "", for a study not known here.
+        state: a run's validity; "running" while it goes on, "unfinished" where it was killed; "", for a study not known here.
         what: what was run, in words.
         bytes: of all its files.
         name: that a run was given.
@@ -51,6 +51,13 @@ def is_unfinished(directory: Path) -> bool:
     return run.manifest.is_file() and run.work.exists()
 
 
+def goes_on(directory: Path) -> bool:
+    """Say whether the process of an unfinished run lives."""
+    from ivsim.testbed.leftovers import owner_lives  # noqa: PLC0415 - what is finished needs no search for processes
+
+    return is_unfinished(directory) and owner_lives(str(_read(RunDirectory(directory).manifest).get("run")))
+
+
 def results_in(folder: Path) -> Iterator[Found]:
     """Yield the results in a folder and in its folder `studies`, by name; Refusal when there is no such folder."""
     try:
@@ -76,7 +83,9 @@ def found_in(path: Path) -> Found:
     what = " ".join(str(word) for word in words if word)
     what += f", {options.get('vehicles', 'unknown')} vehicles, {options.get('duration_s', 'unknown')} s"
     state = "unfinished"
-    if directory.metrics.is_file() and not is_unfinished(path):
+    if goes_on(path):
+        state = "running"
+    elif directory.metrics.is_file() and not is_unfinished(path):
         state = str((_read(directory.metrics).get("validity") or {}).get("verdict", "unknown"))
     tags = tuple(map(str, options.get("tags") or ()))
     return Found(path, "run", state, what, _size(path), options.get("name"), tags)
@@ -89,12 +98,9 @@ def named(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a result; Refusal for anything else, and for a run whose scratch is there: it goes on, or was killed."""
-    is_study(path)
-    if RunDirectory(path).work.exists():
-        raise Refusal(
-            f"{path}: the run goes on, or was killed: `ivsim doctor --clean` removes what is left of it"
-        )
+    """Remove a result, also of a run that was killed; Refusal for anything else, and for a run that goes on."""
+    if not is_study(path) and goes_on(path):
+        raise Refusal(f"{path}: the run goes on")
     try:
         shutil.rmtree(path)
     except OSError as error:

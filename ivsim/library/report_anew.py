@@ -1,8 +1,7 @@
-"""A finished run's figures and report once more, from the tables that it left, the ledger too if asked; nothing is measured again.
+"""Rebuilds a finished run's metrics and report from its files, and its ledger if asked; nothing is measured again.
 
-What is made anew: every figure of METRICS, those of each part of a mixed fleet, the validity, and the page. What the run
-alone could know stays as it said it: what Kafka held, the certificate, the comparison with the live figures, security.
-The result changes when all of it is made, and not before.
+The code is the run's own (`ivsim.runs.result`). What Kafka held was counted while it was there: without `ledger` these counts
+stay as the run said them. The result changes when all of it is made, and not before.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 
 from ivsim.library.folder import is_study
 from ivsim.library.results import load_results
+from ivsim.option_rules import past_options
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.result import NO_LEDGER, ledger_config, write_result
 from ledger.build import LEDGER, KafkaCounts, build
@@ -54,7 +54,7 @@ class Changed(NamedTuple):
 def report_anew(
     directory: Path, *, ledger: bool = False, say: Callable[[str], None] = lambda _: None
 ) -> list[Changed]:
-    """Make a run's figures and report anew, and return the figures that changed; Refusal names the file in the way.
+    """Rebuild a run's metrics and report, and return the figures that changed; Refusal names the file in the way.
 
     Args:
         directory: of the run.
@@ -75,7 +75,7 @@ def report_anew(
             for path in directory.iterdir():
                 if path.is_file() and path.name not in written:
                     (made / path.name).symlink_to(path.absolute())
-            config = ledger_config(made, run.options)
+            config = ledger_config(made, past_options(run.manifest["options"]))
             if ledger:
                 _sources(directory, config)
                 figures = with_ledger(run.metrics, built_ledger(config, say))

@@ -8,6 +8,7 @@ done here. Nothing is removed before all of it is made: who is stopped on the wa
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +16,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ivsim.library.folder import goes_on
 from ivsim.library.report_anew import built_ledger
-from ivsim.option_rules import possible_options
-from ivsim.options import RunOptions, option_name
+from ivsim.option_rules import past_options
+from ivsim.options import RunOptions
 from ivsim.runs.accounting import remove_work
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.children import last_words_of
@@ -42,15 +44,9 @@ from simulator.emission_table import read_events
 from twin.queries import answers
 
 KILLED: Final = "the run's own process was killed"
+# A gateway waits so long for a Kafka that does not answer any more, and some seconds are its leave.
+PATIENCE_S: Final = 30.0
 _NO_LOG: Final = f"{NOT_KEPT}: the run has left no log of Kafka"
-
-
-def goes_on(directory: Path) -> bool:
-    """Say whether the process of an unfinished run lives."""
-    try:
-        return leftovers.owner_lives(str(read_json(RunDirectory(directory).manifest).get("run")))
-    except Refusal:
-        return False
 
 
 def finish(directory: Path, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -64,15 +60,22 @@ def finish(directory: Path, say: Callable[[str], None] = lambda _: None) -> dict
         raise Refusal(f"{run.manifest}: schema {manifest.get('schema')!r}: this version reads {SCHEMA}")
     if goes_on(directory):
         raise Refusal(f"{directory}: the run goes on")
-    options = possible_options(manifest["options"], option_name)
+    options = past_options(manifest["options"])
     if options.agents:
         raise Refusal(
             f"{directory}: killed; the logs of its agents' vehicles went with it, and so did their times"
         )
-    left = [one for one in leftovers.find() if one.run_id == manifest["run"]]
-    leftovers.end_processes(left)
+    # What an earlier attempt has left is the run's, too.
+    own = (manifest["run"], f"{manifest['run']}-report-")
+    left = [one for one in leftovers.find() if one.run_id == own[0] or one.run_id.startswith(own[1])]
+    if any(one.processes for one in left):
+        say("waiting for its parts to end")
+    leftovers.end_processes(left, PATIENCE_S)
     if not run.sums.is_file():
-        _make_result(run, options, manifest, say)
+        try:
+            _make_result(run, options, manifest, say)
+        except OSError as error:
+            raise Refusal(f"{directory}: {error.strerror or error}") from None
     remove_work(run)
     leftovers.clean(left)
     return read_json(run.metrics)
@@ -164,8 +167,9 @@ def _kafka_records(run: RunDirectory, options: RunOptions, run_id: str) -> list[
         logs = sorted((path.parent for path in run.work.glob("kafka*/log/meta.properties")), key=_node)
         if not logs:
             return [_NO_LOG]
+        attempt = f"report-{secrets.token_hex(3)}"
         with (
-            RunRecord(f"{run_id}-report", run.work / "report", run.logs) as record,
+            RunRecord(f"{run_id}-{attempt}", run.work / attempt, run.logs) as record,
             kafka_cluster(record, len(logs), storages=logs) as servers,
         ):
             keep(KafkaAddress(bootstrap_of(servers)), run.kafka_records)
@@ -178,4 +182,4 @@ def _kafka_records(run: RunDirectory, options: RunOptions, run_id: str) -> list[
 def _node(log: Path) -> int:
     """Return the id of the broker whose log it is."""
     lines = (log / "meta.properties").read_text(encoding="utf-8").splitlines()
-    return next(int(line.partition("=")[2]) for line in lines if line.startswith("node.id="))
+    return next((int(line.partition("=")[2]) for line in lines if line.startswith("node.id=")), 0)

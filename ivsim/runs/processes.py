@@ -45,8 +45,8 @@ MESSAGES_PER_S_UNDER_LOAD = 2_000
 BOUNDARY_AFTER_S = 240.0
 
 
-def scenario_of(options: RunOptions) -> Scenario:
-    """Return the fleet that the options ask for."""
+def scenario_of(options: RunOptions, *, on_roads: bool = True) -> Scenario:
+    """Return the fleet that the options ask for; what is due when is the same without roads, for which traces are read."""
     return Scenario(
         vehicles=options.vehicles,
         interval_s=options.interval_s,
@@ -56,7 +56,7 @@ def scenario_of(options: RunOptions) -> Scenario:
         message_bytes=options.message_bytes,
         vehicle_log=_absolute(options.vehicle_log),
         vehicle_mapping=_absolute(options.vehicle_mapping),
-        traces=_roads(options),
+        traces=_roads(options) if on_roads else (),
         trace_offsets=options.trace_offsets,
         stages=tuple(
             Stage(duration_s=length_s, begin_vehicles=begin, end_vehicles=end)

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ivsim.option_rules import possible_options
-from ivsim.options import RunOptions, option_name
+from ivsim.option_rules import past_options
+from ivsim.options import RunOptions
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.part_figures import part_figures
 from ivsim.runs.query_figures import query_figures
@@ -72,7 +72,7 @@ def write_result(directory: RunDirectory, figures: Mapping[str, Any]) -> dict[st
     from ivsim.report.page import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
 
     manifest, run = read_json(directory.manifest), read_json(directory.snapshot)
-    options = possible_options(manifest["options"], option_name)
+    options = past_options(manifest["options"])
     metrics = {**figures, "run": manifest["run"]}
     if "problems" in run:  # a result of this version: all of it is in its files
         metrics |= _partial(figures, run["problems"], ledger=directory.ledger.is_file())

@@ -70,7 +70,7 @@ def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, fa
         asked: of the link, as `StartedRun.link_rows`.
         facts: what the logs do not say.
     """
-    scenario = processes.scenario_of(options)
+    scenario = processes.scenario_of(options, on_roads=False)
     events = emission_table.read_events(directory.emission_logs())
     pq.write_table(_emissions(directory, options, facts.start_at_ns, events), directory.emissions)
     pq.write_table(emission_table.connections(events), directory.path / "connections.parquet")
@@ -125,7 +125,7 @@ def _emissions(
 ) -> pa.Table:
     """Return the emission log as a table, with what the capture proves where no acknowledgement can."""
     parts = options.parts
-    emissions = emission_table.to_table(events, processes.scenario_of(options), start_at_ns)
+    emissions = emission_table.to_table(events, processes.scenario_of(options, on_roads=False), start_at_ns)
     asked = [vehicle_id(vehicle) for part in parts if part.peer == "gateway" for vehicle in part.vehicles]
     peer = pc.if_else(pc.is_in(emissions["vehicle_id"], pa.array(asked, pa.string())), "gateway", "broker")
     refused = pc.is_valid(emissions["refused_at_ns"])

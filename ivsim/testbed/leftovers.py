@@ -105,8 +105,15 @@ def clean(leftovers: list[Leftover]) -> list[str]:
     return stays
 
 
-def end_processes(leftovers: list[Leftover]) -> None:
-    """End the processes of dead runs, and leave all else of them."""
+def end_processes(leftovers: list[Leftover], patience_s: float) -> None:
+    """End the processes of dead runs that do not end by themselves in that time, and leave all else of them.
+
+    Their owner's death has told them to: a second signal would have them go without their last words.
+    """
+    until_s = time.monotonic() + patience_s
+    marks = [mark for leftover in leftovers for mark in leftover.processes]
+    while any(mark.alive() for mark in marks) and time.monotonic() < until_s:
+        time.sleep(0.05)
     for leftover in leftovers:
         _end_all(leftover)
 

@@ -111,6 +111,15 @@ def test_what_the_run_alone_could_know_stays(run: Path) -> None:
     assert metrics["validity"]["verdict"] == "invalid"
 
 
+@pytest.mark.parametrize("ledger", [False, True])
+def test_the_files_that_a_run_was_told_of_may_have_gone(run: Path, ledger: bool) -> None:
+    options = json.loads((run / "manifest.json").read_text())["options"]
+    rewritten(
+        run, "manifest.json", options=options | {"link": "uml", "trace": "gone.csv", "rtt": "gone.json"}
+    )
+    assert report_anew(run, ledger=ledger) == []
+
+
 BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no ledger": (lambda run: (run / "ledger.parquet").unlink(), "ledger.parquet: missing; without it"),
     "no link": (lambda run: (run / "link.parquet").unlink(), "link.parquet: missing; without it"),

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.audit import audit
-from ivsim.library.folder import is_unfinished
+from ivsim.library.folder import found_in, is_unfinished, remove
 from ivsim.library.report_anew import report_anew
 from ivsim.library.unfinished import KILLED, finish
 from ivsim.runs.directory import RunDirectory
@@ -88,6 +88,12 @@ def test_a_table_of_the_capture_that_was_cut_off_is_taken_out_and_named(tmp_path
     assert pq.read_table(run / "wire.parquet").equals(counted)
 
 
+def test_the_files_that_it_was_told_of_may_have_gone(tmp_path: Path) -> None:
+    run = killed(tmp_path / "run", len(MADE))
+    rewrite(run, lambda made: made | {"options": made["options"] | {"link": "uml", "trace": "gone.csv"}})
+    assert finish(run)["run_received"] > 0
+
+
 def test_what_its_parts_did_not_come_to_say_is_unknown(tmp_path: Path) -> None:
     run = killed(tmp_path / "run", len(MADE))
     (run / "work" / "sender.done.json").write_text('{"cpu')
@@ -98,12 +104,19 @@ def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
     run = killed(tmp_path / "run", len(MADE))
     name = json.loads((run / "manifest.json").read_text())["run"]
     before = content(run)
-    with (
-        RunRecord(name, tmp_path / "work"),
-        pytest.raises(Refusal, match=rf"^{run}: the run goes on$"),
-    ):
-        finish(run)
+    with RunRecord(name, tmp_path / "work"):
+        assert found_in(run).state == "running"
+        for doing in (finish, remove):
+            with pytest.raises(Refusal, match=rf"^{run}: the run goes on$"):
+                doing(run)
     assert content(run) == before
+    assert found_in(run).state == "unfinished"
+
+
+def test_a_killed_run_may_be_removed_as_it_is(tmp_path: Path) -> None:
+    run = killed(tmp_path / "run", len(MADE))
+    remove(run)
+    assert not run.exists()
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
