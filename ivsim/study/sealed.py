@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import Refusal
-from schemas.json_files import write_json
+from schemas.json_files import read_json, write_json
 
 SEAL: Final = "sha256"
 
@@ -37,19 +37,6 @@ def read_sealed(path: Path) -> dict[str, Any]:
     if found[SEAL] != _digest(found):
         raise Refusal(f"{path}: changed since it was written ({SEAL} differs); nothing was changed")
     return {key: item for key, item in found.items() if key != SEAL}
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object; Refusal names the file that is missing, unreadable or none."""
-    try:
-        found = json.loads(path.read_text())
-    except OSError as error:
-        raise Refusal(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise Refusal(f"{path}: no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise Refusal(f"{path}: no JSON object")
-    return found
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from ivsim.runs.versions import machine, versions
 from ivsim.study.cells import DONE, FAILED, OPEN, Cell, Kept, Task
 from ivsim.study.model import Study
-from ivsim.study.sealed import read_json, read_sealed, write_sealed
+from ivsim.study.sealed import read_sealed, write_sealed
 from schemas.errors import Refusal
+from schemas.json_files import read_json
 
 # Of the results, not of study.toml. 3: each repetition has a seed of its own, and what is written says if it was changed.
 SCHEMA: Final = 3

@@ -9,8 +9,9 @@ import numpy as np
 
 from ivsim.study.clusters import share_of_sums
 from ivsim.study.markdown import table
-from ivsim.study.sealed import read_json, read_table
+from ivsim.study.sealed import read_table
 from ivsim.study.summary import scaled, written
+from schemas.json_files import read_json
 
 HEAD: Final = (
     "direction",

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ivsim.runs.directory import RunDirectory
-from ivsim.study.sealed import read_json, read_table
+from ivsim.study.sealed import read_table
 from ledger.metrics import Metric
 from schemas.errors import Refusal
+from schemas.json_files import read_json
 
 Integers = npt.NDArray[np.int64]
 
