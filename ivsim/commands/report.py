@@ -46,7 +46,8 @@ def command(
         from ivsim.library.unfinished import finish  # noqa: PLC0415
 
         metrics = finish(results, say)
-        print("\n".join(paragraph(f"finished; partial: {metrics['partial_reason']}", width_of())))
+        reason = metrics["partial_reason"]
+        print("\n".join(paragraph(f"finished; partial: {reason}" if reason else "finished", width_of())))
         print(f"report: {results / 'report.html'}")
         return
     from ivsim.library.report_anew import report_anew  # noqa: PLC0415

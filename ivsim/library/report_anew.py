@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ivsim.library.folder import is_study
+from ivsim.library.folder import is_study, is_unfinished
 from ivsim.library.results import load_results
 from ivsim.option_rules import past_options
 from ivsim.runs.directory import RunDirectory
@@ -64,7 +64,7 @@ def report_anew(
     if is_study(directory):
         raise Refusal(f"{directory}: results of a study: `ivsim study report {directory}`")
     run = load_results(directory)
-    if RunDirectory(directory).work.exists():
+    if is_unfinished(directory):
         raise Refusal(f"{directory}: the run goes on, or was killed: `ivsim report` finishes it")
     sums = _checked(directory, {PAGE, LEDGER} if ledger else {PAGE})
     written = [METRICS_FILE, PAGE, *([LEDGER] if ledger else [])]

@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from ivsim.application import app
 from ivsim.audit import audit
 from ivsim.library.folder import found_in, is_unfinished, remove
 from ivsim.library.report_anew import report_anew
@@ -72,7 +74,11 @@ def test_wherever_its_accounting_was_killed_it_is_made_of_the_logs(tmp_path: Pat
 def test_a_run_that_was_whole_is_left_as_it_is(tmp_path: Path) -> None:
     run = killed(tmp_path / "run", 0)
     before = {path: data for path, data in content(run).items() if path.parent == run}
-    assert finish(run)["partial"] is False
+    with pytest.raises(Refusal, match="or was killed: `ivsim report` finishes it"):
+        report_anew(run)
+    done = CliRunner().invoke(app, ["report", str(run)])
+    assert done.exit_code == 0
+    assert done.output.splitlines()[0] == "finished"
     assert content(run) == before
     assert not is_unfinished(run)
 
