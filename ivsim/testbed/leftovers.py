@@ -113,7 +113,7 @@ def end_processes(leftovers: list[Leftover], patience_s: float) -> None:
     until_s = time.monotonic() + patience_s
     marks = [mark for leftover in leftovers for mark in leftover.processes]
     while any(mark.alive() for mark in marks) and time.monotonic() < until_s:
-        time.sleep(0.05)
+        time.sleep(0.05)  # they are nobody's children any more: no end of theirs is told
     for leftover in leftovers:
         _end_all(leftover)
 

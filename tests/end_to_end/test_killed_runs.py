@@ -29,7 +29,7 @@ def killed_at(run: Started, path: Path) -> None:
     while not path.exists():
         assert run.popen.poll() is None, run.stderr()
         assert time.monotonic() < end, f"no {path.name}"
-        time.sleep(0.001)
+        time.sleep(0.001)  # a look at a directory: the next file comes some ms later
     run.popen.send_signal(signal.SIGKILL)
 
 
@@ -43,7 +43,7 @@ def killed_report(run: Started) -> None:
         until = time.monotonic() + 20
         while not list((run.directory / "work").glob("report-*/kafka/server.properties")):
             assert time.monotonic() < until
-            time.sleep(0.05)
+            time.sleep(0.05)  # a look, within the limit above
         report.kill()
 
 

@@ -214,3 +214,29 @@ def test_a_note_cut_off_by_the_kill_is_passed_over(state: Path, tmp_path: Path) 
     assert [leftover.lines() for leftover in leftovers.find()] == [["notes of run cut"]]
     assert leftovers.clean(leftovers.find()) == []
     assert list(state.iterdir()) == []
+
+
+# Takes its leave by itself; a signal has it go without.
+LEAVING = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+print("ready", flush=True)
+time.sleep(0.3)
+pathlib.Path(sys.argv[1]).write_text("said")
+"""
+
+
+@pytest.mark.parametrize(("patience_s", "said"), [(10.0, True), (0.0, False)])
+def test_who_takes_leave_is_waited_for_and_who_does_not_is_ended(
+    tmp_path: Path, patience_s: float, said: bool
+) -> None:
+    last_words = tmp_path / "words"
+    command = [sys.executable, "-c", LEAVING, str(last_words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as leaving:
+        assert leaving.stdout is not None
+        assert leaving.stdout.readline() == "ready\n"
+        mark = ProcessMark.of(leaving.pid)
+        assert mark is not None
+        leftovers.end_processes([leftovers.Leftover("r1", processes={mark: "part"})], patience_s)
+        assert not mark.alive()
+    assert last_words.exists() == said
