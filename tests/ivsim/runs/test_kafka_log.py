@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import uuid
 from pathlib import Path
@@ -13,7 +14,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.kafka_log import keep
+from ivsim.testbed.kafka_admin import Copies, create_topics
+from ivsim.testbed.kafka_cluster import bootstrap_of, kafka_cluster
 from ivsim.testbed.process import NotReady
+from ivsim.testbed.registry import RunRecord
+from schemas.kafka_login import client_settings
 from schemas.topics import KafkaTopics
 
 pytestmark = pytest.mark.kafka
@@ -76,3 +81,28 @@ def test_a_topic_that_is_missing_is_not_kept_as_one_without_records(
     with pytest.raises(NotReady, match=r"could not be kept: there is no topic none\.vehicle\.status"):
         keep(nowhere, tmp_path / "k.parquet")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.full
+def test_the_logs_of_a_cluster_that_was_killed_are_read_and_stay(
+    run_record: RunRecord, tmp_path: Path
+) -> None:
+    """Its clients' listener is decided anew: whoever has the files needs no account of theirs."""
+    topics = KafkaTopics()
+    with kafka_cluster(run_record, 3, name="killed", security="sasl-ssl") as servers:
+        login = servers[0].login
+        create_topics(bootstrap_of(servers), topics, partitions=2, copies=Copies(3, 2), login=login)
+        producer = Producer({**client_settings(bootstrap_of(servers), login), "acks": "all"})
+        for number in range(1_000):
+            producer.produce(topics.status, b"value", b"truck%d" % number)
+        assert producer.flush(30) == 0
+        for server in servers:
+            server.process.kill()
+        logs = [
+            shutil.copytree(server.log, tmp_path / f"log-{number}") for number, server in enumerate(servers)
+        ]
+    path = tmp_path / "kafka_records.parquet"
+    with kafka_cluster(run_record, 3, name="again", storages=logs) as servers:
+        assert keep(KafkaAddress(bootstrap_of(servers), topics), path) == 1_000
+    assert all((log / "meta.properties").is_file() for log in logs)
+    assert len(set(pq.read_table(path)["key"].to_pylist())) == 1_000
