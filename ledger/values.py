@@ -160,13 +160,17 @@ _LINK_SUMS: Final = {
 }
 
 
+def _less(captured: int | None, probes: int | None) -> int | None:
+    return None if captured is None or probes is None else captured - probes
+
+
 def _one_way(way: str, row: dict[str, Any]) -> dict[str, Any]:
     def mean(name: str, scale: float) -> float | None:
         return row[f"sum_{name}"] / row[f"n_{name}"] / scale if row[f"n_{name}"] else None
 
-    # A run without probes has none to take out; a capture that is missing stays undefined.
-    wire = None if row["captured"] is None else row["captured"] - (row["probes"] or 0)
-    in_run = None if row["wire_in_run"] is None else row["wire_in_run"] - (row["probes_in_run"] or 0)
+    # Without a capture they are undefined, and where nobody says what the probes were (the run was killed).
+    wire = _less(row["captured"], row["probes"])
+    in_run = _less(row["wire_in_run"], row["probes_in_run"])
     passed = row["passed_bytes"] if row["passed_bytes"] is not None else in_run
     offered = (row["drops"] or 0) + (row["passed_packets"] or 0)
     known = row["drops"] is not None and row["passed_packets"] is not None and offered > 0

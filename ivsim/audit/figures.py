@@ -153,12 +153,13 @@ def _one_way(way: str, rows: Sequence[Mapping[str, Any]]) -> Figures:
     run = [row for row in rows if row["second"] >= 0]
     captured, probes = _total("wire_bytes", rows), _total("probe_bytes", rows)
     passed, in_run = _total("qdisc_bytes", run), _total("wire_bytes", run)
-    if passed is None and in_run is not None:
-        passed = in_run - (_total("probe_bytes", run) or 0)
+    probes_in_run = _total("probe_bytes", run)
+    if passed is None and in_run is not None and probes_in_run is not None:
+        passed = in_run - probes_in_run
     drops, packets = _total("drops", run), _total("qdisc_packets", run)
     offered = None if drops is None or packets is None else drops + packets
     return {
-        f"wire_bytes_{way}": None if captured is None else captured - (probes or 0),
+        f"wire_bytes_{way}": None if captured is None or probes is None else captured - probes,
         f"probe_bytes_{way}": probes,
         f"link_rate_{way}_asked_bps": _mean("asked_rate_bps", 1, run),
         f"link_rate_{way}_achieved_bps": passed * 8 / len(run) if passed is not None and run else None,

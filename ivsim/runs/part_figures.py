@@ -81,9 +81,8 @@ def _measured_ns(messages: pa.Table, column: str) -> npt.NDArray[np.int64]:
 
 
 def _wire_bytes(seconds: pa.Table) -> int | None:
-    """Return the bytes captured without the link's own probes; None without a capture."""
-    if "wire_bytes" not in seconds.column_names:
+    """Return the bytes captured without the link's own probes; None without a capture, and where nobody knows the probes."""
+    if not {"wire_bytes", "probe_bytes"} <= set(seconds.column_names):
         return None
-    captured = pc.sum(seconds["wire_bytes"]).as_py()
-    probes = pc.sum(seconds["probe_bytes"]).as_py() if "probe_bytes" in seconds.column_names else 0
-    return None if captured is None else int(captured) - int(probes or 0)
+    captured, probes = (pc.sum(seconds[name]).as_py() for name in ("wire_bytes", "probe_bytes"))
+    return None if captured is None or probes is None else int(captured) - int(probes)

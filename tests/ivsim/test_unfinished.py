@@ -66,6 +66,15 @@ def test_wherever_its_accounting_was_killed_it_is_made_of_the_logs(tmp_path: Pat
     assert metrics["security"]["sender_cpu_s"] == 1.5
     assert metrics["certificate"]["verdict"] == "unproven"
     assert metrics["clock_drift_ms"] is None
+    # The capture is there; how many of its bytes were the link's own probes nobody says.
+    assert pq.read_table(run / "wire.parquet").num_rows > 0
+    for name in (
+        "wire_bytes_uplink",
+        "probe_bytes_uplink",
+        "overhead_bytes_per_message",
+        "link_rate_uplink_achieved_bps",
+    ):
+        assert metrics[name] is None, name
     assert audit(run).agrees
     assert report_anew(run) == []
     assert report_anew(run, ledger=True) == []
