@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import stat
 import sys
 import threading
@@ -30,6 +31,9 @@ _SHOWN_BYTES: Final = 80
 # process starts has an end of its own.
 LAST_WORDS: Final = "IVSIM_LAST_WORDS"
 _LAST_WORDS: Final = os.environ.pop(LAST_WORDS, None)
+# The kernel's word for an owner's death (prctl(2), PR_SET_PDEATHSIG). It comes once for each thread of the owner through
+# which the child is handed on, so it must not count as a second signal, which ends a process at once.
+OWNER_DIED: Final = signal.SIGUSR1
 
 
 def emit(event: str, **fields: Any) -> None:

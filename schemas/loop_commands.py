@@ -8,13 +8,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from schemas.control import MAX_COMMAND_BYTES, command, has_owner, refuse_command
+from schemas.control import MAX_COMMAND_BYTES, OWNER_DIED, command, has_owner, refuse_command
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def stop_on_signal(stop: asyncio.Event) -> None:
-    """Let the first SIGTERM or SIGINT set `stop`; the second finds no handler any more, and ends the process at once."""
+    """Let the first SIGTERM or SIGINT set `stop`; the second finds no handler any more, and ends the process at once.
+
+    The owner's death sets it, too, however often it is told.
+    """
     loop = asyncio.get_running_loop()
 
     def once() -> None:
@@ -25,6 +28,7 @@ def stop_on_signal(stop: asyncio.Event) -> None:
 
     for number in _ENDING:
         loop.add_signal_handler(number, once)
+    loop.add_signal_handler(OWNER_DIED, stop.set)
 
 
 class Commands:

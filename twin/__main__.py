@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any
 
-from schemas.control import commands, emit
+from schemas.control import OWNER_DIED, commands, emit
 from schemas.errors import Refusal
 from twin.config import read_twin_config
 from twin.process import TwinProcess, report_error
@@ -102,7 +102,8 @@ def main(arguments: list[str]) -> int:
         return 2
     _keep_stdout()
     inbox: Inbox = queue.SimpleQueue()
-    signal.signal(signal.SIGTERM, lambda *_: inbox.put(None))
+    for number in (signal.SIGTERM, OWNER_DIED):
+        signal.signal(number, lambda *_: inbox.put(None))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process: TwinProcess | None = None
     try:

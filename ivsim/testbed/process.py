@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from ivsim.testbed.registry import RunRecord
+from schemas.control import OWNER_DIED
 from schemas.last_words import cause_of, end_of
 
 POLL_S, LONGEST_POLL_S = 0.02, 0.1
@@ -81,7 +82,7 @@ class OwnedProcess:
         with self.log_path.open("ab") as log:
             self._log_begins_at = log.tell()  # one of its name may have written before
             self.popen: subprocess.Popen[str] = subprocess.Popen(
-                command(argv, namespace),
+                command(argv, namespace, OWNER_DIED if pipes else signal.SIGTERM),
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if pipes else log,
                 stderr=log,
@@ -194,12 +195,12 @@ class OwnedProcess:
         return self.popen.wait()
 
 
-def command(argv: Sequence[str], namespace: str | None) -> list[str]:
+def command(argv: Sequence[str], namespace: str | None, owner_died: signal.Signals) -> list[str]:
     """Return `argv` as started: in `namespace`, and with a parent-death signal.
 
     `setpriv` is the inner one: a change of credentials, such as entering a namespace, may clear the signal.
     """
-    inner = ["setpriv", "--pdeathsig", "TERM", *argv]
+    inner = ["setpriv", "--pdeathsig", owner_died.name.removeprefix("SIG"), *argv]
     return inner if namespace is None else ["nsenter", f"--net=/run/netns/{namespace}", *inner]
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.config import read_config
-from schemas.control import Lines, command, emit
+from schemas.control import OWNER_DIED, Lines, command, emit
 from schemas.errors import Refusal
 from simulator.capture import pcap
 from simulator.capture.attribution import AttributionOptions, Attributor
@@ -199,7 +199,8 @@ def main(arguments: list[str]) -> int:
         config = read_config(arguments[0], CaptureConfig)
         with ExitStack() as stack:
             capture = Capture(config, stack)
-            signal.signal(signal.SIGTERM, lambda *_: setattr(capture, "stopping", True))
+            for number in (signal.SIGTERM, OWNER_DIED):
+                signal.signal(number, lambda *_: setattr(capture, "stopping", True))
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             emit("ready", device=config.device)
             figures = capture.run(Owner(sys.stdin.fileno()))

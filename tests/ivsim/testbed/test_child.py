@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,38 @@ for command in commands():
 emit("done", reason="owner gone")
 """
 
+ENDS_SLOWLY = """
+import asyncio
+from schemas.control import emit
+from schemas.loop_commands import stop_on_signal
+
+async def main():
+    stop = asyncio.Event()
+    stop_on_signal(stop)
+    emit("ready")
+    await stop.wait()
+    await asyncio.sleep(1)  # in this time the last thread of the owner has died
+    emit("done", ended="in order")
+
+asyncio.run(main())
+"""
+OWNER = """
+import sys, threading, time
+from pathlib import Path
+from ivsim.testbed.child import Child
+from ivsim.testbed.registry import RunRecord
+from schemas.control import LAST_WORDS
+
+directory = Path(sys.argv[1])
+for _ in range(20):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+with RunRecord("owner", directory / "work", directory / "logs") as record:
+    child = Child("slow", ["slow_child"], record, environment={LAST_WORDS: str(directory / "said.json")})
+    child.wait_for("ready", 30)
+    print(child.pid, flush=True)
+    time.sleep(600)
+"""
+
 
 def made(run_record: RunRecord, tmp_path: Path, **more: Any) -> Child:
     (tmp_path / "echo_child.py").write_text(ECHO)
@@ -53,6 +89,22 @@ def test_events_come_once_and_in_order(child: Child) -> None:
 def test_an_absent_event_is_named(child: Child) -> None:
     with pytest.raises(NotReady, match="echo did not report 'drained' within 0"):
         child.wait_for("drained", 0.05)
+
+
+def test_an_owner_that_is_killed_thread_by_thread_is_one_end(tmp_path: Path) -> None:
+    """The kernel hands a child on from thread to thread of an owner that dies, and tells each time."""
+    (tmp_path / "slow_child.py").write_text(ENDS_SLOWLY)
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])
+    environment = {**os.environ, "PYTHONPATH": path, "IVSIM_STATE_DIR": str(tmp_path / "state")}
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, env=environment, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        child = os.pidfd_open(int(owner.stdout.readline()))
+        owner.kill()
+    with os.fdopen(child) as process:
+        assert select.select([process], [], [], 30)[0]
+    assert json.loads((tmp_path / "said.json").read_text()) == {"ended": "in order"}
 
 
 def test_stop_is_orderly(child: Child) -> None:
