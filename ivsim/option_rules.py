@@ -299,6 +299,11 @@ def _netem(options: RunOptions, name: Naming) -> Iterator[str]:
             f"{name('duplicate_ratio')} {options.duplicate_ratio:g}: needs {name(whose)} 1;"
             " netem duplicates only where it is a device's one qdisc"
         )
+    if options.duplicate_ratio and options.loss_burst is not None:
+        yield (
+            f"{name('duplicate_ratio')} {options.duplicate_ratio:g}: not with {name('loss_burst')},"
+            " which takes a netem of its own: netem duplicates only where it is a device's one qdisc"
+        )
 
 
 _RULES: Final = (

@@ -644,7 +644,7 @@ class RunOptions(BaseModel):
         float,
         Field(ge=0, lt=1),
         Option(
-            "Share of packets that come twice; for one vehicle.",
+            "Share of packets that come twice; for one vehicle, without bursts.",
             IMPAIRMENTS,
             "ratio",
             word="duplicate",

@@ -39,9 +39,14 @@ class GilbertElliott:
     good_loss_ratio: float = 0.0
 
     @property
+    def bad_share(self) -> float:
+        """Return the long-run share of packets that meet the bad state."""
+        return self.good_to_bad_ratio / (self.good_to_bad_ratio + self.bad_to_good_ratio)
+
+    @property
     def loss_ratio(self) -> float:
         """Return the long-run share of lost packets."""
-        bad = self.good_to_bad_ratio / (self.good_to_bad_ratio + self.bad_to_good_ratio)
+        bad = self.bad_share
         return bad * self.bad_loss_ratio + (1 - bad) * self.good_loss_ratio
 
 
@@ -123,6 +128,8 @@ def check(condition: Condition, vehicle: int, direction: Direction) -> None:
     if c.queue_bytes is not None:
         _within(c.queue_bytes, (1, QUEUE_MAX_BYTES), f"{whose}: queue_bytes", "1 to 2147483647 bytes")
     if c.gilbert_elliott is not None:
+        if c.duplicate_ratio:
+            raise Refusal(f"{whose}: duplicate_ratio {c.duplicate_ratio:g}: allowed 0 beside gilbert_elliott")
         _check_bursts(c.gilbert_elliott, whose)
 
 
@@ -188,7 +195,7 @@ class Link(Protocol):
     def update(self, conditions: Conditions) -> None:
         """Set the uplink and the downlink of each vehicle named; return once the kernel has them.
 
-        Every parameter is set each time and packets already queued stay. Raises Refusal for a value out of
+        What is as it was stays untouched, and so do packets already queued. Raises Refusal for a value out of
         range, LinkError naming the vehicle when the kernel refuses.
         """
 

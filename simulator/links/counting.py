@@ -19,7 +19,7 @@ from simulator.links.base import DIRECTIONS, LinkCounts, LinkError
 from simulator.links.plan import STRAY_CLASS, Plan
 
 _KIND, _STATS2, _BASIC, _QUEUE = 1, 7, 1, 3  # TCA_KIND, TCA_STATS2; in it TCA_STATS_BASIC, TCA_STATS_QUEUE
-_DEVICE_AT, _HANDLE_AT = 4, 8  # in struct tcmsg
+_DEVICE_AT, _HANDLE_AT, _PARENT_AT = 4, 8, 12  # in struct tcmsg
 # Where gnet_stats_basic and gnet_stats_queue have what is read here, with the bytes of each.
 _OF_BASIC: Final = ((0, 8), (8, 4))  # bytes, packets: they have left it
 _OF_QUEUE: Final = ((8, 4), (4, 4), (0, 4))  # drops, backlog in bytes, in packets
@@ -33,6 +33,7 @@ class Qdiscs(NamedTuple):
     kind: str
     devices: _Numbers
     handles: _Numbers
+    parents: _Numbers
     counts: _Numbers
 
 
@@ -101,7 +102,8 @@ def _read(rows: _Bytes, layout: _Layout) -> Qdiscs:
     counts = [column(layout.basic, *one) for one in _OF_BASIC] + [
         column(layout.queue, *one) for one in _OF_QUEUE
     ]
-    return Qdiscs(layout.kind, column(0, _DEVICE_AT, 4), column(0, _HANDLE_AT, 4), np.stack(counts, axis=1))
+    places = (column(0, at, 4) for at in (_DEVICE_AT, _HANDLE_AT, _PARENT_AT))
+    return Qdiscs(layout.kind, *places, np.stack(counts, axis=1))
 
 
 def read(replies: bytes, plans: Sequence[Plan]) -> LinkCounts:
@@ -134,7 +136,8 @@ def _of(found: Sequence[Qdiscs], kind: str, way_of: Mapping[int, int]) -> _Numbe
             devices, place = np.unique(some.devices, return_inverse=True)
             way = np.array([way_of.get(device, -1) for device in devices.tolist()], np.int64)[place]
             vehicle = (some.handles >> 16) - 1
-            here = (way >= 0) & (vehicle != STRAY_CLASS - 1)
+            # A netem behind another one, which counts for both, is under no class of HTB's root.
+            here = (way >= 0) & (vehicle != STRAY_CLASS - 1) & (some.parents >> 16 == 1)
             parts.append(np.column_stack((vehicle, way, some.counts))[here])
     rows = np.concatenate(parts)
     return rows[np.lexsort((rows[:, 0], rows[:, 1]))]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 REQUEST: Final = 1
 ACK: Final = 4
 ROOT_DUMP: Final = 0x300
-CREATE_EXCLUSIVE: Final = 0x600
+CREATE, CREATE_EXCLUSIVE = 0x400, 0x600
 
 NLMSG_ERROR: Final = 2
 NLMSG_DONE: Final = 3
@@ -200,12 +200,22 @@ def _swap(value: int) -> int:
 
 # struct tcmsg: tcm_ifindex, tcm_handle and tcm_parent, behind the header and the family.
 _PLACE, _PLACE_AT = struct.Struct("=iII"), 20
+_FLAGS_AT: Final = 6
 
 
 def leaf_at(device: int, minor: int, leaf: bytes) -> bytes:
     """Return the message of a leaf for the one under class 1:minor of a device."""
-    place = _PLACE.pack(device, minor << 16, 0x10000 | minor)
-    return leaf[:_PLACE_AT] + place + leaf[_PLACE_AT + _PLACE.size :]
+    return _placed(leaf, device, minor << 16, 0x10000 | minor)
+
+
+def inner_at(device: int, minor: int, leaf: bytes) -> bytes:
+    """Return the message of a leaf for the qdisc behind leaf `minor`: of a device, a netem; it is made if there is none."""
+    placed = _placed(leaf, device, 0, minor << 16 | 1)
+    return placed[:_FLAGS_AT] + struct.pack("=H", REQUEST | CREATE) + placed[_FLAGS_AT + 2 :]
+
+
+def _placed(leaf: bytes, device: int, handle: int, parent: int) -> bytes:
+    return leaf[:_PLACE_AT] + _PLACE.pack(device, handle, parent) + leaf[_PLACE_AT + _PLACE.size :]
 
 
 PLUG_BUFFER, PLUG_RELEASE, PLUG_LIMIT = 0, 2, 3

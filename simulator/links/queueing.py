@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from simulator.links import distributions
-from simulator.links.base import QUEUE_MAX_BYTES, Condition
+from simulator.links.base import QUEUE_MAX_BYTES, Condition, GilbertElliott
 from simulator.links.netlink import TICK_NS, NetemOptions
 
 TICKS_PER_MS: Final = 1e6 / TICK_NS
@@ -60,26 +60,15 @@ def line_packets(rate: int | None, condition: Condition) -> int:
 
 
 def netem_options(condition: Condition, rate: int | None) -> NetemOptions:
-    """Return netem's parameters for a condition at the rate (bytes/s) its serialisation has."""
+    """Return netem's parameters for a condition at the rate (bytes/s) its serialisation has, but for losses in bursts."""
     delay_ticks = round(condition.delay_ms * TICKS_PER_MS)
     limit_packets = line_packets(rate, condition)
     if condition.plain:
         return NetemOptions(delay_ticks, limit_packets, _share(condition.loss_ratio), 0, rate or 0)
-    bursts = condition.gilbert_elliott
-    model = None
-    if bursts is not None:
-        # struct tc_netem_gemodel: p, r, h = 1 - loss in bad, k1 = loss in good.
-        ratios = (
-            bursts.good_to_bad_ratio,
-            bursts.bad_to_good_ratio,
-            1 - bursts.bad_loss_ratio,
-            bursts.good_loss_ratio,
-        )
-        model = (_share(ratios[0]), _share(ratios[1]), _share(ratios[2]), _share(ratios[3]))
     return NetemOptions(
         delay_ticks=delay_ticks,
         limit_packets=limit_packets,
-        loss=0 if bursts is not None else _share(condition.loss_ratio),
+        loss=0 if condition.gilbert_elliott is not None else _share(condition.loss_ratio),
         jitter_ticks=round(condition.jitter_ms * TICKS_PER_MS),
         rate_bytes=rate or 0,
         # Every packet is a candidate (gap 1); reorder is then the share sent at once.
@@ -87,8 +76,26 @@ def netem_options(condition: Condition, rate: int | None) -> NetemOptions:
         duplicate=_share(condition.duplicate_ratio),
         reorder=_share(condition.reorder_ratio),
         table=distributions.table(condition.distribution),
-        gilbert_elliott=model,
     )
+
+
+def burst_options(bursts: GilbertElliott | None, *, bad: bool) -> NetemOptions:
+    """Return the parameters of a netem that loses in bursts and does nothing else.
+
+    Args:
+        bursts: None loses nothing.
+        bad: whether it begins in the bad state. The kernel begins in the good one (sch_netem.c, get_loss_clg): the two are
+            told with their places exchanged then.
+    """
+    if bursts is None:
+        return NetemOptions(limit_packets=LINE_MAX_PACKETS)
+    good_to_bad, bad_to_good = bursts.good_to_bad_ratio, bursts.bad_to_good_ratio
+    good_loss, bad_loss = bursts.good_loss_ratio, bursts.bad_loss_ratio
+    if bad:
+        good_to_bad, bad_to_good, good_loss, bad_loss = bad_to_good, good_to_bad, bad_loss, good_loss
+    # struct tc_netem_gemodel: p, r, h = 1 - loss in bad, k1 = loss in good.
+    model = (_share(good_to_bad), _share(bad_to_good), _share(1 - bad_loss), _share(good_loss))
+    return NetemOptions(limit_packets=LINE_MAX_PACKETS, gilbert_elliott=model)
 
 
 def _share(ratio: float) -> int:
@@ -97,13 +104,21 @@ def _share(ratio: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """What one direction of one vehicle was last told, and what it is owed below the floor."""
+    """What one direction of one vehicle was last told, and what it is owed below the floor.
+
+    Attributes:
+        asked: the condition that it was told for.
+        nested: whether its losses in bursts have a netem of their own, and `bursts` what that is told.
+    """
 
     queue_bytes: int = QUEUE_MIN_BYTES
     rate: int | None = None
     held: bool = False
     credit_bytes: float = 0.0
     asked_at_s: float = 0.0
+    asked: Condition | None = None
+    nested: bool = False
+    bursts: GilbertElliott | None = None
 
     def following(self, condition: Condition, at_s: float) -> Meter:
         """Return what it is told for a condition from `at_s` on: `rate` (bytes/s, None unlimited), `held`, `queue_bytes`."""
@@ -125,4 +140,6 @@ class Meter:
             held = credit_bytes < FLOOR_BYTES
             if not held:
                 credit_bytes -= FLOOR_BYTES
-        return Meter(queue_bytes, rate, held, credit_bytes, at_s)
+        bursts = condition.gilbert_elliott
+        nested = self.nested or bursts is not None
+        return Meter(queue_bytes, rate, held, credit_bytes, at_s, condition, nested, bursts)

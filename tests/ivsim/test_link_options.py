@@ -30,8 +30,7 @@ def test_vehicles_take_turns_with_the_traces() -> None:
 
 def test_texture_reaches_both_directions() -> None:
     options = run_options(
-        vehicles=1, jitter_ms=4.0, loss_ratio=0.05, loss_burst=4.0, reorder_ratio=0.02, duplicate_ratio=0.03,
-        queue_bytes=9_000,
+        vehicles=1, jitter_ms=4.0, loss_ratio=0.05, reorder_ratio=0.02, duplicate_ratio=0.03, queue_bytes=9_000,
     )  # fmt: skip
     for direction, condition in zip(("uplink", "downlink"), link_schedule_of(options).at(0)[1], strict=True):
         assert (condition.jitter_ms, condition.distribution) == (4.0, "normal")
@@ -77,6 +76,10 @@ def test_a_road_without_loss_has_no_bursts() -> None:
             "--outage 5000:10: whole seconds, starting before the run's end at 90 s",
         ),
         ({"duplicate_ratio": 0.1}, "--duplicate 0.1: needs --vehicles 1"),
+        (
+            {"duplicate_ratio": 0.1, "vehicles": 1, "loss_ratio": 0.01, "loss_burst": 4.0},
+            "--duplicate 0.1: not with --loss-burst",
+        ),
         ({"jitter_ms": -1.0}, "--jitter -1.0"),
         ({"jitter_distribution": "round"}, "--jitter-distribution 'round'"),
         ({"loss_burst": 0.5}, "--loss-burst 0.5"),

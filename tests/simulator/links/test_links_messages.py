@@ -20,6 +20,7 @@ from simulator.links.queueing import (
     FLOOR_BYTES,
     FRAME_BYTES,
     Meter,
+    burst_options,
     line_packets,
     netem_options,
     queue_bytes_of,
@@ -83,12 +84,20 @@ def test_any_bytes_are_read_without_harm(block):
             continue
 
 
-def qdisc_reply(kind: str, device: int, vehicle: int, counted: tuple[int, ...], options: bytes) -> bytes:
-    """Return one message of a dump, as the kernel writes it (struct gnet_stats_basic and gnet_stats_queue in TCA_STATS2)."""
+def qdisc_reply(
+    kind: str, device: int, vehicle: int, counted: tuple[int, ...], options: bytes, inner: int | None = None
+) -> bytes:
+    """Return one message of a dump, as the kernel writes it (struct gnet_stats_basic and gnet_stats_queue in TCA_STATS2).
+
+    `inner`: the handle's major of a netem that stands behind the vehicle's leaf.
+    """
     sent_bytes, packets, drops, waiting_bytes, waiting = counted
     stats = nl.attribute(1, struct.pack("=QI", sent_bytes, packets))
     stats += nl.attribute(3, struct.pack("=IIIII", waiting, waiting_bytes, drops, 7, 9))
-    body = nl.TC.pack(0, 0, 0, device, vehicle + 1 << 16, 1 << 16, 0)
+    major, parent = vehicle + 1, 1 << 16 | vehicle + 1
+    if inner is not None:
+        major, parent = inner, major << 16 | 1
+    body = nl.TC.pack(0, 0, 0, device, major << 16, parent, 0)
     body += nl.text(1, kind) + nl.attribute(2, options) + nl.attribute(12, b"\0") + nl.attribute(7, stats)
     return nl.message(nl.NEWQDISC, 2, body)
 
@@ -107,6 +116,9 @@ def fleet_reply(vehicles: list[int], seed: int) -> tuple[bytes, list[Plan], list
         shard = plan.shard(vehicle)
         dump.append(qdisc_reply("netem", plan.lines[shard], vehicle, line, bytes(drawn.choice([8, 24, 31]))))
         dump.append(qdisc_reply("plug", plan.meters[shard], vehicle, queue, b""))
+        if drawn.random() < 0.3:  # its handle may be another vehicle's number
+            inner = drawn.choice([0x8000, drawn.randrange(2, 65_000)])
+            dump.append(qdisc_reply("netem", plan.lines[shard], vehicle, (9, 9, 9, 9, 9), b"", inner))
         waiting = (line[3] + queue[3], line[4] + queue[4])
         expected.append(
             LinkCounter(vehicle, plan.direction, *line[:2], line[2] + queue[2], queue[2], *waiting)
@@ -120,6 +132,55 @@ def test_every_vehicle_is_counted_from_a_dump_in_any_order(vehicles, seed):
     block, plans, expected = fleet_reply(vehicles, seed)
     assert sorted(counters(counting.read(block, plans))) == sorted(expected)
     assert len(block) % 4 == 0
+
+
+def test_an_update_tells_the_kernel_what_has_changed_alone():
+    plan = Plan("uplink", 1, 1, 2, [3], [2])
+    list(plan.set_up())
+    slow, fast, far = Condition(8e5, 30.0), Condition(1.2e6, 30.0), Condition(1.2e6, 60.0)
+    told = []
+    for second, condition in enumerate([slow, slow, fast, far, far, Condition(0.0, 60.0), far, far]):
+        changes = list(plan.changes([(1, condition)], float(second), plan.state))
+        told.append([nl.kind_of(change.message) for change in changes])
+    meter, line, turn = "class htb", "qdisc netem", "qdisc plug"
+    # The first sets the queue's limit, too; an outage keeps the rate, and holds the queue.
+    assert told == [[turn, meter, line], [], [meter, line], [line], [], [turn, line], [line, turn], []]
+
+
+def test_losses_in_bursts_have_a_netem_of_their_own_which_other_changes_leave_alone():
+    plan = Plan("uplink", 1, 1, 2, [3], [2])
+    list(plan.set_up())
+    bursts, longer = GilbertElliott(0.02, 0.2), GilbertElliott(0.01, 0.1)
+    leaf, inner = (2 << 16, 1 << 16 | 2), (0, 2 << 16 | 1)
+    told = []
+    asked = [
+        Condition(None, 5.0, gilbert_elliott=bursts),
+        Condition(None, 6.0, gilbert_elliott=bursts),
+        Condition(None, 6.0, gilbert_elliott=longer),
+        Condition(None, 6.0, 0.5),
+    ]
+    for second, condition in enumerate(asked):
+        changes = [change.message for change in plan.changes([(1, condition)], float(second), plan.state)]
+        netems = [one for one in changes if nl.kind_of(one) == "qdisc netem"]
+        told.append([(*struct.unpack_from("=II", one, 24), one) for one in netems])
+    assert [[tuple(one[:2]) for one in each] for each in told] == [
+        [leaf, inner], [inner], [leaf, inner], [leaf, inner]
+    ]  # fmt: skip
+    options = [options_of(one)[1] for each in told for *_, one in each]
+    models = [5 in nl.attributes(one, 24, len(one)) for one in options]
+    assert models == [True, False, False, True, False, False, False]
+    losses = [struct.unpack_from("=I", options_of(one)[1], 8)[0] for *_, one in told[-1]]
+    assert losses == [0, round(0.5 * 0xFFFFFFFF)]
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0, 1), st.floats(0, 1))
+def test_a_model_that_begins_in_the_bad_state_is_the_same_model(to_bad, to_good, bad_loss, good_loss):
+    bursts = GilbertElliott(to_bad, to_good, bad_loss, good_loss)
+    good_first, bad_first = (burst_options(bursts, bad=bad).gilbert_elliott for bad in (False, True))
+    p, r, h, k1 = (word / 0xFFFFFFFF for word in bad_first)
+    assert [p, r, 1 - h, k1] == pytest.approx([to_good, to_bad, good_loss, bad_loss], abs=1e-8)
+    p, r, h, k1 = (word / 0xFFFFFFFF for word in good_first)
+    assert [p, r, 1 - h, k1] == pytest.approx([to_bad, to_good, bad_loss, good_loss], abs=1e-8)
 
 
 def test_what_netem_is_told_is_packed_once_and_placed_for_each_vehicle():
@@ -165,6 +226,10 @@ def test_error_reply_carries_the_kernels_words():
         (Condition(reorder_ratio=0.1), "reorder_ratio 0.1: needs a delay_ms above 0"),
         (Condition(queue_bytes=0), "queue_bytes 0: allowed 1"),
         (Condition(gilbert_elliott=GilbertElliott(2.0, 0.1)), "gilbert_elliott.good_to_bad_ratio 2: allowed"),
+        (
+            Condition(duplicate_ratio=0.1, gilbert_elliott=GilbertElliott(0.1, 0.1)),
+            "duplicate_ratio 0.1: allowed 0 beside gilbert_elliott",
+        ),
         (Condition(gilbert_elliott=GilbertElliott(0.0, 0.0)), "gilbert_elliott: one of its two transitions"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 
 from schemas.errors import Refusal
 from schemas.namespace import ROOT
-from simulator.links import LINKS, Condition, LinkError
+from simulator.links import LINKS, Condition, GilbertElliott, LinkError
 from simulator.links import netlink as nl
 from simulator.links.namespaces import command_inside, inside, listed
 from simulator.links.proof.bulk_tcp import tcp_rate_bps
@@ -58,6 +58,40 @@ def test_rate_is_within_a_few_per_cent(uml_link):
 
 def test_loss_of_all_is_all(uml_link):
     assert measured(uml_link, 3, Condition(None, 1.0, 1.0)).received_at_ns == {}
+
+
+def test_losses_in_bursts_go_on_over_changes(uml_link):
+    """Half of all in bursts of 10: netem would lose a seventh where each change begins them anew.
+
+    Of one vehicle the delay changes, of the other the model, too.
+    """
+    stopped, count = threading.Event(), 2_000
+
+    def asked(number, to_bad):
+        return Condition(None, 1.0 + number % 2 / 10, gilbert_elliott=GilbertElliott(to_bad, 0.1)), FREE
+
+    def change():
+        number = 0
+        while not stopped.is_set():
+            number += 1
+            uml_link.update({10: asked(number, 0.1), 11: asked(number, 0.1 + number / 1e6)})
+            stopped.wait(0.003)
+
+    changing = threading.Thread(target=change)
+    flows = [Flow(vehicle, "uplink", 114, 0.002, count) for vehicle in (10, 11)]
+    changing.start()
+    try:
+        run(uml_link, flows)
+    finally:
+        stopped.set()
+        changing.join()
+    for flow in flows:
+        lost = count - len(flow.received_at_ns)
+        # What follows a packet's fate is worth 1 - 2 x 0.1 of it: nine times the variance of independent losses.
+        assert abs(lost - count * 0.5) < 5 * (count * 0.5 * 0.5 * 9) ** 0.5
+        (counted,) = [one for one in counters(uml_link.counters()) if one[:2] == (flow.vehicle, "uplink")]
+        assert (counted.drops, counted.packets) == (lost, count - lost)
+        assert min(flow.delays_ms()) >= 1.0
 
 
 @pytest.mark.timing
