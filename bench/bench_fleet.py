@@ -7,9 +7,9 @@ python -m bench.bench_fleet vehicles rates --full --repeats 3     some tables al
 Each table varies one thing: `vehicles` at one rate, `messages` by the length of a run, `rates` on an emulated link,
 `direct` the same without one. A run that does not count comes first, and again where Spark's session is a new one.
 A row is marked * where the twin took fewer than 98 % of the messages due meanwhile: its costs are those of a system that
-falls behind. Figures: delivery ratio; p99 of emission lag, p50 and p99 of processing delay and of end-to-end latency, in ms;
-`start` from the command to the first message and `end` from the last arrival to the report, in s. Run it on a machine that
-does nothing else: `other` is what other programs used.
+falls behind. Figures: delivery ratio; p99 of emission lag, p50 and p99 of processing delay and of end-to-end latency, the
+latest change of the link, in ms; `start` from the command to the first message and `end` from the last arrival to the
+report, in s. Run it on a machine that does nothing else: `other` is what other programs used.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ FIGURES = {
     "e2e50": "end_to_end_latency_p50_ms",
     "e2e99": "end_to_end_latency_p99_ms",
 }
+LINK_LATE = "link"
 TIMES = {"start": "command_to_first_message_s", "end": "drain_to_report_s"}
 
 
@@ -173,9 +174,9 @@ def cost(
     memory = [together(one.memory_bytes) for one in samples]
     most = {name: max(one.get(name, 0) for one in memory) / 1e6 for one in memory[-1:] for name in one}
     figures = {head: metrics.get(name) for head, name in FIGURES.items()}
-    return Cost(
-        word, behind, figures | {head: took_s.get(name) for head, name in TIMES.items()}, cpu_us, most
-    )
+    figures[LINK_LATE] = (metrics.get("replay") or {}).get("applied_late_max_ms")
+    figures |= {head: took_s.get(name) for head, name in TIMES.items()}
+    return Cost(word, behind, figures, cpu_us, most)
 
 
 def together(of_parts: Mapping[str, float]) -> dict[str, float]:
@@ -196,7 +197,9 @@ def table(name: str, rows: Sequence[tuple[Size, Sequence[Cost | None]]]) -> Iter
     sizes = [f"{size.vehicles:>8,}{size.messages_per_s:>7g}{size.measured_s:>6g}" for size, _ in known]
     runs = [costs for _, costs in known]
     title = f"{'vehicles':>8}{'per s':>7}{'s':>6}"
-    yield from block(runs, [*FIGURES, *TIMES], lambda one: one.figures, 3, title=title, begins=sizes)
+    yield from block(runs, list(FIGURES), lambda one: one.figures, 3, title=title, begins=sizes)
+    yield "the link's latest change, ms; start and end, s"
+    yield from block(runs, [LINK_LATE, *TIMES], lambda one: one.figures, 3)
     yield "CPU, us a message"
     yield from block(runs, ordered(parts), lambda one: one.cpu_us, 0)
     yield "resident memory at most, MB"

@@ -6,7 +6,10 @@ from bench.bench_fleet import FULL, Size, cost, table
 from ivsim.runs.counters import Sample
 
 SIZE = Size(5_000, 2_500, 1_200, "direct")
-METRICS = {"delivery_ratio": 1.0, "end_to_end_latency_p99_ms": 12_345.6, "processing_delay_p99_ms": None}
+METRICS = {
+    "delivery_ratio": 1.0, "end_to_end_latency_p99_ms": 12_345.6, "processing_delay_p99_ms": None,
+    "replay": {"applied_late_max_ms": 743.5},
+}  # fmt: skip
 PARTS = (
     "runner",
     "kafka",
@@ -42,7 +45,8 @@ def test_a_row_has_the_cost_of_a_message_and_says_when_the_twin_falls_behind() -
     assert behind.behind
     lines = list(table("direct", [(SIZE, [found, None]), (SIZE, [behind])]))
     assert max(map(len, lines)) <= 80
-    assert sum("2*" in line for line in lines) == 3
+    assert sum("2*" in line for line in lines) == 4
+    assert any(line.split()[:2] == ["1", "744"] for line in lines)
     assert any("12,346" in line for line in lines)
 
 
