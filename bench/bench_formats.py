@@ -20,7 +20,7 @@ import msgspec
 import orjson
 from google.protobuf import json_format
 
-from ivsim.study.engines.codec.corpus import START_AT_NS, driving
+from ivsim.study.corpus import START_AT_NS, driving
 from ivsim.study.engines.codec.fuzz import fuzz
 from ivsim.study.engines.codec.timing import THREE
 from schemas.formats import FORMATS

@@ -49,7 +49,7 @@ REMEDIES = "from ivsim.doctor import examine; print(*(f.remedy for f in examine(
 USE_PLUGIN = """
 import sys
 import ivsim_cborjson
-from ivsim.study.engines.codec.corpus import status_of
+from ivsim.study.corpus import status_of
 from schemas.formats import FORMATS
 status = status_of("rigid", 1)
 found = FORMATS["cborjson"]

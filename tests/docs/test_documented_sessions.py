@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 
 from ivsim import run_options
 from ivsim.options import OPTIONS
-from ivsim.study.engines.codec.corpus import START_AT_NS, driving
+from ivsim.study.corpus import START_AT_NS, driving
 from ivsim.thresholds import parse
 from schemas.errors import PayloadError
 from schemas.formats import FORMATS

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ivsim.study.engines.codec.corpus import status_of
+from ivsim.study.corpus import status_of
 from schemas.messages import CurrentStatus
 
 VARIANTS = ("rigid", "trailer", "hybrid", "stub")

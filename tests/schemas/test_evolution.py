@@ -14,7 +14,7 @@ import pytest
 from flatbuffers import number_types, table
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from ivsim.study.engines.codec.corpus import START_AT_NS, status_of
+from ivsim.study.corpus import START_AT_NS, status_of
 from schemas.errors import PayloadError
 from schemas.formats import FORMATS
 from schemas.formats.avro import Avro

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ivsim.study.engines.codec.corpus import START_AT_NS, driving, status_of
+from ivsim.study.corpus import START_AT_NS, driving, status_of
 from schemas.errors import PayloadError
 from schemas.formats import FORMATS
 from schemas.messages import CurrentStatus, Document, Header

@@ -12,7 +12,7 @@ import msgpack
 import pytest
 from google.protobuf import json_format
 
-from ivsim.study.engines.codec.corpus import START_AT_NS, driving
+from ivsim.study.corpus import START_AT_NS, driving
 from schemas.formats import FORMATS
 from schemas.formats.flat_prepared import build
 from schemas.generate import HERE

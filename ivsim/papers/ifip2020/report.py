@@ -24,7 +24,7 @@ from ivsim.papers.ifip2020.paper import LOSSES, MODES, SIZES, PaperCells
 from ivsim.papers.ifip2020.reasons import reasons
 from ivsim.report.drawing import Charts
 from ivsim.study.claims import Decided, answer, claims_section, reasons_section
-from ivsim.study.engines.codec.observations import time_metric
+from ivsim.study.corpus import time_metric
 from ivsim.study.engines.codec_cpp.driver import DIRECTIONS, OPERATIONS
 from ivsim.study.engines.codec_cpp.observations import memory_metric
 from ivsim.study.engines.echo.observations import Observations

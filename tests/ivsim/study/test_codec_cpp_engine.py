@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from ivsim.commands import study as study_command
 from ivsim.study.catalogue import study_named
+from ivsim.study.corpus import corpus
 from ivsim.study.engines.base import engine_named
-from ivsim.study.engines.codec.corpus import corpus
 from ivsim.study.engines.codec_cpp import build, driver
 from ivsim.study.engines.codec_cpp.build import FORMATS, Programs
 from ivsim.study.execution import run_study

@@ -9,8 +9,8 @@ import pytest
 
 from ivsim.papers.ifip2020.codec_claims import FORMAT_CLAIMS, FormatCells
 from ivsim.study.catalogue import study_named
+from ivsim.study.corpus import corpus
 from ivsim.study.engines.codec import memory, thesis_records, timing
-from ivsim.study.engines.codec.corpus import corpus
 from ivsim.study.execution import run_study
 from ivsim.study.model import Study, cells_of
 from ivsim.study.report import results, write_report

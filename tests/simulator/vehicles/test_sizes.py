@@ -7,8 +7,8 @@ from statistics import mean, median
 
 import pytest
 
-from ivsim.study.engines.codec.corpus import MESSAGES as ALL
-from ivsim.study.engines.codec.corpus import corpus
+from ivsim.study.corpus import MESSAGES as ALL
+from ivsim.study.corpus import corpus
 from schemas.formats import FORMATS
 
 # A third of what the study measures.

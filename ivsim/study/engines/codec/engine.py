@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ivsim.report.drawing import Charts
 from ivsim.study.cells import Cell, Kept, Session, Task
+from ivsim.study.corpus import MESSAGES, PER_VEHICLE, corpus
 from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Tick
 from ivsim.study.engines.codec import memory, report, thesis_records, timing
-from ivsim.study.engines.codec.corpus import MESSAGES, PER_VEHICLE, corpus
 from ivsim.study.engines.codec.metrics import CODEC_METRICS, figures_of
 from ivsim.study.engines.codec.observations import CodecObservations
 from ivsim.study.results import CellResult

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from ivsim.study.engines.codec.corpus import status_of
+from ivsim.study.corpus import status_of
 from schemas.errors import PayloadError
 from schemas.formats import FORMATS
 

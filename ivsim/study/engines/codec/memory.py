@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Final, NamedTuple
 
-from ivsim.study.engines.codec.corpus import corpus
+from ivsim.study.corpus import corpus
 from schemas.formats import FORMATS
 from schemas.messages import CurrentStatus
 

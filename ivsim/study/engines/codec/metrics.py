@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ivsim.study.corpus import SIZE, time_metric
 from ivsim.study.engines.codec.memory import Peak
-from ivsim.study.engines.codec.observations import SIZE, CodecObservations, time_metric
+from ivsim.study.engines.codec.observations import CodecObservations
 from ivsim.study.engines.codec.timing import OPERATIONS
 from ledger.metrics import Metric
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +13,12 @@ import pyarrow.compute as pc
 
 from ivsim.study.cells import Cell
 from ivsim.study.clusters import BATCH, MIN_BATCH, MOST_BATCHES, REPETITION, VEHICLE, Clusters
+from ivsim.study.corpus import SIZE, STUB, time_metric
 from ivsim.study.results import CellObservations
 from ivsim.study.sealed import read_table
 from ivsim.study.statistics import Interval
 
 Floats = npt.NDArray[np.float64]
-SIZE: Final = "payload_bytes_mean"
-# A tenth of a message, of vehicles that have only switched the ignition on.
-STUB: Final = "stub"
-
-
-def time_metric(operation: str) -> str:
-    """Return the metric of an operation's time."""
-    return f"{operation}_us"
 
 
 class CodecObservations(CellObservations):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from ivsim.study.engines.codec.corpus import START_AT_NS, driving
+from ivsim.study.corpus import START_AT_NS, driving
 from schemas.formats import FORMATS
 from schemas.formats.flatbuffers import FlatBuffers
 from schemas.messages import CurrentStatus

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ivsim.study.engines.codec.corpus import PER_VEHICLE, corpus
+from ivsim.study.corpus import PER_VEHICLE, corpus
 from ivsim.study.engines.codec_cpp.build import FORMATS, Programs
 from schemas.formats import FORMATS as OURS
 

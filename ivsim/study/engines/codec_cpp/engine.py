@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ivsim.study.cells import Cell, Kept, Session
+from ivsim.study.corpus import MESSAGES, SIZE, time_metric
 from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Tick
-from ivsim.study.engines.codec.corpus import MESSAGES
-from ivsim.study.engines.codec.observations import SIZE, time_metric
 from ivsim.study.engines.codec_cpp import build, driver
 from ivsim.study.engines.codec_cpp.observations import CppObservations, memory_metric
 from ivsim.study.results import CellResult

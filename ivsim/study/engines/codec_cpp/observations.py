@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from ivsim.study.cells import Cell
 from ivsim.study.clusters import Clusters
-from ivsim.study.engines.codec.corpus import PER_VEHICLE
-from ivsim.study.engines.codec.observations import SIZE, STUB, time_metric
+from ivsim.study.corpus import PER_VEHICLE, SIZE, STUB, time_metric
 from ivsim.study.engines.codec_cpp.driver import DIRECTIONS, OPERATIONS
 from ivsim.study.results import CellObservations
 from ivsim.study.sealed import read_table

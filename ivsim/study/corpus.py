@@ -1,4 +1,7 @@
-"""The messages that are measured: living vehicles at a few instants; draws nothing of its own."""
+"""The messages that codecs are measured on: living vehicles at a few instants; draws nothing of its own.
+
+The names of the figures that every engine of codecs has stand here, too.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,9 @@ from simulator.vehicles.vehicle import Vehicle
 MESSAGES: Final = 5_739  # as many as the paper measured
 PER_VEHICLE: Final = 3
 APART_NS: Final = 60_000_000_000
+# A tenth of a message, of vehicles that have only switched the ignition on.
+STUB: Final = "stub"
+SIZE: Final = "payload_bytes_mean"
 START_AT_NS: Final = 1_554_113_524_123_000_000  # 1 April 2019, the spring of the paper's drives
 
 
@@ -50,3 +56,8 @@ def status_of(variant: str, seed: int) -> CurrentStatus:
     """Return one message of a vehicle that has driven for two minutes."""
     vehicle = driving(variant, seed)
     return vehicle.status(3, 1, START_AT_NS, vehicle.cause)
+
+
+def time_metric(operation: str) -> str:
+    """Return the metric of an operation's time."""
+    return f"{operation}_us"
