@@ -102,8 +102,8 @@ def _read(rows: _Bytes, layout: _Layout) -> Qdiscs:
     counts = [column(layout.basic, *one) for one in _OF_BASIC] + [
         column(layout.queue, *one) for one in _OF_QUEUE
     ]
-    places = (column(0, at, 4) for at in (_DEVICE_AT, _HANDLE_AT, _PARENT_AT))
-    return Qdiscs(layout.kind, *places, np.stack(counts, axis=1))
+    devices, handles, parents = (column(0, at, 4) for at in (_DEVICE_AT, _HANDLE_AT, _PARENT_AT))
+    return Qdiscs(layout.kind, devices, handles, parents, np.stack(counts, axis=1))
 
 
 def read(replies: bytes, plans: Sequence[Plan]) -> LinkCounts:
