@@ -10,6 +10,8 @@ import os
 import socket
 import struct
 import sys
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -18,6 +20,9 @@ SOL_NETLINK, CAP_ACK, EXT_ACK = 270, 10, 11
 SIOCSIFADDR, SIOCSIFNETMASK, SIOCSIFFLAGS = 0x8916, 0x891C, 0x8914
 SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C
 POWER_OFF = 0x4321FEDC
+DONE, FAILED, PACKED = 0, 1, 2
+PACKED_FROM_BYTES = 4096
+ROOM = bytearray(1 << 20)
 
 
 def mount(kind: str, where: str) -> None:
@@ -62,42 +67,60 @@ def read(connection: socket.socket, count: int) -> bytes:
     return bytes(data)
 
 
-def exchange(netlink: socket.socket, block: bytes, last: int) -> bytes:
-    """Send a block and return all its replies, up to the one that closes sequence number `last`."""
+def replies(netlink: socket.socket, block: bytes, last: int) -> Iterator[memoryview]:
+    """Send a block and yield its replies, part by part, up to the one that closes sequence number `last`.
+
+    Each part is valid until the next one comes. A page that is touched for the first time takes a guest longer than what is
+    done in it, so that all parts have the same ones.
+    """
     netlink.send(block)
-    out = []
     while True:
-        part = netlink.recv(1 << 20)
-        out.append(part)
-        offset = 0
-        while offset < len(part):
-            size, kind, _flags, sequence, _pid = struct.unpack_from("=IHHII", part, offset)
-            if sequence == last and kind in (2, 3):
-                return b"".join(out)
-            offset += (size + 3) & ~3
+        size = netlink.recv_into(ROOM)
+        part = memoryview(ROOM)[:size]
+        offset, closed = 0, False
+        while offset < size:
+            length, kind, _flags, sequence, _pid = struct.unpack_from("=IHHII", part, offset)
+            closed |= sequence == last and kind in (2, 3)
+            offset += (length + 3) & ~3
+        yield part
+        if closed:
+            return
+
+
+def packed(parts: Iterator[memoryview]) -> tuple[bytes, int]:
+    """Return an answer and its status: as it is, or deflated.
+
+    The counts of 1,000 vehicles are 870 kB that differ in little, and a guest that sends them forwards nothing meanwhile.
+    """
+    first = bytes(next(parts))
+    if len(first) < PACKED_FROM_BYTES:
+        return b"".join([first, *map(bytes, parts)]), DONE
+    deflated = zlib.compressobj(1)
+    found = [deflated.compress(first), *map(deflated.compress, parts)]
+    return b"".join([*found, deflated.flush()]), PACKED
 
 
 def serve(connection: socket.socket, netlink: socket.socket) -> None:
-    """Answer requests: one letter, a number, a length and as many bytes; the answer has a length first."""
+    """Answer requests: one letter, a number, a length and as many bytes; the answer has a status and a length first."""
     while True:
         kind, number, count = struct.unpack("!cII", read(connection, 9))
         body = read(connection, count)
         try:
-            answer, status = answer_to(netlink, kind, number, body), 0
+            answer, status = answer_to(netlink, kind, number, body)
         except OSError as error:
-            answer, status = str(error).encode(), 1
+            answer, status = str(error).encode(), FAILED
         connection.sendall(struct.pack("!II", status, len(answer)) + answer)
 
 
-def answer_to(netlink: socket.socket, kind: bytes, number: int, body: bytes) -> bytes:
+def answer_to(netlink: socket.socket, kind: bytes, number: int, body: bytes) -> tuple[bytes, int]:
     """Do what one request asks: N a netlink block and its last sequence number, R read, W write a file."""
     if kind == b"N":
-        return exchange(netlink, body, number)
+        return packed(replies(netlink, body, number))
     if kind == b"R":
-        return Path(body.decode()).read_bytes()
+        return Path(body.decode()).read_bytes(), DONE
     if kind == b"W":
         path, value = body.split(b"\0", 1)
-        return str(Path(path.decode()).write_bytes(value)).encode()
+        return str(Path(path.decode()).write_bytes(value)).encode(), DONE
     raise OSError(22, f"unknown request {kind!r}")
 
 

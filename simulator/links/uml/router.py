@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,7 @@ from schemas.errors import Refusal
 from simulator.links import addressing, wiring
 from simulator.links.base import LinkError
 from simulator.links.namespaces import inside
-from simulator.links.uml import launch
+from simulator.links.uml import agent, launch
 
 MODULES_ROOT: Final = Path("/usr/lib/uml/modules")
 MODULES: Final = (
@@ -205,9 +206,9 @@ class Guest:
             answer = self._receive(count)
         except OSError as error:
             raise LinkError(f"link uml: the guest does not answer: {error}") from error
-        if status:
+        if status == agent.FAILED:
             raise GuestError(f"link uml: {answer.decode(errors='replace')}")
-        return answer
+        return zlib.decompress(answer) if status == agent.PACKED else answer
 
     def _receive(self, count: int) -> bytes:
         data = bytearray()

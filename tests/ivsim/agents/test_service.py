@@ -384,9 +384,7 @@ async def test_a_process_that_cannot_be_started_is_the_senders_end_and_not_the_a
     async with FakeBroker() as broker, agent() as made:
         agents = Agents([str(made.address)], None)
         await asyncio.to_thread(agents.__enter__)
-        monkeypatch.setattr(
-            "ivsim.testbed.process.command", lambda *_: [str(tmp_path / "no-program")]
-        )
+        monkeypatch.setattr("ivsim.testbed.process.command", lambda *_: [str(tmp_path / "no-program")])
         sender = agents.start(0, "sender", 0, config_of([1], broker, tmp_path / "log"), tmp_path / "raw")
         with pytest.raises(Exception, match=r"No such file or directory: '.*/no-program'"):
             await asyncio.to_thread(sender.wait_for, "ready", READY_S)

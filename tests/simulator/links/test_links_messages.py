@@ -3,6 +3,7 @@
 import itertools
 import random
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from simulator.links.queueing import (
     queue_bytes_of,
     rate_bytes,
 )
+from simulator.links.uml import agent
 from tests.simulator.links.row_by_row import LinkCounter, counters
 
 
@@ -203,6 +205,21 @@ def test_a_delay_line_without_its_queue_is_an_error():
     line = qdisc_reply("netem", 20, 6, (1, 1, 0, 0, 0), b"")
     with pytest.raises(LinkError, match="counted 3 delay lines and 2 queues"):
         counting.read(block + line, plans)
+
+
+@pytest.mark.parametrize("parts", [[36], [40, 60], [5_000], [5_000, 36], [16_384] * 28])
+def test_an_agent_deflates_a_long_answer_whose_parts_have_the_same_room(parts):
+    room, written = bytearray(16_384), []
+
+    def replies():
+        for number, size in enumerate(parts):
+            room[:size] = bytes([number]) * size
+            written.append(bytes(room[:size]))
+            yield memoryview(room)[:size]
+
+    answer, status = agent.packed(replies())
+    assert status == (agent.PACKED if parts[0] >= agent.PACKED_FROM_BYTES else agent.DONE)
+    assert (zlib.decompress(answer) if status == agent.PACKED else answer) == b"".join(written)
 
 
 def test_error_reply_carries_the_kernels_words():
