@@ -23,6 +23,9 @@ POWER_OFF = 0x4321FEDC
 DONE, FAILED, PACKED = 0, 1, 2
 PACKED_FROM_BYTES = 4096
 ROOM = bytearray(1 << 20)
+# What may be on its way to the guest: the socket of its control device holds about 90 packets, and what it drops is sent
+# again 200 ms later at the earliest.
+WINDOW_BYTES = 32_768
 
 
 def mount(kind: str, where: str) -> None:
@@ -142,6 +145,7 @@ def main() -> None:
         netlink.setsockopt(SOL_NETLINK, option, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW_BYTES)
         server.bind((address, 7000))
         server.listen(1)
         print("READY", os.uname().release, flush=True)

@@ -37,6 +37,8 @@ MODULES: Final = (
     "act_mirred",
 )
 BOOT_TIMEOUT_S: Final = 30.0
+# The guest's driver takes as many packets at once as its queue is deep, and Linux allows a poll 64 (NAPI_POLL_WEIGHT).
+DEPTH_PACKETS: Final = 32
 _AGENT: Final = Path(__file__).with_name("agent.py")
 _LAUNCH: Final = Path(__file__).with_name("launch.py")
 _REGISTERS: Final = Path(__file__).with_name("registers.py")
@@ -134,7 +136,7 @@ class Guest:
         init.chmod(0o755)
         macs = (addressing.ROUTER_VEHICLES_MAC, addressing.ROUTER_CLOUD_MAC, addressing.CONTROL_MAC)
         vectors = [
-            f"vec{i}:transport=raw,ifname={device},depth=128,mac={mac}"
+            f"vec{i}:transport=raw,ifname={device},depth={DEPTH_PACKETS},mac={mac}"
             for i, (device, mac) in enumerate(zip(self._devices, macs, strict=True))
         ]
         argv = [str(binary()), f"mem={self._memory_mb}M", f"uml_dir={directory}", f"umid={self._namespace}"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -235,6 +236,25 @@ def test_a_kernel_answers_all_errors_of_a_block(run_name):
     with RoutedLink("uml", run_name, 2, router):
         (replies,) = router.exchange([(nl.sequenced(messages, 1), 2)])
     assert [(reply.sequence, reply.errno) for reply in nl.errors(replies)] == [(1, 19), (2, 19)]
+
+
+def test_a_change_of_a_large_fleet_overflows_nothing(run_name):
+    """What the socket of the control device drops, while the guest is at something else, is sent again 200 ms later."""
+    with LINKS["uml"](run_name, 1000) as link:
+        asked = {vehicle: (Condition(1e6 + vehicle, 20.0), FREE) for vehicle in range(1, 1001)}
+        change = link.prepare(asked, time.monotonic())
+        guest = guest_of(run_name)
+        os.kill(guest, signal.SIGSTOP)
+        going_on = threading.Timer(0.1, os.kill, (guest, signal.SIGCONT))
+        going_on.start()
+        change()
+        going_on.join()
+        command = ["ip", "netns", "exec", f"ivsim-{run_name}-r", "ss", "-tniO", "dport", "7000"]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    sent, again = (re.search(f"bytes_{name}:([0-9]+)", said) for name in ("sent", "retrans"))
+    assert sent is not None
+    assert int(sent[1]) > 200_000
+    assert again is None or int(again[1]) < 20_000
 
 
 def test_closing_leaves_nothing(run_name):
