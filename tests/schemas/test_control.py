@@ -194,27 +194,9 @@ def test_a_line_that_is_no_command_is_told_and_the_next_one_obeyed(program: list
         assert child.wait(30) == 0
 
 
-ENDS_SLOWLY = """
-import asyncio
-from schemas.control import emit
-from schemas.loop_commands import stop_on_signal
-
-async def main():
-    stop = asyncio.Event()
-    stop_on_signal(stop)
-    emit("ready")
-    await stop.wait()
-    emit("stopping")
-    await asyncio.sleep(600)
-
-asyncio.run(main())
-"""
-
-
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("program", [ENDS_SLOWLY], ids=[""], indirect=True)
-def test_a_second_signal_ends_at_once(program: list[str], first: signal.Signals) -> None:
-    with started(program, subprocess.DEVNULL) as child:
+def test_a_second_signal_ends_at_once(first: signal.Signals) -> None:
+    with started([sys.executable, "-m", "tests.ends_slowly"], subprocess.DEVNULL) as child:
         child.send_signal(first)
         assert "stopping" in child.stdout.readline()
         child.send_signal(signal.SIGINT)

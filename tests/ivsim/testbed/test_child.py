@@ -32,24 +32,8 @@ for command in commands():
     emit("echo", **{"value": command.get("value")})
 emit("done", reason="owner gone")
 """
-
-ENDS_SLOWLY = """
-import asyncio
-from schemas.control import emit
-from schemas.loop_commands import stop_on_signal
-
-async def main():
-    stop = asyncio.Event()
-    stop_on_signal(stop)
-    emit("ready")
-    await stop.wait()
-    await asyncio.sleep(1)  # in this time the last thread of the owner has died
-    emit("done", ended="in order")
-
-asyncio.run(main())
-"""
 OWNER = """
-import sys, threading, time
+import sys, threading
 from pathlib import Path
 from ivsim.testbed.child import Child
 from ivsim.testbed.registry import RunRecord
@@ -57,12 +41,12 @@ from schemas.control import LAST_WORDS
 
 directory = Path(sys.argv[1])
 for _ in range(20):
-    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
 with RunRecord("owner", directory / "work", directory / "logs") as record:
-    child = Child("slow", ["slow_child"], record, environment={LAST_WORDS: str(directory / "said.json")})
+    child = Child("slow", ["tests.ends_slowly"], record, environment={LAST_WORDS: str(directory / "said.json")})
     child.wait_for("ready", 30)
     print(child.pid, flush=True)
-    time.sleep(600)
+    threading.Event().wait()
 """
 
 
@@ -93,9 +77,8 @@ def test_an_absent_event_is_named(child: Child) -> None:
 
 def test_an_owner_that_is_killed_thread_by_thread_is_one_end(tmp_path: Path) -> None:
     """The kernel hands a child on from thread to thread of an owner that dies, and tells each time."""
-    (tmp_path / "slow_child.py").write_text(ENDS_SLOWLY)
-    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])
-    environment = {**os.environ, "PYTHONPATH": path, "IVSIM_STATE_DIR": str(tmp_path / "state")}
+    root = str(Path(__file__).parents[3])
+    environment = {**os.environ, "PYTHONPATH": root, "IVSIM_STATE_DIR": str(tmp_path / "state")}
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, env=environment, text=True
     ) as owner:

@@ -221,17 +221,17 @@ LEAVING = """
 import pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 print("ready", flush=True)
-time.sleep(0.3)
+time.sleep(float(sys.argv[2]))
 pathlib.Path(sys.argv[1]).write_text("said")
 """
 
 
-@pytest.mark.parametrize(("patience_s", "said"), [(10.0, True), (0.0, False)])
+@pytest.mark.parametrize(("takes_s", "patience_s", "said"), [(0.3, 30.0, True), (600.0, 0.0, False)])
 def test_who_takes_leave_is_waited_for_and_who_does_not_is_ended(
-    tmp_path: Path, patience_s: float, said: bool
+    tmp_path: Path, takes_s: float, patience_s: float, said: bool
 ) -> None:
     last_words = tmp_path / "words"
-    command = [sys.executable, "-c", LEAVING, str(last_words)]
+    command = [sys.executable, "-c", LEAVING, str(last_words), str(takes_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as leaving:
         assert leaving.stdout is not None
         assert leaving.stdout.readline() == "ready\n"
