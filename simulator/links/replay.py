@@ -63,7 +63,7 @@ class LinkReplay(threading.Thread):
             self.failure = error
 
     def _play(self) -> None:
-        second, lead_ns = 0, SECOND_NS // 2
+        second, lead_ns = 0, SECOND_NS // 2  # nothing is known yet of how long a count takes
         while True:
             due_at_ns = self._start_at_ns + second * SECOND_NS
             asked = self._schedule(second)
