@@ -62,7 +62,7 @@ def test_loss_of_all_is_all(uml_link):
 
 
 def test_losses_in_bursts_go_on_over_changes(uml_link):
-    """Half of all in bursts of 10: netem would lose a seventh where each change begins them anew.
+    """Half of all in bursts of 10: netem would lose a tenth where each change begins them anew.
 
     Of one vehicle the delay changes, of the other the model, too.
     """
