@@ -192,7 +192,7 @@ def unclosed_sockets(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings(r"ignore:unclosed <(socket|ssl\.SSLSocket):ResourceWarning")
 @pytest.mark.usefixtures("unclosed_sockets")
 async def test_a_killed_kafka_costs_no_record_none_comes_twice_and_their_order_stays(
     secured: KafkaServer,
