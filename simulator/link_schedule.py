@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from simulator.links.base import Condition, GilbertElliott
+import numpy as np
+import numpy.typing as npt
+
+from simulator.links.base import Condition, GilbertElliott, Pair
+from simulator.links.fleet_conditions import FleetConditions
 from simulator.traces import Step, Trace
 from simulator.traces.track import entry_s
 
@@ -54,7 +59,6 @@ class Impairments:
 
 
 PLAIN = Impairments()
-_Pair = tuple[Condition, Condition]
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,12 @@ class LinkSchedule:
     others: Sequence[Trace] = ()
     impairments: Impairments = PLAIN
     first: int = 1
-    # What was drawn and worked out once: a run keeps each pair of conditions once, and finds equal ones fastest by identity.
-    _offsets_s: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _known: dict[tuple[float | bool | None, ...], _Pair] = field(
+    # What was worked out once: every pair of conditions, its place by what it is made of, and by the trace's steps that have it.
+    _pairs: list[Pair] = field(default_factory=list, init=False, repr=False, compare=False)
+    _known: dict[tuple[float | bool | None, ...], int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _of_steps: dict[tuple[int, int, bool, bool], int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -127,36 +134,74 @@ class LinkSchedule:
 
     def offset_s(self, vehicle: int) -> int:
         """Return the second of the trace at which the vehicle starts; one random stream per vehicle."""
+        return int(self._entries_s[vehicle - self.first])
+
+    @cached_property
+    def _entries_s(self) -> npt.NDArray[np.int64]:
         if not self.offsets:
-            return 0
-        found = self._offsets_s.get(vehicle)
-        if found is None:
-            found = self._offsets_s[vehicle] = entry_s(self.seed, vehicle, self.trace_of(vehicle))
-        return found
+            return np.zeros(self.vehicles, np.int64)
+        drawn = (entry_s(self.seed, vehicle, self.trace_of(vehicle)) for vehicle in self.numbers)
+        return np.fromiter(drawn, np.int64, self.vehicles)
+
+    @cached_property
+    def _vehicles(self) -> npt.NDArray[np.int64]:
+        return np.arange(self.first, self.first + self.vehicles)
 
     def offsets_s(self) -> dict[int, int]:
         """Return every vehicle's offset, for the manifest."""
         return {vehicle: self.offset_s(vehicle) for vehicle in self.numbers}
 
-    def at(self, second: int) -> dict[int, tuple[Condition, Condition]]:
+    def at(self, second: int) -> FleetConditions:
         """Return (uplink, downlink) of every vehicle for the second that starts `second` after the start."""
         out = any(start <= second < start + length for start, length in (*self.outages, *self.cuts))
-        return {k: self._conditions(k, second, out) for k in self.numbers}
+        traces = (self.trace, *self.others)
+        steps = np.empty(self.vehicles, np.int64)
+        places = np.empty(self.vehicles, np.int64)
+        for which, trace in enumerate(traces):
+            rows = slice(which, None, len(traces))
+            steps[rows] = self._steps(trace, self._entries_s[rows] + second)
+            found, inverse = np.unique(steps[rows], return_inverse=True)
+            of_found = [self._place(which, step, out, black=False) for step in found.tolist()]
+            places[rows] = np.array(of_found, np.int64)[inverse]
+        for vehicle, first, length in self.blackouts:
+            row = vehicle - self.first
+            if first <= second < first + length and 0 <= row < self.vehicles:
+                places[row] = self._place(row % len(traces), int(steps[row]), out, black=True)
+        return FleetConditions(self._vehicles, places, self._pairs)
 
-    def _conditions(self, vehicle: int, second: int, out: bool) -> _Pair:
-        """Return a vehicle's conditions, the same objects wherever they are equal."""
-        when = self.offset_s(vehicle) + second
-        step = self.trace_of(vehicle).step_at(when)
-        delay_ms = self._rtt_ms(step, when) / 2
+    def _steps(self, trace: Trace, whole: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return which step a vehicle meets at each second: the trace's, and with it that of the RTT's own trace."""
+        seconds = whole.astype(np.float64)
+        found = trace.indices_at(seconds)
+        if isinstance(self.rtt, Trace):
+            found = found * len(self.rtt.time_s) + self.rtt.indices_at(seconds)
+        return found
+
+    def _place(self, which: int, steps: int, out: bool, *, black: bool) -> int:
+        """Return the place of the conditions that a trace's step means, the same one wherever they are equal."""
+        found = self._of_steps.get((which, steps, out, black))
+        if found is None:
+            found = self._of_steps[which, steps, out, black] = self._place_anew(
+                which, steps, out, black=black
+            )
+        return found
+
+    def _place_anew(self, which: int, steps: int, out: bool, *, black: bool) -> int:
+        rtt_ms = self.rtt
+        if isinstance(rtt_ms, Trace):
+            steps, index = divmod(steps, len(rtt_ms.time_s))
+            rtt_ms = rtt_ms.step(index).rtt_ms or 0.0
+        step = (self.trace, *self.others)[which].step(steps)
+        delay_ms = (step.rtt_ms or 0.0 if rtt_ms is None else rtt_ms) / 2
         loss = self.loss_ratio if step.loss_ratio is None else step.loss_ratio
-        black = any(k == vehicle and first <= second < first + length for k, first, length in self.blackouts)
         key = (step.uplink_kbps, step.downlink_kbps, delay_ms, loss, out, black)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._pair(step, delay_ms, loss, out, black=black)
+            found = self._known[key] = len(self._pairs)
+            self._pairs.append(self._pair(step, delay_ms, loss, out, black=black))
         return found
 
-    def _pair(self, step: Step, delay_ms: float, loss: float, out: bool, *, black: bool) -> _Pair:
+    def _pair(self, step: Step, delay_ms: float, loss: float, out: bool, *, black: bool) -> Pair:
         if black:
             return Condition(None, delay_ms, 1.0), Condition(None, delay_ms, 1.0)
         if self.egress_only:
@@ -174,10 +219,3 @@ class LinkSchedule:
         if out:
             return 0.0
         return None if kbps is None else kbps * 1_000.0 * self.rate_factor
-
-    def _rtt_ms(self, step: Step, when: int) -> float:
-        if isinstance(self.rtt, Trace):
-            return self.rtt.step_at(when).rtt_ms or 0.0
-        if self.rtt is not None:
-            return self.rtt
-        return step.rtt_ms or 0.0

@@ -14,6 +14,7 @@ import asyncio
 import dataclasses
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from gateways.protocols.backoff import Backoff
@@ -31,6 +32,9 @@ _BUILD_SLICE_S = 0.02
 _FLUSH_S = 0.05
 _CONNECTING_AT_ONCE = 200
 _CONNECTED_POLL_S = 0.02
+# A fleet that leaves at once is a burst of six packets each: on an emulated link of 5,000 vehicles half a second's probes were
+# lost in it, and a change came 0.7 s late. An owner that says stop waits no longer than this for it.
+_LEAVING_TOGETHER, _LEAVING_PER_S, _LEAVING_MOST_S = 25, 500, 8.0
 
 
 class Shard:
@@ -155,10 +159,19 @@ class Shard:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(echo.close() for echo in self._echoes.values()))
-        await asyncio.gather(*(vehicle_sender.close() for vehicle_sender in self._vehicle_senders.values()))
+        await self._leave([*self._echoes.values(), *self._vehicle_senders.values()])
         self._log.close()
         self._collector.end()
+
+    async def _leave(self, ends: Sequence[VehicleSender | Echo]) -> None:
+        """Close connections one group after the other."""
+        pause_s = _LEAVING_TOGETHER * min(1 / _LEAVING_PER_S, _LEAVING_MOST_S / max(1, len(ends)))
+        leaving: list[asyncio.Task[None]] = []
+        for begin in range(0, len(ends), _LEAVING_TOGETHER):
+            if begin:
+                await asyncio.sleep(pause_s)
+            leaving += [asyncio.create_task(end.close()) for end in ends[begin : begin + _LEAVING_TOGETHER]]
+        await asyncio.gather(*leaving)
 
     def cpu_s(self) -> float | None:
         """Return the CPU of this process since the start; None before it."""

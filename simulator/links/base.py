@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
@@ -174,7 +175,26 @@ class LinkCounts(NamedTuple):
         return self.values[:, COUNTED.index(name)]
 
 
-Conditions = Mapping[int, tuple[Condition, Condition]]
+Pair = tuple[Condition, Condition]  # what is asked of a vehicle's uplink, and of its downlink
+Conditions = Mapping[int, Pair]
+
+
+class Applied(NamedTuple):
+    """When the kernel began with an update and had all of it, by this host's time.monotonic; and what it said.
+
+    Attributes:
+        replies: a router's, of each block of messages.
+    """
+
+    began_s: float
+    ended_s: float
+    replies: Sequence[bytes] = ()
+
+
+def wait_until(at_s: float) -> float:
+    """Wait for an instant of time.monotonic; return the time it is then."""
+    time.sleep(max(0.0, at_s - time.monotonic()))
+    return time.monotonic()
 
 
 class Link(Protocol):
@@ -199,12 +219,13 @@ class Link(Protocol):
         range, LinkError naming the vehicle when the kernel refuses.
         """
 
-    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], None]:
-        """Return the update that is due at `at_s` (time.monotonic) as a call that only has to be sent.
+    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], Applied]:
+        """Return the update that is due at `at_s` (time.monotonic) as a call that makes it then.
 
-        Who prepares the next second in this one is not late by the checks and the messages of a large fleet. What is
-        prepared and never sent changes nothing; no other update comes between the two. Raises as `update` does: Refusal
-        here, LinkError in the call.
+        The call waits for that instant if it has not passed, and returns when the kernel has all of the update. Who prepares
+        the next second in this one is not late by the checks and the messages of a large fleet. What is prepared and never
+        called changes nothing; no other update comes between the two. Raises as `update` does: Refusal here, LinkError
+        in both.
         """
 
     def counters(self) -> LinkCounts:

@@ -48,15 +48,11 @@ class _Layout(NamedTuple):
 
 def qdiscs(block: bytes) -> Iterator[Qdiscs]:
     """Read every qdisc of a dump; what is cut off at its end is left out."""
-    found = [
-        (start, end - start)
-        for kind, _sequence, start, end in nl.messages(block)
-        if kind == nl.NEWQDISC and end <= len(block) and end - start >= nl.TC.size
-    ]
-    starts, lengths = np.array(found, np.int64).reshape(-1, 2).T
     raw = np.frombuffer(block, np.uint8)
-    for length in np.unique(lengths):
-        rows = raw[starts[lengths == length][:, None] + np.arange(length)]
+    for length, starts in nl.bodies(block, nl.NEWQDISC).items():
+        if length < nl.TC.size:
+            continue
+        rows = raw[starts[:, None] + np.arange(length)]
         while len(rows):
             layout = _layout(rows[0].tobytes())
             alike = (rows[:, layout.equal] == rows[0, layout.equal]).all(axis=1)

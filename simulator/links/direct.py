@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 from simulator.links import addressing, wiring
-from simulator.links.base import DIRECT, Conditions, LinkCounts, check
+from simulator.links.base import DIRECT, Applied, Conditions, LinkCounts, check, wait_until
 
 
 class DirectLink:
@@ -53,11 +54,10 @@ class DirectLink:
             check(up, vehicle, "uplink")
             check(down, vehicle, "downlink")
 
-    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], None]:
-        """Check the conditions; the call that is returned does nothing."""
-        del at_s
+    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], Applied]:
+        """Check the conditions; the call that is returned waits for its time and does nothing."""
         self.update(conditions)
-        return lambda: None
+        return lambda: Applied(wait_until(at_s), time.monotonic())
 
     def counters(self) -> LinkCounts:
         """Return nothing: no queue counts per vehicle on a plain wire."""

@@ -6,14 +6,15 @@ import contextlib
 import platform
 import secrets
 import socket
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from schemas.errors import Refusal
 from simulator.links import addressing, wiring
 from simulator.links import netlink as nl
-from simulator.links.base import LinkError
+from simulator.links.base import Applied, LinkError, wait_until
 from simulator.links.namespaces import inside
 
 SOL_NETLINK, CAP_ACK, EXT_ACK = 270, 10, 11
@@ -53,11 +54,17 @@ class NetemRouter:
         with inside(self._namespace):
             return socket.if_nametoindex(device)
 
-    def exchange(self, blocks: Iterable[tuple[bytes, int]]) -> list[bytes]:
-        """Send each block to the kernel and read its replies; see `routed.Router.exchange`."""
-        return [self._exchange(block, last) for block, last in blocks]
+    def prepare(self, blocks: Sequence[tuple[bytes, int]]) -> Callable[[float], Applied]:
+        """Return what hands each block to the kernel; see `routed.Router.prepare`."""
 
-    def _exchange(self, block: bytes, last: int) -> bytes:
+        def apply(at_s: float) -> Applied:
+            began_s = wait_until(at_s)
+            replies = [self.dump(block, last) for block, last in blocks]
+            return Applied(began_s, time.monotonic(), replies)
+
+        return apply
+
+    def dump(self, block: bytes, last: int) -> bytes:
         assert self._netlink is not None
         parts = []
         try:

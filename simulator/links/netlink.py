@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 REQUEST: Final = 1
 ACK: Final = 4
@@ -29,6 +32,7 @@ TICK_NS: Final = 64  # PSCHED_SHIFT 6 in every kernel since 2.6.31; read back fr
 _HEADER = struct.Struct("=IHHII")
 TC = struct.Struct("=BBHiIII")
 _U32_MAX: Final = 0xFFFFFFFF
+_TOGETHER: Final = 256
 
 
 def attribute(kind: int, payload: bytes) -> bytes:
@@ -122,6 +126,41 @@ def messages(block: bytes) -> Iterator[tuple[int, int, int, int]]:
         offset += (size + 3) & ~3
 
 
+def bodies(block: bytes, kind: int) -> dict[int, npt.NDArray[np.int64]]:
+    """Return where the bodies of all messages of a type begin, by their length; what is cut off at the end is left out.
+
+    Messages of a kind that follow each other have one length: such a run is found at once, not message by message.
+    """
+    found: dict[int, list[npt.NDArray[np.int64]]] = {}
+    words = np.frombuffer(block, "=u4", len(block) // 4)
+    offset = 0
+    while offset + _HEADER.size <= len(block):
+        size, this, *_ = _HEADER.unpack_from(block, offset)
+        if size < _HEADER.size or offset + size > len(block):
+            break
+        step = (size + 3) & ~3
+        alike = _alike(words[offset // 4 :], step // 4)
+        if this == kind:
+            starts = offset + _HEADER.size + step * np.arange(alike)
+            found.setdefault(size - _HEADER.size, []).append(starts)
+        offset += step * alike
+    return {length: np.concatenate(starts) for length, starts in found.items()}
+
+
+def _alike(words: npt.NDArray[np.uint32], step: int) -> int:
+    """Return how many messages of `step` words from the first on have its length, type and flags, one at least."""
+    rows = len(words) // step
+    lengths, types = words[: rows * step : step], words[1 : rows * step : step]
+    count = 1
+    while count < rows:  # in pieces: a run is mostly much shorter than the block
+        part = slice(count, count + _TOGETHER)
+        differ = np.flatnonzero((lengths[part] != lengths[0]) | (types[part] != types[0]))
+        if len(differ):
+            return count + int(differ[0])
+        count = min(rows, count + _TOGETHER)
+    return count
+
+
 def attributes(block: bytes, offset: int, end: int) -> dict[int, bytes]:
     """Return the rtattrs between two offsets by kind."""
     found = {}
@@ -199,23 +238,36 @@ def _swap(value: int) -> int:
 
 
 # struct tcmsg: tcm_ifindex, tcm_handle and tcm_parent, behind the header and the family.
-_PLACE, _PLACE_AT = struct.Struct("=iII"), 20
-_FLAGS_AT: Final = 6
+_PLACE, _PLACE_AT = np.dtype([("device", "=i4"), ("handle", "=u4"), ("parent", "=u4")]), 20
+_FLAGS_AT, _SEQUENCE_AT = 6, 8
 
 
-def leaf_at(device: int, minor: int, leaf: bytes) -> bytes:
-    """Return the message of a leaf for the one under class 1:minor of a device."""
-    return _placed(leaf, device, minor << 16, 0x10000 | minor)
+def places(device: npt.ArrayLike, handle: npt.ArrayLike, parent: npt.ArrayLike) -> npt.NDArray[np.void]:
+    """Return where qdiscs or classes are, for `placed`."""
+    columns = np.broadcast_arrays(device, handle, parent)
+    found = np.empty(len(columns[0]), _PLACE)
+    for name, column in zip(_PLACE.names or (), columns, strict=True):
+        found[name] = column
+    return found
 
 
-def inner_at(device: int, minor: int, leaf: bytes) -> bytes:
-    """Return the message of a leaf for the qdisc behind leaf `minor`: of a device, a netem; it is made if there is none."""
-    placed = _placed(leaf, device, 0, minor << 16 | 1)
-    return placed[:_FLAGS_AT] + struct.pack("=H", REQUEST | CREATE) + placed[_FLAGS_AT + 2 :]
+def placed(messages: Sequence[bytes], at: npt.NDArray[np.void]) -> bytes:
+    """Join messages as `sequenced` does from number 1 on, each for its own place, whatever place it was made for."""
+    block = np.frombuffer(bytearray(b"".join(messages)), np.uint8)
+    ends = np.cumsum([len(message) for message in messages])
+    starts = np.concatenate(([0], ends[:-1]))
+    numbers = np.arange(1, len(messages) + 1, dtype="=u4")
+    block[starts[:, None] + np.arange(_SEQUENCE_AT, _SEQUENCE_AT + 4)] = numbers.view(np.uint8).reshape(-1, 4)
+    block[starts[:, None] + np.arange(_PLACE_AT, _PLACE_AT + _PLACE.itemsize)] = at.view(np.uint8).reshape(
+        -1, _PLACE.itemsize
+    )
+    block[starts[-1] + _FLAGS_AT] |= ACK
+    return block.tobytes()
 
 
-def _placed(leaf: bytes, device: int, handle: int, parent: int) -> bytes:
-    return leaf[:_PLACE_AT] + _PLACE.pack(device, handle, parent) + leaf[_PLACE_AT + _PLACE.size :]
+def or_made(leaf: bytes) -> bytes:
+    """Return the message of a qdisc as one that makes it if there is none."""
+    return leaf[:_FLAGS_AT] + struct.pack("=H", REQUEST | CREATE) + leaf[_FLAGS_AT + 2 :]
 
 
 PLUG_BUFFER, PLUG_RELEASE, PLUG_LIMIT = 0, 2, 3

@@ -21,19 +21,22 @@ most, packed here byte by byte and handed to the router's kernel in blocks.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from schemas.topics import VEHICLES_NETWORK
 from simulator.links import netlink as nl
 from simulator.links import queueing
-from simulator.links.base import Condition, Direction, GilbertElliott
-from simulator.links.queueing import Meter
+from simulator.links.base import Condition, Direction
+from simulator.links.queueing import Meters, Terms
 
 SHARD_VEHICLES: Final = 128
-MOST_PACKED: Final = 1 << 16
+BLOCK_VEHICLES: Final = 200
 MAX_SHARDS: Final = 512
 VEHICLES_BASE: Final = int(IPv4Network(VEHICLES_NETWORK).network_address)
 STRAY_CLASS: Final = 0xFFFE  # what no vehicle sends ends here, and is lost
@@ -51,12 +54,25 @@ def shards_for(vehicles: int) -> int:
     return count
 
 
-class Change(NamedTuple):
-    """One message and whose it is."""
+class Block(NamedTuple):
+    """Messages that are handed to the kernel together.
 
-    vehicle: int
+    Attributes:
+        packed: their bytes, numbered from 1; the last one asks for an acknowledgement.
+        vehicles: of each message whose it is.
+    """
+
+    packed: bytes
+    vehicles: npt.NDArray[np.int64]
     direction: Direction
-    message: bytes
+
+
+class Change(NamedTuple):
+    """An update of some vehicles: its blocks, and what they are told by them, which belongs into `state` once they are sent."""
+
+    blocks: list[Block]
+    rows: npt.NDArray[np.int64]
+    told: Meters
 
 
 @dataclass
@@ -77,8 +93,12 @@ class Plan:
     meters: list[int]
     lines: list[int]
     first: int = 1
-    state: dict[int, Meter] = field(default_factory=dict)
-    _packed: dict[tuple[int, int | None], tuple[Condition, bytes]] = field(default_factory=dict, repr=False)
+    state: Meters = field(init=False)
+    _packed: dict[int | tuple[int, int, bool], bytes] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.state = queueing.new_meters(self.vehicles)
+        self._of_meters, self._of_lines = np.array(self.meters), np.array(self.lines)
 
     @property
     def _key(self) -> int:
@@ -115,65 +135,108 @@ class Plan:
     def _make(self, vehicle: int) -> Iterator[bytes]:
         meter, line = self.meters[self.shard(vehicle)], self.lines[self.shard(vehicle)]
         minor = vehicle + 1
-        self.state[vehicle] = Meter()
         for device in (meter, line):
             yield nl.htb_class(device, minor, queueing.UNLIMITED_BYTES, queueing.BURST_TICKS, create=True)
-        limit = self.state[vehicle].queue_bytes
+        limit = queueing.QUEUE_MIN_BYTES
         yield nl.plug(meter, minor, nl.PLUG_LIMIT, limit, create=True)
         yield nl.plug(meter, minor, nl.PLUG_RELEASE, limit, create=False)
-        yield nl.netem(line, minor, queueing.netem_options(Condition(), None), create=True)
+        yield nl.netem(line, minor, queueing.netem_options(Condition(), queueing.UNLIMITED), create=True)
 
-    def changes(
-        self, conditions: Iterable[tuple[int, Condition]], at_s: float, told: dict[int, Meter]
-    ) -> Iterator[Change]:
-        """Yield every message of an update at `at_s`: class and netem where they change, the plug where it turns.
+    def change(
+        self, terms: Terms, vehicles: npt.NDArray[np.int64], asked: npt.NDArray[np.int64], at_s: float
+    ) -> Change:
+        """Return an update at `at_s`: class and netem where they change, the plug where it turns.
 
-        `told` gets what each vehicle is told by them: it belongs into `state` once they are sent.
+        Args:
+            terms: which numbers conditions.
+            vehicles: numbers of vehicles, int64, each once.
+            asked: of each the number of its condition, int64.
+            at_s: time.monotonic.
         """
-        direction, shards = self.direction, len(self.meters)
-        for vehicle, condition in conditions:
-            shard, minor = vehicle % shards, vehicle + 1
-            meter, line = self.meters[shard], self.lines[shard]
-            before = self.state[vehicle]
-            limit, held = before.queue_bytes, before.held
-            state = told[vehicle] = before.following(condition, at_s)
-            rate = queueing.UNLIMITED_BYTES if state.rate is None else state.rate
-            if state.queue_bytes != limit:
-                message = nl.plug(meter, minor, nl.PLUG_LIMIT, state.queue_bytes, create=False)
-                yield Change(vehicle, direction, message)
-            if state.held and not held:
-                yield Change(vehicle, direction, nl.plug(meter, minor, nl.PLUG_BUFFER, 0, create=False))
-            if state.rate != before.rate:
-                message = nl.htb_class(meter, minor, rate, queueing.BURST_TICKS, create=False)
-                yield Change(vehicle, direction, message)
-            place = nl.leaf_at
-            if state.nested:
-                place = nl.inner_at
-                if state.bursts != before.bursts or not before.nested:
-                    yield Change(vehicle, direction, nl.leaf_at(line, minor, _bursts(state.bursts)))
-            # Conditions that are equal are the same objects in a schedule.
-            if condition is not before.asked or state.rate != before.rate:
-                message = place(line, minor, self._netem(condition, state.rate))
-                yield Change(vehicle, direction, message)
-            if held and not state.held:
-                yield Change(vehicle, direction, nl.plug(meter, minor, nl.PLUG_RELEASE, 0, create=False))
+        rows = vehicles - self.first
+        before = self.state[rows]
+        told = queueing.following(before, terms, asked, at_s)
+        minor, shard = vehicles + 1, vehicles % len(self.meters)
+        queue = nl.places(self._of_meters[shard], minor << 16, 0x10000 | minor)
+        line = nl.places(self._of_lines[shard], minor << 16, 0x10000 | minor)
+        inner = nl.places(self._of_lines[shard], 0, minor << 16 | 1)
+        line_of_delay = np.where(told["nested"], inner, line)
+        klass = nl.places(self._of_meters[shard], 0x10000 | minor, 0x10000)
+        new_rate = told["rate"] != before["rate"]
+        new_bursts = told["nested"] & ((told["bursts"] != before["bursts"]) | ~before["nested"])
+        # A vehicle's messages are sent in this order.
+        kinds = (
+            (told["queue_bytes"] != before["queue_bytes"], queue, self._limits),
+            (told["held"] & ~before["held"], queue, self._hold),
+            (new_rate, klass, self._rates),
+            (new_bursts, line, self._bursts),
+            (new_rate | (told["asked"] != before["asked"]), line_of_delay, self._delays),
+            (before["held"] & ~told["held"], queue, self._release),
+        )
+        found = [(np.flatnonzero(which), place, messages) for which, place, messages in kinds]
+        blocks = []
+        for start in range(0, len(rows), BLOCK_VEHICLES):
+            packed: list[bytes] = []
+            at, places = [], []
+            for which, place, messages in found:
+                first, last = np.searchsorted(which, (start, start + BLOCK_VEHICLES))
+                if first < last:
+                    some = which[first:last]
+                    packed += messages(told[some], terms)
+                    at.append(vehicles[some])
+                    places.append(place[some])
+            if packed:
+                block = nl.placed(packed, np.concatenate(places))
+                blocks.append(Block(block, np.concatenate(at), self.direction))
+        return Change(blocks, rows, told)
 
-    def _netem(self, condition: Condition, rate: int | None) -> bytes:
-        """Return what netem is told of a condition, for no place yet: a schedule hands out the same objects again and again."""
-        key = id(condition), rate
-        known = self._packed.get(key)
-        if known is None or known[0] is not condition:
-            if len(self._packed) >= MOST_PACKED:
-                self._packed.clear()
-            options = queueing.netem_options(condition, rate)
-            known = self._packed[key] = condition, nl.netem(0, 0, options, create=False)
-        return known[1]
+    def apply(self, change: Change) -> None:
+        """Take an update as sent."""
+        self.state[change.rows] = change.told
 
+    def forget(self) -> None:
+        """Tell each vehicle everything with its next update: numbers of `Terms` mean something else from now on."""
+        self.state["asked"] = self.state["bursts"] = queueing.FORGOTTEN
+        self._packed.clear()
 
-def _bursts(bursts: GilbertElliott | None) -> bytes:
-    """Return what a netem for losses in bursts is told, for no place yet.
+    def _limits(self, told: Meters, _terms: Terms) -> list[bytes]:
+        return [nl.plug(0, 0, nl.PLUG_LIMIT, limit, create=False) for limit in told["queue_bytes"].tolist()]
 
-    The kernel begins anew, and tells nobody in which state it was: begin as one does who comes at any time.
-    """
-    bad = bursts is not None and random.random() < bursts.bad_share
-    return nl.netem(0, 0, queueing.burst_options(bursts, bad=bad), create=False)
+    def _hold(self, told: Meters, _terms: Terms) -> list[bytes]:
+        return [nl.plug(0, 0, nl.PLUG_BUFFER, 0, create=False)] * len(told)
+
+    def _release(self, told: Meters, _terms: Terms) -> list[bytes]:
+        return [nl.plug(0, 0, nl.PLUG_RELEASE, 0, create=False)] * len(told)
+
+    def _rates(self, told: Meters, _terms: Terms) -> list[bytes]:
+        packed, keys = self._packed, told["rate"].tolist()
+        for rate in keys:
+            if rate not in packed:
+                packed[rate] = nl.htb_class(
+                    0, 0, rate or queueing.UNLIMITED_BYTES, queueing.BURST_TICKS, create=False
+                )
+        return [packed[rate] for rate in keys]
+
+    def _delays(self, told: Meters, terms: Terms) -> list[bytes]:
+        packed = self._packed
+        keys = list(zip(told["asked"].tolist(), told["rate"].tolist(), told["nested"].tolist(), strict=True))
+        for key in keys:
+            if key not in packed:
+                asked, rate, nested = key
+                options = queueing.netem_options(terms[asked], rate)
+                packed[key] = nl.netem(0, 0, options, create=False)
+                if nested:
+                    packed[key] = nl.or_made(packed[key])
+        return [packed[key] for key in keys]
+
+    def _bursts(self, told: Meters, terms: Terms) -> list[bytes]:
+        """Return what netems for losses in bursts are told.
+
+        The kernel begins anew, and tells nobody in which state it was: begin as one does who comes at any time.
+        """
+        found = []
+        for number in told["bursts"].tolist():
+            bursts = None if number == queueing.NO_BURSTS else terms.bursts[number]
+            bad = bursts is not None and random.random() < bursts.bad_share
+            found.append(nl.netem(0, 0, queueing.burst_options(bursts, bad=bad), create=False))
+        return found

@@ -9,11 +9,13 @@ send time of a packet when it arrives: after one slow second its queue would sta
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from simulator.links import distributions
-from simulator.links.base import QUEUE_MAX_BYTES, Condition, GilbertElliott
+from simulator.links.base import QUEUE_MAX_BYTES, Condition, Direction, GilbertElliott, check
 from simulator.links.netlink import TICK_NS, NetemOptions
 
 TICKS_PER_MS: Final = 1e6 / TICK_NS
@@ -50,27 +52,27 @@ def queue_bytes_of(condition: Condition) -> int:
     return min(1 << (max(QUEUE_MIN_BYTES, math.ceil(wanted)) - 1).bit_length(), QUEUE_MAX_BYTES)
 
 
-def line_packets(rate: int | None, condition: Condition) -> int:
+def line_packets(rate: int, condition: Condition) -> int:
     """Return netem's limit: more packets than the delay line can ever hold at this rate."""
-    size = FRAME_BYTES if rate is None else SMALLEST_FRAME_BYTES
+    size = FRAME_BYTES if rate == UNLIMITED else SMALLEST_FRAME_BYTES
     # A normal or pareto table reaches about four, respectively eight, times the jitter.
     longest_s = (condition.delay_ms + 8 * condition.jitter_ms) / 1000
-    held = (UNLIMITED_BYTES if rate is None else rate) * longest_s / size
+    held = (rate or UNLIMITED_BYTES) * longest_s / size
     return min(max(LINE_MIN_PACKETS, math.ceil(held * 2) + 100), LINE_MAX_PACKETS)
 
 
-def netem_options(condition: Condition, rate: int | None) -> NetemOptions:
+def netem_options(condition: Condition, rate: int) -> NetemOptions:
     """Return netem's parameters for a condition at the rate (bytes/s) its serialisation has, but for losses in bursts."""
     delay_ticks = round(condition.delay_ms * TICKS_PER_MS)
     limit_packets = line_packets(rate, condition)
     if condition.plain:
-        return NetemOptions(delay_ticks, limit_packets, _share(condition.loss_ratio), 0, rate or 0)
+        return NetemOptions(delay_ticks, limit_packets, _share(condition.loss_ratio), 0, rate)
     return NetemOptions(
         delay_ticks=delay_ticks,
         limit_packets=limit_packets,
         loss=0 if condition.gilbert_elliott is not None else _share(condition.loss_ratio),
         jitter_ticks=round(condition.jitter_ms * TICKS_PER_MS),
-        rate_bytes=rate or 0,
+        rate_bytes=rate,
         # Every packet is a candidate (gap 1); reorder is then the share sent at once.
         gap=1 if condition.reorder_ratio else 0,
         duplicate=_share(condition.duplicate_ratio),
@@ -102,44 +104,90 @@ def _share(ratio: float) -> int:
     return round(ratio * 0xFFFFFFFF)
 
 
-@dataclass(frozen=True, slots=True)
-class Meter:
-    """What one direction of one vehicle was last told, and what it is owed below the floor.
+TERMS: Final = np.dtype([("queue_bytes", "<i8"), ("queue_is_asked", "?"), ("rate", "<i8"), ("bursts", "<i4")])
+UNLIMITED, OUTAGE = 0, -1  # in place of a rate in bytes/s
+NO_BURSTS: Final = -1
+# Columns of what each vehicle was told: `rate` in bytes/s, or UNLIMITED; `asked` is the number of the condition that it was
+# told for, and `asked_at_s` when; `credit_bytes` is what it is owed below the floor; `nested`: its losses in bursts have a
+# netem of their own, which was told those of the number `bursts`.
+METER: Final = np.dtype(
+    [
+        ("queue_bytes", "<i8"), ("rate", "<i8"), ("held", "?"), ("credit_bytes", "<f8"), ("asked_at_s", "<f8"),
+        ("asked", "<i4"), ("nested", "?"), ("bursts", "<i4"),
+    ]
+)  # fmt: skip
+FORGOTTEN: Final = -2  # a number that is nobody's
+Meters = npt.NDArray[np.void]  # of METER
+
+
+class Terms:
+    """Every condition that a link was asked for, numbered, and what each means for a meter.
 
     Attributes:
-        asked: the condition that it was told for.
-        nested: whether its losses in bursts have a netem of their own, and `bursts` what that is told.
+        columns: a row of `TERMS` for each number.
+        bursts: models of losses in bursts, by their number in `columns`.
     """
 
-    queue_bytes: int = QUEUE_MIN_BYTES
-    rate: int | None = None
-    held: bool = False
-    credit_bytes: float = 0.0
-    asked_at_s: float = 0.0
-    asked: Condition | None = None
-    nested: bool = False
-    bursts: GilbertElliott | None = None
+    def __init__(self) -> None:
+        self.columns = np.zeros(64, TERMS)
+        self.bursts: list[GilbertElliott] = []
+        self._of_bursts: dict[GilbertElliott, int] = {}
+        self._conditions: list[Condition] = []
+        self._numbers: dict[Condition, int] = {}
+        self._by_identity: dict[int, int] = {}  # of the kept ones: a schedule hands out the same objects
 
-    def following(self, condition: Condition, at_s: float) -> Meter:
-        """Return what it is told for a condition from `at_s` on: `rate` (bytes/s, None unlimited), `held`, `queue_bytes`."""
-        queue_bytes = condition.queue_bytes
-        if queue_bytes is None:
-            # Never smaller than before: a slow second must not drop what a fast one has queued.
-            queue_bytes = max(self.queue_bytes, queue_bytes_of(condition))
-        rate, held, credit_bytes = self.rate, False, self.credit_bytes
-        if condition.rate_bps is None:
-            rate = None
-        elif condition.rate_bps == 0:
-            held = True  # the rate stays: it is the one that counts when the outage is over
-        elif (asked := rate_bytes(condition.rate_bps)) >= FLOOR_BYTES:
-            rate = asked
-        else:
-            # Below the floor: hold, and open at the floor's rate for each interval that has been earned.
-            rate = FLOOR_BYTES
-            credit_bytes += asked * (min(at_s - self.asked_at_s, 1.5) if self.asked_at_s else 1.0)
-            held = credit_bytes < FLOOR_BYTES
-            if not held:
-                credit_bytes -= FLOOR_BYTES
-        bursts = condition.gilbert_elliott
-        nested = self.nested or bursts is not None
-        return Meter(queue_bytes, rate, held, credit_bytes, at_s, condition, nested, bursts)
+    def __len__(self) -> int:
+        return len(self._conditions)
+
+    def __getitem__(self, number: int) -> Condition:
+        return self._conditions[number]
+
+    def number(self, condition: Condition, vehicle: int, direction: Direction) -> int:
+        """Return a condition's number; Refusal that names the vehicle unless the kernel can do it."""
+        found = self._by_identity.get(id(condition))
+        if found is None:
+            found = self._numbers.get(condition)
+        if found is None:
+            check(condition, vehicle, direction)
+            found = self._numbers[condition] = self._by_identity[id(condition)] = len(self._conditions)
+            self._conditions.append(condition)
+            if found == len(self.columns):
+                self.columns = np.concatenate((self.columns, np.zeros(found, TERMS)))
+            self.columns[found] = self._terms(condition)
+        return found
+
+    def _terms(self, condition: Condition) -> tuple[int, bool, int, int]:
+        rate_bps, model, number = condition.rate_bps, condition.gilbert_elliott, NO_BURSTS
+        if model is not None:
+            number = self._of_bursts.setdefault(model, len(self.bursts))
+            if number == len(self.bursts):
+                self.bursts.append(model)
+        rate = UNLIMITED if rate_bps is None else OUTAGE if rate_bps == 0 else rate_bytes(rate_bps)
+        return queue_bytes_of(condition), condition.queue_bytes is not None, rate, number
+
+
+def new_meters(count: int) -> Meters:
+    """Return meters as they are when they are made."""
+    made = np.zeros(count, METER)
+    made["queue_bytes"], made["asked"], made["bursts"] = QUEUE_MIN_BYTES, FORGOTTEN, NO_BURSTS
+    return made
+
+
+def following(before: Meters, terms: Terms, asked: npt.NDArray[np.int64], at_s: float) -> Meters:
+    """Return what meters are told for conditions, by their numbers, from `at_s` on."""
+    told, term = before.copy(), terms.columns[asked]
+    rate, owed = term["rate"], before["credit_bytes"]
+    # Never smaller than before: a slow second must not drop what a fast one has queued.
+    queue_bytes = np.maximum(before["queue_bytes"], term["queue_bytes"])
+    told["queue_bytes"] = np.where(term["queue_is_asked"], term["queue_bytes"], queue_bytes)
+    # In an outage the rate stays: it is the one that counts when that is over.
+    out, below = rate == OUTAGE, (rate > 0) & (rate < FLOOR_BYTES)
+    told["rate"] = np.where(out, before["rate"], np.where(below, FLOOR_BYTES, rate))
+    # Below the floor: hold, and open at the floor's rate for each interval that has been earned.
+    since_s = np.where(before["asked_at_s"] != 0, np.minimum(at_s - before["asked_at_s"], 1.5), 1.0)
+    owed = owed + np.where(below, rate * since_s, 0.0)
+    told["held"] = out | (below & (owed < FLOOR_BYTES))
+    told["credit_bytes"] = owed - np.where(below & ~told["held"], FLOOR_BYTES, 0)
+    told["asked"], told["asked_at_s"], told["bursts"] = asked, at_s, term["bursts"]
+    told["nested"] |= term["bursts"] != NO_BURSTS
+    return told

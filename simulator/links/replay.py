@@ -9,11 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from simulator.links.base import Conditions, Link, LinkError
+from simulator.links.base import Applied, Conditions, Link, LinkError
 from simulator.links.step_log import Asked, Rows, Second, StepLog
 from simulator.priority import go_first
 
 SECOND_NS: Final = 1_000_000_000
+# So long before its time a change is handed over: whoever holds this process's lock then does not make it late.
+AHEAD_NS: Final = 50_000_000
 LINK_STEPS: Final = "link.steps"  # what a run names the file of its replay's steps
 Schedule = Callable[[int], Conditions]  # second from the start -> every vehicle's conditions
 
@@ -44,8 +46,7 @@ class LinkReplay(threading.Thread):
         self.failure: Exception | None = None
 
     def __enter__(self) -> Self:
-        asked = self._schedule(0)
-        self._apply(-1, asked, self._link.prepare(asked, time.monotonic()), time.time_ns())
+        self._change(-1, self._schedule(0), time.time_ns())()
         self.start()
         return self
 
@@ -66,15 +67,14 @@ class LinkReplay(threading.Thread):
         second, lead_ns = 0, SECOND_NS // 2  # nothing is known yet of how long a count takes
         while True:
             due_at_ns = self._start_at_ns + second * SECOND_NS
-            asked = self._schedule(second)
-            change = self._link.prepare(asked, time.monotonic() + (due_at_ns - time.time_ns()) / 1e9)
+            change = self._change(second, self._schedule(second), due_at_ns)
             # Reading a large fleet's counters takes time that the next change must not wait for.
-            if self._wait_until(due_at_ns - lead_ns):
+            if self._wait_until(due_at_ns - AHEAD_NS - lead_ns):
                 return
             lead_ns = min(SECOND_NS // 2, self._count())
-            if self._wait_until(due_at_ns):
+            if self._wait_until(due_at_ns - AHEAD_NS):
                 return
-            self._apply(second, asked, change, due_at_ns)
+            change()
             second += 1
 
     def _wait_until(self, at_ns: int) -> bool:
@@ -89,19 +89,26 @@ class LinkReplay(threading.Thread):
         self._step.counted_at_ns = time.time_ns()
         return (time.perf_counter_ns() - began) * 3 // 2
 
-    def _apply(self, second: int, asked: Conditions, change: Callable[[], None], due_at_ns: int) -> None:
-        began = time.perf_counter_ns()
-        change()
-        took = time.perf_counter_ns() - began
-        over, step = self._step, Second(second, asked, due_at_ns, time.time_ns(), took)
-        self._step = step
-        if second >= 0:
-            late_ns = step.applied_at_ns - due_at_ns
-            self._played += 1
-            self._longest_update_ns = max(self._longest_update_ns, took)
-            self._latest_ns = late_ns if self._latest_ns is None else max(self._latest_ns, late_ns)
-        if over is not None:
-            self._log.append(over)
+    def _change(self, second: int, asked: Conditions, due_at_ns: int) -> Callable[[], None]:
+        """Return what makes the change to a second when it is due, and notes how it went."""
+        due_s = time.monotonic() + (due_at_ns - time.time_ns()) / 1e9
+        apply = self._link.prepare(asked, due_s)
+
+        def change() -> None:
+            applied: Applied = apply()
+            began_ns, ended_ns = (
+                due_at_ns + round((at_s - due_s) * 1e9) for at_s in (applied.began_s, applied.ended_s)
+            )
+            over, self._step = self._step, Second(second, asked, due_at_ns, ended_ns, ended_ns - began_ns)
+            if second >= 0:
+                self._played += 1
+                self._longest_update_ns = max(self._longest_update_ns, ended_ns - began_ns)
+                late_ns = ended_ns - due_at_ns
+                self._latest_ns = late_ns if self._latest_ns is None else max(self._latest_ns, late_ns)
+            if over is not None:
+                self._log.append(over)
+
+        return change
 
     def in_force(self) -> tuple[int, Conditions]:
         """Return the second whose conditions are in force, and what is asked of each link in it; from any thread."""

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from schemas.errors import Refusal
 from schemas.topics import MAX_VEHICLES, end_id
 from simulator.links import addressing, counting, wiring
 from simulator.links import netlink as nl
-from simulator.links.base import Conditions, Direction, LinkCounts, LinkError, check
-from simulator.links.plan import Change, Plan, shards_for
-from simulator.links.queueing import Meter
+from simulator.links.base import DIRECTIONS, Applied, Conditions, Direction, LinkCounts, LinkError
+from simulator.links.fleet_conditions import FleetConditions
+from simulator.links.plan import Block, Plan, shards_for
+from simulator.links.queueing import Terms
 
 BLOCK_MESSAGES = 400
-_Block = tuple[list[Change], bytes]
-# What an update tells each vehicle, uplink and downlink; in force once it is sent.
-_Told = tuple[dict[int, Meter], dict[int, Meter]]
+MOST_CONDITIONS = 1 << 16  # that are remembered, so that they are checked and packed once
+_Numbers = npt.NDArray[np.int64]
 
 
 class Router(Protocol):
@@ -31,8 +33,14 @@ class Router(Protocol):
     def open(self, stack: contextlib.ExitStack, run: str, vehicles: int) -> tuple[str, str]:
         """Make the router joined to both namespaces; return its devices towards vehicles and cloud."""
 
-    def exchange(self, blocks: Iterable[tuple[bytes, int]]) -> list[bytes]:
-        """Send blocks with their last sequence numbers; return each one's replies up to that number's."""
+    def dump(self, block: bytes, last: int) -> bytes:
+        """Send a block whose last sequence number is `last`; return the replies up to that number's."""
+
+    def prepare(self, blocks: Sequence[tuple[bytes, int]]) -> Callable[[float], Applied]:
+        """Take blocks with their last sequence numbers; return what hands them to the kernel at an instant of time.monotonic.
+
+        At once when that has passed. Only the last of what was prepared can be sent.
+        """
 
     def index(self, device: str) -> int:
         """Return a device's interface index."""
@@ -61,6 +69,7 @@ class RoutedLink:
         self._router = router
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
+        self._terms = Terms()
 
     def __enter__(self) -> Self:
         try:
@@ -106,69 +115,71 @@ class RoutedLink:
             raise LinkError(f"link {self.name}: the kernel's tick is {words[1]} ns, not {nl.TICK_NS}")
 
     def _apply(self, messages: list[bytes]) -> None:
-        for start in range(0, len(messages), BLOCK_MESSAGES):
-            block = messages[start : start + BLOCK_MESSAGES]
-            replies = self._router.exchange([(nl.sequenced(block, 1), len(block))])
-            for reply in nl.errors(replies[0]):
-                if reply.errno:
-                    step = nl.kind_of(block[reply.sequence - 1])
-                    raise LinkError(f"link {self.name}: {step}: {_words(reply)}")
+        parts = [messages[at : at + BLOCK_MESSAGES] for at in range(0, len(messages), BLOCK_MESSAGES)]
+        applied = self._router.prepare([(nl.sequenced(part, 1), len(part)) for part in parts])(0.0)
+        for part, replies in zip(parts, applied.replies, strict=True):
+            for reply in _refused(replies):
+                step = nl.kind_of(part[reply.sequence - 1])
+                raise LinkError(f"link {self.name}: {step}: {_words(reply)}")
 
     def update(self, conditions: Conditions) -> None:
         """Set both directions of each vehicle named; see `base.Link.update`."""
-        self._check(conditions)
-        told: _Told = ({}, {})
-        self._send(self._blocks(conditions, time.monotonic(), told), told)
+        self.prepare(conditions, time.monotonic())()
 
-    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], None]:
-        """Return an update as messages that only have to be sent; see `base.Link.prepare`."""
-        self._check(conditions)
-        told: _Told = ({}, {})
-        blocks = list(self._blocks(conditions, at_s, told))
-        return lambda: self._send(blocks, told)
+    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], Applied]:
+        """Return an update that the router has and that waits for its time; see `base.Link.prepare`."""
+        fleet = FleetConditions.of(conditions)
+        asked = self._numbers(fleet)
+        changes = [
+            plan.change(self._terms, fleet.vehicles, numbers, at_s)
+            for plan, numbers in zip(self._plans, asked, strict=True)
+        ]
+        blocks = [block for change in changes for block in change.blocks]
+        with self._lock:
+            send = self._router.prepare([(block.packed, len(block.vehicles)) for block in blocks])
 
-    def _check(self, conditions: Conditions) -> None:
-        for vehicle, (up, down) in conditions.items():
+        def apply() -> Applied:
+            with self._lock:
+                applied = send(at_s)
+                for plan, change in zip(self._plans, changes, strict=True):
+                    plan.apply(change)
+            self._check_replies(blocks, applied.replies)
+            return applied
+
+        return apply
+
+    def _numbers(self, fleet: FleetConditions) -> tuple[_Numbers, _Numbers]:
+        """Return the number of every vehicle's uplink and downlink conditions; Refusal for one that cannot be had."""
+        for vehicle in (fleet.vehicles.min(initial=self.first), fleet.vehicles.max(initial=self.first)):
             last = self.first + self.vehicles - 1
             if not self.first <= vehicle <= last:
                 raise Refusal(f"vehicle {vehicle}: this link has vehicles {self.first} to {last}")
-            check(up, vehicle, "uplink")
-            check(down, vehicle, "downlink")
-
-    def _blocks(self, conditions: Conditions, at_s: float, told: _Told) -> Iterator[_Block]:
-        changes = itertools.chain.from_iterable(
-            plan.changes(((vehicle, pair[which]) for vehicle, pair in conditions.items()), at_s, told[which])
-            for which, plan in enumerate(self._plans)
+        if len(self._terms) > MOST_CONDITIONS:
+            self._terms = Terms()
+            for plan in self._plans:
+                plan.forget()
+        places, rows, inverse = fleet.used
+        used = list(zip(places.tolist(), fleet.vehicles[rows].tolist(), strict=True))
+        up, down = (
+            np.array([self._terms.number(fleet.pairs[k][way], whose, name) for k, whose in used], np.int64)
+            for way, name in enumerate(DIRECTIONS)
         )
-        while block := list(itertools.islice(changes, BLOCK_MESSAGES)):
-            yield block, nl.sequenced([change.message for change in block], 1)
+        return up[inverse], down[inverse]
 
-    def _send(self, blocks: Iterable[_Block], told: _Told) -> None:
-        sent: list[list[Change]] = []
-
-        def asked() -> Iterator[tuple[bytes, int]]:
-            for block, packed in blocks:
-                sent.append(block)
-                yield packed, len(block)
-
-        with self._lock:
-            answers = self._router.exchange(asked())
-            for plan, meters in zip(self._plans, told, strict=True):
-                plan.state.update(meters)
-        failures = []
-        for block, replies in zip(sent, answers, strict=True):
-            for reply in nl.errors(replies):
-                if reply.errno:
-                    change = block[reply.sequence - 1]
-                    failures.append(f"{end_id(change.vehicle)} {change.direction}: {_words(reply)}")
+    def _check_replies(self, blocks: Sequence[Block], answers: Sequence[bytes]) -> None:
+        failures = [
+            f"{end_id(int(block.vehicles[reply.sequence - 1]))} {block.direction}: {_words(reply)}"
+            for block, replies in zip(blocks, answers, strict=True)
+            for reply in _refused(replies)
+        ]
         if failures:
             raise LinkError(f"link {self.name}: {failures[0]} ({len(failures)} changes refused)")
 
     def counters(self) -> LinkCounts:
         """Return the kernel's counts for every vehicle and direction."""
         with self._lock:
-            replies = self._router.exchange([(nl.sequenced([nl.dump(nl.GETQDISC, 0)], 1), 1)])
-        return counting.read(replies[0], self._plans)
+            replies = self._router.dump(nl.sequenced([nl.dump(nl.GETQDISC, 0)], 1), 1)
+        return counting.read(replies, self._plans)
 
     def properties(self) -> dict[str, Any]:
         return {
@@ -181,6 +192,10 @@ class RoutedLink:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+def _refused(replies: bytes) -> Iterator[nl.Reply]:
+    return (reply for reply in nl.errors(replies) if reply.errno)
 
 
 def _words(reply: nl.Reply) -> str:

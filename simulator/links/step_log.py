@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.topics import end_id
-from simulator.links.base import DIRECTIONS, Condition, Conditions, LinkCounts
+from simulator.links.base import DIRECTIONS, Condition, Conditions, LinkCounts, Pair
+from simulator.links.fleet_conditions import FleetConditions
 
 # Tables of link.parquet's columns, each with whole seconds that follow those of the one before; gone through again and again.
 Rows = Iterable[pa.Table]
@@ -57,7 +58,6 @@ _RECORD: Final = np.dtype(
 )
 ROWS_TOGETHER: Final = 1 << 14  # written, and read, at a time
 _Records = npt.NDArray[np.void]
-_Pair = tuple[Condition, Condition]
 
 
 @dataclass
@@ -106,7 +106,7 @@ class StepLog:
         self._written: list[tuple[int, int, int]] = []  # begin, bytes and rows of each part of the file
         self._pending: list[_Records] = []
         self._before = LinkCounts.none()  # of the last step
-        self._vehicles: list[int] = []
+        self._vehicles = np.zeros(0, np.int64)
         # By a vehicle's number: where its uplink is among the rows of a step, or -1.
         self._rows = np.zeros(0, np.int64)
         self._totals: npt.NDArray[np.int64] | None = None  # of the last step, for the same vehicles
@@ -137,15 +137,18 @@ class StepLog:
         return [Asked(*place, *self._pairs[number]) for number, place in self._places.items()]
 
     def _records(self, step: Second) -> _Records:
-        vehicles = list(step.asked)
-        if vehicles != self._vehicles:
+        asked = FleetConditions.of(step.asked)
+        vehicles = asked.vehicles
+        if not np.array_equal(vehicles, self._vehicles):
             self._vehicles, self._totals = vehicles, None
-            self._rows = np.full(max(vehicles, default=0) + 1, -1)
-            self._rows[np.array(vehicles, np.int64)] = np.arange(len(vehicles)) * len(DIRECTIONS)
-        numbers = [self._pairs.number(pair) for pair in step.asked.values()]
-        for number, vehicle in zip(numbers, vehicles, strict=True):
+            self._rows = np.full(vehicles.max(initial=0) + 1, -1)
+            self._rows[vehicles] = np.arange(len(vehicles)) * len(DIRECTIONS)
+        places, rows, inverse = asked.used
+        used = [self._pairs.number(asked.pairs[place]) for place in places.tolist()]
+        for number, vehicle in zip(used, vehicles[rows].tolist(), strict=True):
             if number not in self._places:
                 self._places[number] = vehicle, step.second
+        numbers = np.array(used, np.int32)[inverse]
         totals, counted = self._placed(step.counters)
         before = self._totals
         if before is None:
@@ -153,8 +156,8 @@ class StepLog:
         records = np.zeros(len(totals), _RECORD)
         for name in ("second", "applied_at_ns", "update_ns", "counted_at_ns"):
             records[name] = getattr(step, name)
-        records["vehicle"] = np.repeat(np.array(vehicles, np.int32), 2)
-        records["pair"] = np.repeat(np.array(numbers, np.int32), 2)
+        records["vehicle"] = np.repeat(vehicles, 2)
+        records["pair"] = np.repeat(numbers, 2)
         records["counted"] = counted
         records["counts"] = totals
         records["counts"][:, :-1] -= before[:, :-1]  # what waits is no count from the opening on
@@ -187,14 +190,14 @@ class _Pairs:
     """Every pair of conditions that was met, numbered, each kept once."""
 
     def __init__(self) -> None:
-        self._pairs: list[_Pair] = []
-        self._numbers: dict[_Pair, int] = {}
+        self._pairs: list[Pair] = []
+        self._numbers: dict[Pair, int] = {}
         self._by_identity: dict[int, int] = {}  # of the kept ones: a schedule hands out the same objects
 
-    def __getitem__(self, number: int) -> _Pair:
+    def __getitem__(self, number: int) -> Pair:
         return self._pairs[number]
 
-    def number(self, pair: _Pair) -> int:
+    def number(self, pair: Pair) -> int:
         """Return the number of a pair that equals this one."""
         found = self._by_identity.get(id(pair))
         if found is None:

@@ -140,18 +140,24 @@ class Trace:
 
     def index_at(self, second: float, offset_s: float = 0.0) -> int:
         """Number of the step in force; wraps around after `duration_s`."""
-        position = (second + offset_s) % self.duration_s
-        return int(np.searchsorted(self.time_s, position, side="right")) - 1
+        return int(self.indices_at(np.array(second + offset_s)))
+
+    def indices_at(self, seconds: Floats) -> npt.NDArray[np.int64]:
+        """Return the index of the step at each of these seconds from the trace's beginning on, of any shape."""
+        return np.searchsorted(self.time_s, seconds % self.duration_s, side="right").astype(np.int64) - 1
+
+    def step(self, index: int) -> Step:
+        """The step of that index."""
+        return Step(
+            *(None if (values := getattr(self, name)) is None else float(values[index]) for name in COLUMNS)
+        )
 
     def step_at(self, second: float, offset_s: float = 0.0) -> Step:
         """The step `second` s after the start of a vehicle that entered the trace at `offset_s`.
 
         A run longer than the trace meets it again from its first step (wrap-around).
         """
-        index = self.index_at(second, offset_s)
-        return Step(
-            *(None if (values := getattr(self, name)) is None else float(values[index]) for name in COLUMNS)
-        )
+        return self.step(self.index_at(second, offset_s))
 
 
 def _one_and_other(places: Mapping[str, Floats]) -> list[str]:

@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,9 @@ POWER_OFF = 0x4321FEDC
 DONE, FAILED, PACKED = 0, 1, 2
 PACKED_FROM_BYTES = 4096
 ROOM = bytearray(1 << 20)
+# glibc gives pages back from these sizes on, and a page that is new costs a guest more than what is done in it.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, KEPT_BYTES = -1, -3, 32 << 20
+LONGEST_WAIT_NS = 2_000_000_000
 # What may be on its way to the guest: the socket of its control device holds about 90 packets, and what it drops is sent
 # again 200 ms later at the earliest.
 WINDOW_BYTES = 32_768
@@ -70,7 +74,7 @@ def read(connection: socket.socket, count: int) -> bytes:
     return bytes(data)
 
 
-def replies(netlink: socket.socket, block: bytes, last: int) -> Iterator[memoryview]:
+def replies(netlink: socket.socket, block: bytes | memoryview, last: int) -> Iterator[memoryview]:
     """Send a block and yield its replies, part by part, up to the one that closes sequence number `last`.
 
     Each part is valid until the next one comes. A page that is touched for the first time takes a guest longer than what is
@@ -103,33 +107,68 @@ def packed(parts: Iterator[memoryview]) -> tuple[bytes, int]:
     return b"".join([*found, deflated.flush()]), PACKED
 
 
-def serve(connection: socket.socket, netlink: socket.socket) -> None:
-    """Answer requests: one letter, a number, a length and as many bytes; the answer has a status and a length first."""
-    while True:
-        kind, number, count = struct.unpack("!cII", read(connection, 9))
-        body = read(connection, count)
-        try:
-            answer, status = answer_to(netlink, kind, number, body)
-        except OSError as error:
-            answer, status = str(error).encode(), FAILED
-        connection.sendall(struct.pack("!II", status, len(answer)) + answer)
+class Server:
+    """Answers requests: one letter, a number, a length and as many bytes; the answer has a status and a length first."""
 
+    def __init__(self, connection: socket.socket, netlink: socket.socket) -> None:
+        self._connection, self._netlink = connection, netlink
+        self._stored = memoryview(b"")  # netlink blocks that wait for their time, a table of them first
+        self._blocks = 0
 
-def answer_to(netlink: socket.socket, kind: bytes, number: int, body: bytes) -> tuple[bytes, int]:
-    """Do what one request asks: N a netlink block and its last sequence number, R read, W write a file."""
-    if kind == b"N":
-        return packed(replies(netlink, body, number))
-    if kind == b"R":
-        return Path(body.decode()).read_bytes(), DONE
-    if kind == b"W":
-        path, value = body.split(b"\0", 1)
-        return str(Path(path.decode()).write_bytes(value)).encode(), DONE
-    raise OSError(22, f"unknown request {kind!r}")
+    def serve(self) -> None:
+        while True:
+            kind, number, count = struct.unpack("!cII", read(self._connection, 9))
+            body = read(self._connection, count)
+            try:
+                answer, status = self.answer_to(kind, number, body)
+            except (OSError, zlib.error) as error:
+                answer, status = str(error).encode(), FAILED
+            self._connection.sendall(struct.pack("!II", status, len(answer)) + answer)
+
+    def answer_to(self, kind: bytes, number: int, body: bytes) -> tuple[bytes, int]:
+        """Do what one request asks.
+
+        N: a netlink block, `number` its last sequence number. S: `number` blocks, deflated, to be kept in place of those that
+        are. G: those, at a time of this kernel's clock. T: that time. R: read, W: write a file.
+        """
+        if kind == b"N":
+            return packed(replies(self._netlink, body, number))
+        if kind == b"S":
+            self._stored, self._blocks = memoryview(zlib.decompress(body)), number
+            return b"", DONE
+        if kind == b"G":
+            return self.change(*struct.unpack("!q", body)), DONE
+        if kind == b"T":
+            return struct.pack("!q", time.monotonic_ns()), DONE
+        if kind == b"R":
+            return Path(body.decode()).read_bytes(), DONE
+        if kind == b"W":
+            path, value = body.split(b"\0", 1)
+            return str(Path(path.decode()).write_bytes(value)).encode(), DONE
+        raise OSError(22, f"unknown request {kind!r}")
+
+    def change(self, at_ns: int) -> bytes:
+        """Hand the blocks that are kept to the kernel when their time has come, or at once when it has passed.
+
+        Return when that began and ended, then of each block the length of its replies, and those.
+        """
+        stored, blocks = self._stored, self._blocks
+        self._stored, self._blocks = memoryview(b""), 0
+        time.sleep(min(max(0, at_ns - time.monotonic_ns()), LONGEST_WAIT_NS) / 1e9)
+        began_ns = time.monotonic_ns()
+        answers, offset = [], 8 * blocks
+        for length, last in struct.iter_unpack("!II", stored[:offset]):
+            found = b"".join(map(bytes, replies(self._netlink, stored[offset : offset + length], last)))
+            answers += [struct.pack("!I", len(found)), found]
+            offset += length
+        return struct.pack("!qq", began_ns, time.monotonic_ns()) + b"".join(answers)
 
 
 def main() -> None:
     """Take: address of the control device, then the modules to load."""
     address, *modules = sys.argv[1:]
+    for parameter in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+        LIBC.mallopt(parameter, KEPT_BYTES)
     mount("proc", "/proc")
     mount("sysfs", "/sys")
     for module in modules:
@@ -151,7 +190,7 @@ def main() -> None:
         print("READY", os.uname().release, flush=True)
         connection, _peer = server.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    serve(connection, netlink)
+    Server(connection, netlink).serve()
 
 
 if __name__ == "__main__":

@@ -14,14 +14,14 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from schemas import namespace
 from schemas.errors import Refusal
 from simulator.links import addressing, wiring
-from simulator.links.base import LinkError
+from simulator.links.base import Applied, LinkError
 from simulator.links.namespaces import inside
 from simulator.links.uml import agent, launch
 
@@ -37,6 +37,7 @@ MODULES: Final = (
     "act_mirred",
 )
 BOOT_TIMEOUT_S: Final = 30.0
+CLOCK_READINGS: Final = 5
 # The guest's driver takes as many packets at once as its queue is deep, and Linux allows a poll 64 (NAPI_POLL_WEIGHT).
 DEPTH_PACKETS: Final = 32
 _AGENT: Final = Path(__file__).with_name("agent.py")
@@ -92,10 +93,6 @@ def memory_directory(fallback: Path) -> str:
     """Return where the guest's memory file goes (unlinked at once): a tmpfs where there is one."""
     shared = Path("/dev/shm")  # noqa: S108
     return str(shared if os.access(shared, os.W_OK) else fallback)
-
-
-class GuestError(LinkError):
-    """The guest answered, and its answer is that it could not."""
 
 
 class Guest:
@@ -174,43 +171,47 @@ class Guest:
         self._stack.callback(self._socket.close)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(30)
+        # The guest's monotonic clock counts the host's nanoseconds from another beginning (arch/um, timer_read).
+        self._behind_ns = min(self._clock() for _ in range(CLOCK_READINGS))[1]
+
+    def _clock(self) -> tuple[int, int]:
+        """Return how long a reading of the guest's clock took, and how far that is behind the host's; both ns."""
+        asked_ns = time.monotonic_ns()
+        (theirs_ns,) = struct.unpack("!q", self.request(b"T", b""))
+        took_ns = time.monotonic_ns() - asked_ns
+        return took_ns, asked_ns + took_ns // 2 - theirs_ns
 
     def request(self, kind: bytes, body: bytes, number: int = 0) -> bytes:
         """Send one request to the agent and return its answer; LinkError with its reason if it fails."""
-        self._ask(kind, body, number)
-        return self._answer()
-
-    def exchange(self, blocks: Iterable[tuple[bytes, int]]) -> list[bytes]:
-        """Send netlink blocks while they are built, the guest at work meanwhile; then read all answers."""
-        count = 0
-        for block, last in blocks:
-            self._ask(b"N", block, last)
-            count += 1
-        answers, failed = [], None
-        for _ in range(count):
-            try:
-                answers.append(self._answer())
-            except GuestError as error:  # the next request must not read what is left of this one's answers
-                failed = failed or error
-        if failed is not None:
-            raise failed
-        return answers
-
-    def _ask(self, kind: bytes, body: bytes, number: int) -> None:
         try:
             self._socket.sendall(struct.pack("!cII", kind, number, len(body)) + body)
-        except OSError as error:
-            raise LinkError(f"link uml: the guest does not answer: {error}") from error
-
-    def _answer(self) -> bytes:
-        try:
             status, count = struct.unpack("!II", self._receive(8))
             answer = self._receive(count)
         except OSError as error:
             raise LinkError(f"link uml: the guest does not answer: {error}") from error
         if status == agent.FAILED:
-            raise GuestError(f"link uml: {answer.decode(errors='replace')}")
+            raise LinkError(f"link uml: {answer.decode(errors='replace')}")
         return zlib.decompress(answer) if status == agent.PACKED else answer
+
+    def prepare(self, blocks: Sequence[tuple[bytes, int]]) -> Callable[[float], Applied]:
+        """Hand netlink blocks to the guest, and return what has them take effect; see `routed.Router.prepare`.
+
+        They are on their way before their time has come, and the guest keeps it by its own clock: neither what their bytes
+        cost nor who holds this process's lock makes them late.
+        """
+        table = b"".join(struct.pack("!II", len(block), last) for block, last in blocks)
+        self.request(b"S", zlib.compress(b"".join([table, *(block for block, _ in blocks)]), 1), len(blocks))
+        return self._apply
+
+    def _apply(self, at_s: float) -> Applied:
+        answer = self.request(b"G", struct.pack("!q", round(at_s * 1e9) - self._behind_ns))
+        began_ns, ended_ns = struct.unpack_from("!qq", answer)
+        replies, offset = [], 16
+        while offset < len(answer):
+            (length,) = struct.unpack_from("!I", answer, offset)
+            replies.append(answer[offset + 4 : offset + 4 + length])
+            offset += 4 + length
+        return Applied((began_ns + self._behind_ns) / 1e9, (ended_ns + self._behind_ns) / 1e9, replies)
 
     def _receive(self, count: int) -> bytes:
         data = bytearray()
@@ -275,8 +276,11 @@ class UmlRouter:
             raise LinkError("link uml: not open")
         return self._guest
 
-    def exchange(self, blocks: Iterable[tuple[bytes, int]]) -> list[bytes]:
-        return self.guest.exchange(blocks)
+    def prepare(self, blocks: Sequence[tuple[bytes, int]]) -> Callable[[float], Applied]:
+        return self.guest.prepare(blocks)
+
+    def dump(self, block: bytes, last: int) -> bytes:
+        return self.guest.request(b"N", block, last)
 
     def index(self, device: str) -> int:
         return int(self.guest.read(f"/sys/class/net/{device}/ifindex"))

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from schemas.topics import end_id
-from simulator.links.base import DIRECTIONS, Direction, LinkCounts
-from simulator.links.queueing import FLOOR_BYTES, FRAME_BYTES
+from simulator.links.base import DIRECTIONS, Condition, Direction, GilbertElliott, LinkCounts
+from simulator.links.queueing import FLOOR_BYTES, FRAME_BYTES, QUEUE_MIN_BYTES, queue_bytes_of, rate_bytes
 from simulator.links.step_log import Second
 
 Row = dict[str, Any]
@@ -246,3 +246,46 @@ def probe_columns(
         "probe_delay_ms": None if came_at_ns is None else (came_at_ns - sent_at_ns) / 1e6,
         "probe_bytes": probe_bytes if seen else 0,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """What one direction of one vehicle was last told, and what it is owed below the floor: the rule, one vehicle at a time.
+
+    Attributes:
+        asked: the condition that it was told for.
+        nested: whether its losses in bursts have a netem of their own, and `bursts` what that is told.
+    """
+
+    queue_bytes: int = QUEUE_MIN_BYTES
+    rate: int | None = None
+    held: bool = False
+    credit_bytes: float = 0.0
+    asked_at_s: float = 0.0
+    asked: Condition | None = None
+    nested: bool = False
+    bursts: GilbertElliott | None = None
+
+    def following(self, condition: Condition, at_s: float) -> Meter:
+        """Return what it is told for a condition from `at_s` on: `rate` (bytes/s, None unlimited), `held`, `queue_bytes`."""
+        queue_bytes = condition.queue_bytes
+        if queue_bytes is None:
+            # Never smaller than before: a slow second must not drop what a fast one has queued.
+            queue_bytes = max(self.queue_bytes, queue_bytes_of(condition))
+        rate, held, credit_bytes = self.rate, False, self.credit_bytes
+        if condition.rate_bps is None:
+            rate = None
+        elif condition.rate_bps == 0:
+            held = True  # the rate stays: it is the one that counts when the outage is over
+        elif (asked := rate_bytes(condition.rate_bps)) >= FLOOR_BYTES:
+            rate = asked
+        else:
+            # Below the floor: hold, and open at the floor's rate for each interval that has been earned.
+            rate = FLOOR_BYTES
+            credit_bytes += asked * (min(at_s - self.asked_at_s, 1.5) if self.asked_at_s else 1.0)
+            held = credit_bytes < FLOOR_BYTES
+            if not held:
+                credit_bytes -= FLOOR_BYTES
+        bursts = condition.gilbert_elliott
+        nested = self.nested or bursts is not None
+        return Meter(queue_bytes, rate, held, credit_bytes, at_s, condition, nested, bursts)

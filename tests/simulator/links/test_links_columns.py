@@ -6,7 +6,6 @@ import itertools
 import random
 import time
 import tracemalloc
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +25,7 @@ from simulator.capture.counting import COUNTS, RECORD
 from simulator.capture.second_log import MAGIC
 from simulator.capture.second_log import to_table as wire_table
 from simulator.links import step_log
-from simulator.links.base import DIRECTIONS, Condition, GilbertElliott, LinkCounts
+from simulator.links.base import DIRECTIONS, Applied, Condition, GilbertElliott, LinkCounts, wait_until
 from simulator.links.proof import run_seconds
 from simulator.links.proof.certificate import certificate, check_punctual
 from simulator.links.proof.probe_times import ProbedRows, ProbeTimes
@@ -268,8 +267,13 @@ class Counting:
     def update(self, _conditions: Any) -> None:
         self.updates += 1
 
-    def prepare(self, conditions: Any, _at_s: float) -> Any:
-        return partial(self.update, conditions)
+    def prepare(self, conditions: Any, at_s: float) -> Any:
+        def apply() -> Applied:
+            began_s = wait_until(at_s)
+            self.update(conditions)
+            return Applied(began_s, time.monotonic())
+
+        return apply
 
     def counters(self) -> LinkCounts:
         n = self.updates

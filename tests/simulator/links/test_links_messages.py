@@ -6,6 +6,7 @@ import struct
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,15 +21,18 @@ from simulator.links.plan import STRAY_CLASS, Plan, shards_for
 from simulator.links.queueing import (
     FLOOR_BYTES,
     FRAME_BYTES,
-    Meter,
+    UNLIMITED,
+    Terms,
     burst_options,
+    following,
     line_packets,
     netem_options,
+    new_meters,
     queue_bytes_of,
     rate_bytes,
 )
 from simulator.links.uml import agent
-from tests.simulator.links.row_by_row import LinkCounter, counters
+from tests.simulator.links.row_by_row import LinkCounter, Meter, counters
 
 
 def options_of(packed):
@@ -136,22 +140,49 @@ def test_every_vehicle_is_counted_from_a_dump_in_any_order(vehicles, seed):
     assert len(block) % 4 == 0
 
 
+def split(block):
+    """Return the messages of a block."""
+    return [block[start - 16 : end] for _, _, start, end in nl.messages(block)]
+
+
+def without_number(message):
+    """Return a message as it is before it is in a block."""
+    return (
+        message[:6]
+        + struct.pack("=H", struct.unpack_from("=H", message, 6)[0] & ~nl.ACK)
+        + bytes(4)
+        + message[12:]
+    )
+
+
+def sent(plan, terms, conditions, at_s=1.0):
+    """Send an update; return its messages in their order, each with its vehicle."""
+    asked = [terms.number(condition, vehicle, plan.direction) for vehicle, condition in conditions.items()]
+    change = plan.change(terms, np.array(list(conditions)), np.array(asked), at_s)
+    plan.apply(change)
+    found = []
+    for block in change.blocks:
+        messages = split(block.packed)
+        heads = [struct.unpack_from("=HI", message, 6) for message in messages]
+        assert [number for _, number in heads] == list(range(1, len(messages) + 1))
+        assert [bool(flags & nl.ACK) for flags, _ in heads] == [False] * (len(messages) - 1) + [True]
+        found += zip(block.vehicles.tolist(), messages, strict=True)
+    return found
+
+
 def test_an_update_tells_the_kernel_what_has_changed_alone():
-    plan = Plan("uplink", 1, 1, 2, [3], [2])
-    list(plan.set_up())
+    plan, terms = Plan("uplink", 1, 1, 2, [3], [2]), Terms()
     slow, fast, far = Condition(8e5, 30.0), Condition(1.2e6, 30.0), Condition(1.2e6, 60.0)
     told = []
     for second, condition in enumerate([slow, slow, fast, far, far, Condition(0.0, 60.0), far, far]):
-        changes = list(plan.changes([(1, condition)], float(second), plan.state))
-        told.append([nl.kind_of(change.message) for change in changes])
+        told.append([nl.kind_of(message) for _, message in sent(plan, terms, {1: condition}, float(second))])
     meter, line, turn = "class htb", "qdisc netem", "qdisc plug"
     # The first sets the queue's limit, too; an outage keeps the rate, and holds the queue.
     assert told == [[turn, meter, line], [], [meter, line], [line], [], [turn, line], [line, turn], []]
 
 
 def test_losses_in_bursts_have_a_netem_of_their_own_which_other_changes_leave_alone():
-    plan = Plan("uplink", 1, 1, 2, [3], [2])
-    list(plan.set_up())
+    plan, terms = Plan("uplink", 1, 1, 2, [3], [2]), Terms()
     bursts, longer = GilbertElliott(0.02, 0.2), GilbertElliott(0.01, 0.1)
     leaf, inner = (2 << 16, 1 << 16 | 2), (0, 2 << 16 | 1)
     told = []
@@ -162,8 +193,11 @@ def test_losses_in_bursts_have_a_netem_of_their_own_which_other_changes_leave_al
         Condition(None, 6.0, 0.5),
     ]
     for second, condition in enumerate(asked):
-        changes = [change.message for change in plan.changes([(1, condition)], float(second), plan.state)]
-        netems = [one for one in changes if nl.kind_of(one) == "qdisc netem"]
+        netems = [
+            one
+            for _, one in sent(plan, terms, {1: condition}, float(second))
+            if nl.kind_of(one) == "qdisc netem"
+        ]
         told.append([(*struct.unpack_from("=II", one, 24), one) for one in netems])
     assert [[tuple(one[:2]) for one in each] for each in told] == [
         [leaf, inner], [inner], [leaf, inner], [leaf, inner]
@@ -186,18 +220,15 @@ def test_a_model_that_begins_in_the_bad_state_is_the_same_model(to_bad, to_good,
 
 
 def test_what_netem_is_told_is_packed_once_and_placed_for_each_vehicle():
-    plan = Plan("uplink", 3, 1, 2, [3], [2])
-    list(plan.set_up())
+    plan, terms = Plan("uplink", 3, 1, 2, [3], [2]), Terms()
     asked = [Condition(1e6 * k, 30.0, 0.01, jitter_ms=2.0, distribution="normal") for k in (1, 2)]
     for condition in [*asked, Condition(0.0, 5.0), *asked]:
         for vehicle in (1, 3):
-            *_, change = (
-                one.message
-                for one in plan.changes([(vehicle, condition)], 1.0, plan.state)
-                if nl.kind_of(one.message) == "qdisc netem"
+            (change,) = (
+                one for _, one in sent(plan, terms, {vehicle: condition}) if nl.kind_of(one) == "qdisc netem"
             )
-            options = netem_options(condition, plan.state[vehicle].rate)
-            assert change == nl.netem(2, vehicle + 1, options, create=False)
+            options = netem_options(condition, int(plan.state["rate"][vehicle - 1]))
+            assert without_number(change) == nl.netem(2, vehicle + 1, options, create=False)
 
 
 def test_a_delay_line_without_its_queue_is_an_error():
@@ -279,24 +310,77 @@ def test_shards_hold_at_most_128():
     assert [shards_for(n) for n in (1, 128, 129, 1000, 5000, 65000)] == [1, 1, 2, 8, 64, 512]
 
 
+def meters_told(conditions, at_s):
+    """Return what one meter is told for conditions that follow each other."""
+    terms, meter = Terms(), new_meters(1)
+    for condition, when in zip(conditions, at_s, strict=True):
+        meter = following(meter, terms, np.array([terms.number(condition, 1, "uplink")]), when)
+        yield meter[0]
+
+
 def test_meter_keeps_rate_and_queue_through_an_outage():
-    meter = Meter()
-    meter = meter.following(Condition(20e6), 1.0)
-    limit = meter.queue_bytes
-    meter = meter.following(Condition(0.0), 2.0)
-    assert (meter.held, meter.rate, meter.queue_bytes) == (True, 2_500_000, limit)
-    meter = meter.following(Condition(1e6), 3.0)
-    assert (meter.held, meter.rate, meter.queue_bytes) == (False, 125_000, limit)
+    first, held, after = meters_told([Condition(20e6), Condition(0.0), Condition(1e6)], [1.0, 2.0, 3.0])
+    limit = first["queue_bytes"]
+    assert (held["held"], held["rate"], held["queue_bytes"]) == (True, 2_500_000, limit)
+    assert (after["held"], after["rate"], after["queue_bytes"]) == (False, 125_000, limit)
 
 
-@given(st.integers(1, FLOOR_BYTES - 1))
-def test_rates_below_the_floor_are_right_in_the_mean(asked):
-    meter, opened = Meter(), 0
-    seconds = 2000
+RATES = st.none() | st.just(0.0) | st.floats(8, FLOOR_BYTES * 8 + 800) | st.floats(8, 1e11)
+ASKED = st.builds(
+    Condition,
+    rate_bps=RATES,
+    delay_ms=st.floats(0, 500),
+    queue_bytes=st.none() | st.integers(1, 10**9),
+    gilbert_elliott=st.sampled_from([None, None, GilbertElliott(0.02, 0.2), GilbertElliott(0.01, 0.1)]),
+)
+
+
+@given(st.lists(st.tuples(ASKED, st.floats(0.001, 3)), max_size=12))
+def test_meters_in_columns_are_told_what_one_by_one_is_told(steps):
+    at_s = list(itertools.accumulate((step[1] for step in steps), initial=1.0))[1:]
+    one = Meter()
+    found = meters_told([condition for condition, _ in steps], at_s)
+    for (condition, _), when, told in zip(steps, at_s, found, strict=True):
+        one = one.following(condition, when)
+        assert (told["queue_bytes"], told["rate"] or None, told["held"]) == (
+            one.queue_bytes, one.rate, one.held
+        )  # fmt: skip
+        assert told["credit_bytes"] == pytest.approx(one.credit_bytes)
+        assert (told["nested"], told["bursts"] >= 0) == (one.nested, one.bursts is not None)
+
+
+@given(st.lists(st.lists(ASKED, min_size=3, max_size=3), min_size=1, max_size=6))
+def test_each_vehicle_of_a_fleet_is_told_what_it_would_be_told_alone(seconds):
+    fleet, terms = Plan("uplink", 300, 1, 2, [10, 11, 12, 13], [20, 21, 22, 23]), Terms()
+    whose = (1, 200, 300)  # of two blocks
+    alone = [(Plan("uplink", 300, 1, 2, [10, 11, 12, 13], [20, 21, 22, 23]), Terms()) for _ in whose]
+    for second, conditions in enumerate(seconds, start=1):
+        asked = dict.fromkeys(range(1, 301), Condition(1e6, 1.0)) | dict(zip(whose, conditions, strict=True))
+        random.seed(5)
+        together = sent(fleet, terms, asked, float(second))
+        for (plan, own), vehicle in zip(alone, whose, strict=True):
+            expected = sent(plan, own, {vehicle: asked[vehicle]}, float(second))
+            found = [one for number, one in together if number == vehicle]
+            assert [as_alone(one) for one in found] == [as_alone(one) for _, one in expected]
+
+
+def as_alone(message):
+    """Return a message without its number, and without the state in which a model of bursts begins, which is drawn."""
+    if nl.kind_of(message) == "qdisc netem":
+        options = options_of(message)[1]
+        if 5 in nl.attributes(options, 24, len(options)):
+            return message[20:32]
+    return without_number(message)
+
+
+def test_rates_below_the_floor_are_right_in_the_mean():
+    asked = np.arange(1, FLOOR_BYTES)
+    terms, meters, opened, seconds = Terms(), new_meters(len(asked)), np.zeros(len(asked)), 2000
+    numbers = np.array([terms.number(Condition(rate * 8.0), 1, "uplink") for rate in asked.tolist()])
     for second in range(1, seconds + 1):
-        meter = meter.following(Condition(asked * 8.0), float(second))
-        opened += not meter.held
-    assert abs(opened * FLOOR_BYTES - asked * seconds) <= FLOOR_BYTES
+        meters = following(meters, terms, numbers, float(second))
+        opened += ~meters["held"]
+    assert np.abs(opened * FLOOR_BYTES - asked * seconds).max() <= FLOOR_BYTES
 
 
 @pytest.mark.parametrize("name", ["normal", "pareto", "paretonormal"])
@@ -312,11 +396,28 @@ def test_tables_are_those_that_iproute2_installs(name):
 
 
 def test_plan_changes_carry_their_vehicle_and_all_parameters():
-    plan = Plan("uplink", 3, 1, 2, [3], [2])
+    plan, terms = Plan("uplink", 3, 1, 2, [3], [2]), Terms()
     assert len(list(plan.set_up())) > 3 * 5
-    changes = list(plan.changes([(2, Condition(1e6, 30.0, 0.01))], 1.0, told := {}))
-    assert {(c.vehicle, c.direction) for c in changes} == {(2, "uplink")}
+    number = terms.number(Condition(1e6, 30.0, 0.01), 2, "uplink")
+    change = plan.change(terms, np.array([2]), np.array([number]), 1.0)
+    assert {(whose, block.direction) for block in change.blocks for whose in block.vehicles} == {
+        (2, "uplink")
+    }
     # Until it is sent, what was told before is in force.
-    assert (told[2].rate, plan.state[2].rate) == (125_000, None)
-    kinds = [nl.kind_of(c.message) for c in changes]
+    assert plan.state["rate"][1] == UNLIMITED
+    plan.apply(change)
+    assert plan.state["rate"].tolist() == [UNLIMITED, 125_000, UNLIMITED]
+    kinds = [nl.kind_of(one) for one in split(change.blocks[0].packed)]
     assert kinds[-2:] == ["class htb", "qdisc netem"]
+
+
+def test_a_link_that_forgets_conditions_tells_everything_again():
+    plan, terms = Plan("uplink", 1, 1, 2, [3], [2]), Terms()
+    bursts = Condition(1e6, 30.0, gilbert_elliott=GilbertElliott(0.02, 0.2))
+    calm = Condition(1e6, 30.0)
+    assert sent(plan, terms, {1: bursts})
+    assert sent(plan, terms, {1: bursts}) == []
+    plan.forget()
+    # Its losses in bursts end, whatever number their model had.
+    told = [nl.kind_of(message) for _, message in sent(plan, Terms(), {1: calm})]
+    assert told == ["qdisc netem", "qdisc netem"]

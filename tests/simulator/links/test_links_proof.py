@@ -11,6 +11,8 @@ from scipy.stats import binomtest
 
 from ivsim.runs.link_log import SCHEMA
 from simulator.links import Condition, LinkError
+from simulator.links.base import Applied
+from simulator.links.base import wait_until as wait_until_s
 from simulator.links.privileges import missing_capabilities
 from simulator.links.proof import checks
 from simulator.links.proof.certificate import certificate
@@ -69,7 +71,13 @@ class Remembering:
 
     def prepare(self, conditions, at_s):
         self.prepared.append((conditions, at_s, len(self.updates)))
-        return lambda: self.update(conditions)
+
+        def apply():
+            began_s = wait_until_s(at_s)
+            self.update(conditions)
+            return Applied(began_s, time.monotonic())
+
+        return apply
 
     def counters(self):
         n = len(self.updates)

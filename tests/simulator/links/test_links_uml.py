@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -80,6 +81,7 @@ def test_losses_in_bursts_go_on_over_changes(uml_link):
 
     changing = threading.Thread(target=change)
     flows = [Flow(vehicle, "uplink", 114, 0.002, count) for vehicle in (10, 11)]
+    uml_link.update({10: asked(0, 0.1), 11: asked(0, 0.1)})
     changing.start()
     try:
         run(uml_link, flows)
@@ -155,6 +157,32 @@ def test_a_full_queue_drops_the_newest(uml_link):
     uml_link.update(released)
     wait_for(lambda: counter(uml_link, 5).backlog_packets == 0)
     assert counter(uml_link, 5).packets - before.packets == 4
+
+
+@pytest.mark.timing
+def test_a_change_that_is_handed_over_early_is_made_in_its_time(uml_link):
+    """The guest keeps the time by its own clock, and says when by the host's."""
+    uml_link.update({12: (Condition(None, 1.0), FREE)})
+    at_s, ahead_ns = time.monotonic() + 0.8, time.time_ns() - time.monotonic_ns()
+    apply, found = uml_link.prepare({12: (Condition(None, 60.0), FREE)}, at_s), []
+    changing = threading.Thread(target=lambda: found.append(apply()))
+    changing.start()
+    flow = Flow(12, "uplink", 114, 0.005, 300)
+    run(uml_link, [flow])
+    changing.join()
+    (applied,) = found
+    assert at_s <= applied.began_s <= applied.ended_s < at_s + 0.02
+    late = {
+        number: (flow.sent_at_ns[number] - ahead_ns) / 1e9
+        for number, at_ns in flow.received_at_ns.items()
+        if at_ns - flow.sent_at_ns[number] > 40e6
+    }
+    assert len(late) > 50
+    assert abs(min(late.values()) - applied.ended_s) < 0.03
+    # One that comes after its time is made at once.
+    began_s = time.monotonic()
+    applied = uml_link.prepare({12: (FREE, FREE)}, began_s - 5)()
+    assert began_s <= applied.began_s <= applied.ended_s <= time.monotonic()
 
 
 def counter(link, vehicle, direction="uplink"):
@@ -234,15 +262,20 @@ def test_a_kernel_answers_all_errors_of_a_block(run_name):
     messages = [nl.htb_class(9999, minor, 1000, 1000, create=False) for minor in (2, 3)]
     router = UmlRouter()
     with RoutedLink("uml", run_name, 2, router):
-        (replies,) = router.exchange([(nl.sequenced(messages, 1), 2)])
+        (replies,) = router.prepare([(nl.sequenced(messages, 1), 2)])(0.0).replies
     assert [(reply.sequence, reply.errno) for reply in nl.errors(replies)] == [(1, 19), (2, 19)]
 
 
 def test_a_change_of_a_large_fleet_overflows_nothing(run_name):
     """The socket of the control device holds about 90 frames; what it drops is sent again 200 ms later at the earliest."""
-    with LINKS["uml"](run_name, 1000) as link:
-        asked = {vehicle: (Condition(1e6 + vehicle, 20.0), FREE) for vehicle in range(1, 1001)}
-        changing = threading.Thread(target=link.prepare(asked, time.monotonic()))
+    drawn = random.Random(1)
+    with LINKS["uml"](run_name, 3000) as link:
+        # What deflates badly: 180 kB, more than twice what the socket holds.
+        conditions = (
+            Condition(drawn.uniform(1e6, 1e9), drawn.uniform(0, 99), drawn.random()) for _ in range(3000)
+        )
+        asked = {vehicle: (condition, FREE) for vehicle, condition in enumerate(conditions, 1)}
+        changing = threading.Thread(target=link.update, args=(asked,))
         guest = guest_of(run_name)
         os.kill(guest, signal.SIGSTOP)
         try:

@@ -92,3 +92,39 @@ async def test_what_left_late_has_its_time_and_what_stayed_is_given_up(
     await shard.close()
     assert clock.now_ns == pytest.approx(ends_at_s * 1e9, abs=2 * STEP_NS)
     assert vehicle.gave_up_at_ns == pytest.approx(DRAIN_S * 1e9, abs=2 * STEP_NS)
+
+
+@pytest.mark.parametrize(
+    ("vehicles", "least_s", "most_s"), [(25, 0.0, 0.0), (100, 0.15, 0.15), (10_000, 7.0, 8.0)]
+)
+async def test_a_fleet_does_not_leave_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vehicles: int, least_s: float, most_s: float
+) -> None:
+    slept_s: list[float] = []
+    left_after_s: list[float] = []
+
+    class Leaving(Vehicle):
+        async def close(self) -> None:
+            left_after_s.append(sum(slept_s))
+
+    async def sleep(duration_s: float) -> None:
+        await yielding(0)  # what was begun goes on before time does
+        slept_s.append(duration_s)
+
+    yielding = asyncio.sleep
+    config = SenderConfig(
+        protocol="coap", mode="con", host="127.0.0.1", port=9, events_path=str(tmp_path / "events"),
+        scenario=Scenario(vehicles=vehicles, duration_s=1.0),
+    )  # fmt: skip
+    monkeypatch.setattr(
+        shard_module, "VehicleSender", lambda _n, _log, totals, **_: Leaving(totals, Clock(), 0)
+    )
+    monkeypatch.setattr(shard_module, "OpenLoop", Sent)
+    shard = Shard(config)
+    monkeypatch.setattr(shard_module.asyncio, "sleep", sleep)
+    await shard.close()
+    assert len(left_after_s) == vehicles
+    assert least_s <= max(left_after_s) <= most_s + 1e-9
+    per_s = max(500.0, vehicles / 8)
+    assert all(left_after_s.count(at_s) <= 25 for at_s in set(left_after_s))
+    assert all(index / per_s <= at_s + 25 / per_s + 1e-9 for index, at_s in enumerate(left_after_s))
