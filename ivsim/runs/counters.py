@@ -68,6 +68,10 @@ class PartProcesses:
         self._looks += 1
         return {name: _cpu_s(processes) for name, processes in self._found.items()}
 
+    def found(self) -> dict[str, list[psutil.Process]]:
+        """Return the processes of the last look, by their part."""
+        return self._found
+
     def memory_bytes(self) -> dict[str, int]:
         """Return the resident memory of each part, of the processes of the last look."""
         return {name: _resident(processes) for name, processes in self._found.items()}
