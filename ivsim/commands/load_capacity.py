@@ -19,6 +19,7 @@ from ivsim.load.capacity_asked import Asked
 from ivsim.load.search import Ask
 from ivsim.load.service_level import ServiceLevel
 from ivsim.runs.directory import make_run_directory
+from ivsim.runs.memory import check_memory, check_memory_with_link
 from ivsim.runs.preflight import preflight
 from ivsim.runs.versions import machine
 from simulator.links.privileges import ensure_privileges
@@ -34,8 +35,11 @@ def find_capacity(
     from ivsim.load.capacity_report import write_report, write_summary  # noqa: PLC0415 - charts load in a second
     from ivsim.load.capacity_words import result_of, summary_of  # noqa: PLC0415
 
-    preflight(asked.of(Ask("step", asked.bounds.most)))
+    most = asked.of(Ask("step", asked.bounds.most))
+    check_memory(most)
+    preflight(most)
     ensure_privileges()
+    check_memory_with_link(most)
     options = asked.options
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     name = f"{stamp}-capacity-{options.protocol}-{options.mode}-{secrets.token_hex(3)}"

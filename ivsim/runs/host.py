@@ -75,12 +75,12 @@ def limits(root: Path = _ROOT) -> dict[str, Any]:
     where no group can be read.
     """
     return {
-        "cpu_cores": _tightest(map(_cores, _groups(root, "cpu"))),
-        "memory_bytes": _tightest(map(_bytes, _groups(root, "memory"))),
+        "cpu_cores": _tightest(map(_cores, groups(root, "cpu"))),
+        "memory_bytes": _tightest(map(_bytes, groups(root, "memory"))),
     }
 
 
-def _groups(root: Path, controller: str) -> Iterator[Path]:
+def groups(root: Path, controller: str) -> Iterator[Path]:
     """Yield the directories of this process's group and those above it that limit it, of version 2 and 1."""
     for line in (_text(root / "proc/self/cgroup") or "").splitlines():
         number, controllers, path = line.split(":", 2)

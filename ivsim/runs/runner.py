@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.live_figures import LiveFigures
 from ivsim.runs.live_publisher import LivePublisher
+from ivsim.runs.memory import check_memory, check_memory_with_link
 from ivsim.runs.outcome import EXIT_FAILED, EXIT_SIGNALLED, EXIT_STOPPED_EARLY, Outcome
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.preflight import preflight
@@ -75,13 +76,18 @@ def execute(
         return Run(plan, record, shared, shown, disturb).execute()
 
 
-def make_plan(options: RunOptions, output: Path | None) -> RunPlan:
-    """Return a run with its directory made; Refusal, and nothing made, when it cannot be run here."""
+def make_plan(options: RunOptions, output: Path | None, up: Collection[str] = ()) -> RunPlan:
+    """Return a run with its directory made; Refusal, and nothing made, when it cannot be run here.
+
+    `up` names the parts that a testbed has up already.
+    """
     run_id = new_run_id(options)
     path = run_path(output, run_id, options.name)  # a name that is taken is refused first
     check_room(path, options)
+    check_memory(options, up)
     preflight(options)
     ensure_privileges()
+    check_memory_with_link(options, up)
     link_schedule = link_schedule_of(options)
     directory = make_run_directory(output, run_id, options.name)
     return RunPlan(run_id, options, directory, link_schedule, sender_shares(options), ClockWatch.start())

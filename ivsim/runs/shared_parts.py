@@ -29,6 +29,7 @@ from ivsim.options import RunOptions
 from ivsim.runs import processes
 from ivsim.runs.directory import tag_of
 from ivsim.runs.endpoints import EDGE_PORT, KafkaAddress, login_of
+from ivsim.runs.memory import RUNNER, SPARK
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.target_credentials import left_on_target, target_credentials
 from ivsim.runs.twin_session import TwinSession
@@ -152,6 +153,17 @@ class SharedParts:
             if not server.process.running():
                 server.restart()
         return self._kafka[name]
+
+    def up(self) -> frozenset[str]:
+        """Return the names of the parts that are up, as `ivsim.runs.memory` has them."""
+        found = {RUNNER} if self.keep else set()  # it has grown with the runs before
+        if self._kafka:
+            found.add(KAFKA)
+        if self.twin.running():
+            found.add(SPARK)
+        if self._link is not None:
+            found |= {self._link.link.name, *self._link.kept}
+        return frozenset(found)
 
     def relays(self, kafka: KafkaAddress, record: RunRecord, stack: ExitStack) -> dict[str, Server]:
         """Return what leads gateways at the edge to Kafka from the cloud's end of the link; `stack` closes it."""
@@ -368,6 +380,11 @@ class _OpenLink:
 
     def silent(self) -> bool:
         return silent(self.link.vehicles_namespace, SILENCE_S)
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Return the kinds of the brokers that are kept."""
+        return frozenset(self._brokers)
 
     def broker(self, kind: str, record: RunRecord) -> Broker:
         """Return the kept broker of that kind, started or started again."""

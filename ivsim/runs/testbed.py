@@ -143,7 +143,7 @@ def _run(
     shared: SharedParts, options: RunOptions, output: Path | None, display: Display, disturb: Disturb
 ) -> Outcome:
     with interruptible(), display:
-        plan = make_plan(options, output)
+        plan = make_plan(options, output, shared.up())
         with run_record(plan) as record:
             outcome = Run(plan, record, shared, display, disturb).execute()
         if outcome.error is not None:

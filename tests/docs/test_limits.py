@@ -11,6 +11,7 @@ from gateways.protocols.coap import blocks, dtls_server
 from gateways.protocols.mqtt import intake
 from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES
 from ivsim.agents import messages, service
+from ivsim.runs.memory import MEASURED, SURE_RATIO
 from ivsim.study.engines.pipe.schema_registry import MOST_BYTES
 from ivsim.testbed.paths import ROOT
 from schemas import control, outlet, page_server
@@ -18,11 +19,9 @@ from twin.config import TwinConfig
 from twin.service import ditto, rql
 from twin.service.config import ServiceConfig
 
-ROWS = [
-    row
-    for row in (ROOT / "docs" / "limits.md").read_text().splitlines()
-    if row.startswith("| ") and "limit |" not in row
-]
+TEXT = (ROOT / "docs" / "limits.md").read_text()
+STRANGERS, _, MEMORY = TEXT.partition("## Memory of a run")
+ROWS = [row for row in STRANGERS.splitlines() if row.startswith("| ") and "limit |" not in row]
 LIMITS = {
     "a packet of {} bytes": MAXIMUM_PACKET_BYTES,
     "{} connections in a row": intake.RIVALRY,
@@ -60,5 +59,25 @@ def test_every_row_is_held_to_the_code() -> None:
 
 
 def test_what_the_twin_takes_is_the_twins() -> None:
-    text = (ROOT / "docs" / "limits.md").read_text()
-    assert f"{TwinConfig.model_fields['max_payload_bytes'].default:,} bytes" in text
+    assert f"{TwinConfig.model_fields['max_payload_bytes'].default:,} bytes" in TEXT
+
+
+def test_what_a_run_is_taken_to_need_is_less_than_what_was_measured() -> None:
+    """Each part of each size, and by no more than 200 MB."""
+    head, _, *rows = [
+        [cell.strip() for cell in row.strip("| ").split("|")]
+        for row in MEMORY.splitlines()
+        if row.startswith("|")
+    ]
+    seen = set()
+    for protocol, vehicles, _, *cells in rows:
+        for part, cell in zip(head[3:], cells, strict=True):
+            if cell == "-":
+                continue
+            name = f"{part} {protocol}" if part in {"sender", "gateway"} else part
+            seen.add(name)
+            one = MEASURED[name]
+            line_mb = one.at_rest_mb + int(vehicles.replace(",", "")) * one.vehicle_kb / 1_000
+            assert SURE_RATIO * line_mb < float(cell) < SURE_RATIO * line_mb + 200, (name, vehicles)
+            assert line_mb < 1.05 * float(cell), (name, vehicles)
+    assert seen == set(MEASURED)

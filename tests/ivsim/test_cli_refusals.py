@@ -10,7 +10,7 @@ import pytest
 
 from ivsim import cli
 from ivsim.option_rules import run_options
-from ivsim.runs import preflight
+from ivsim.runs import memory, preflight
 from schemas.errors import Refusal
 
 CASES = {
@@ -166,6 +166,23 @@ def test_a_relay_that_would_run_out_of_ports_is_refused(
         "--vehicles 11: the relay needs 11 ports towards mqtt://127.0.0.1:1883, this kernel has 10 for that, enough for 10"
         " vehicles: widen net.ipv4.ip_local_port_range, or --agent"
     )
+
+
+def test_a_run_that_needs_more_memory_than_there_is_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The words are those of tests/ivsim/runs/test_memory.py; here the command ends with them."""
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemAvailable: 2000000 kB\n")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
+    monkeypatch.setattr("subprocess.Popen.__init__", lambda *_, **__: pytest.fail("something was started"))
+    line = refused(monkeypatch, capsys, ["run", "--vehicles", "50000", "--interval", "100"])
+    assert line.startswith("ivsim: --vehicles 50000: needs at least ")
+    assert " GB of memory, 2.0 GB are available; allowed here: up to " in line
+    assert line.endswith(" vehicles, or --agent\n")
+    assert list((tmp_path / "here").iterdir()) == []
 
 
 def test_an_echos_receivers_need_open_files_too(monkeypatch: pytest.MonkeyPatch) -> None:

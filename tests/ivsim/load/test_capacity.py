@@ -222,7 +222,7 @@ def test_table_and_report_hold_every_step_and_fit_80_columns(tmp_path: Path, cap
     made = searched(
         {10_000: "met", 12_345: "missed", 11_111: "generator"}, Found(10_000, 11_111, "generator")
     )
-    for check in ("preflight", "ensure_privileges"):
+    for check in ("check_memory", "check_memory_with_link", "preflight", "ensure_privileges"):
         monkeypatch.setattr(load_capacity, check, lambda *_: None)
     monkeypatch.setattr(load_capacity, "search", lambda *_, **__: made)
     monkeypatch.setattr(load_capacity, "machine", lambda: MACHINE)
