@@ -36,7 +36,19 @@ WARMUP_S = 5.0
 LOSS_TIMEOUT_S = 60.0
 BEHIND = 0.98
 NAMES = {"mosquitto": "broker", "gateway": "gatew.", "capture": "capt."}
-ORDER = ("all", "sender", "router", "broker", "gatew.", "capt.", "kafka", "spark", "runner", "other")
+ORDER = (
+    "all",
+    "sender",
+    "router",
+    "replay",
+    "broker",
+    "gatew.",
+    "capt.",
+    "kafka",
+    "spark",
+    "runner",
+    "other",
+)
 
 
 class Size(NamedTuple):

@@ -156,8 +156,7 @@ def _paused(part: str, what: str) -> Disturbance:
 
 
 def _cut(run: StartedRun, length_s: float) -> None:
-    # The schedule is read once a second: the cut begins with the next one.
-    run.plan.schedule.cut(run.second() + 1, length_s)
+    run.replay.cut(length_s)
 
 
 def inject(run: StartedRun, name: str, down_s: float) -> set[str]:

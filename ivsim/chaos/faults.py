@@ -136,8 +136,7 @@ def _twin(run: StartedRun) -> TwinSession:
 
 
 def _cut_link(run: StartedRun) -> set[str]:
-    # The schedule is read once a second: the cut begins with the next one.
-    run.plan.schedule.cut(run.second() + 1, OUTAGE_S)
+    run.replay.cut(OUTAGE_S)
     return set()
 
 

@@ -52,7 +52,7 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
     with unhurried() as late:
         _stop_sources(started, problems)
         _prove_link(started, ending, display)
-        write_snapshot(directory, started.options, started.link_rows(), _facts(started, ending, problems))
+        write_snapshot(directory, started.options, started.replay.rows(), _facts(started, ending, problems))
     if ending.error is not None:
         display.note(so_far(started, ending))
     figures, error, number = ledger_or_why(started, problems, display, late.number)
@@ -85,7 +85,9 @@ def _stop_sources(started: StartedRun, problems: list[str]) -> None:
     components.agents.settle(processes.scenario_of(started.options))
     if started.plan.topology.edge:
         _stop_gateways(components, problems)
-    _stop_link_threads(started, problems)
+    # Before the capture, which counts the probes' last packets.
+    if (problem := started.replay.stop()) is not None:
+        problems.append(problem)
     if components.capture is not None:
         _stop_child(components.capture, problems)
     if not started.plan.topology.edge:
@@ -130,14 +132,6 @@ def _end_of(child: Part, code: int) -> str:
     except ProcessDied as death:
         return death.line
     return ProcessDied(child.name, code, None).line
-
-
-def _stop_link_threads(started: StartedRun, problems: list[str]) -> None:
-    """Stop the probes, then the replay; both before the capture, which counts the probes' last packets."""
-    for thread in (started.prober, started.replay):
-        thread.stop()
-        if thread.failure is not None:
-            problems.append(f"{thread.name}: {thread.failure}")
 
 
 def _prove_link(started: StartedRun, ending: Ending, display: Display) -> None:

@@ -11,6 +11,7 @@ from ivsim.runs import processes
 from ivsim.runs.children import READY_S, Children
 from ivsim.runs.display import Display
 from ivsim.runs.endpoints import Endpoints, KafkaAddress
+from ivsim.runs.link_player import LinkPlayer
 from ivsim.runs.live_reader import LiveReader
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.shared_parts import SharedParts
@@ -42,6 +43,7 @@ class Components:
 
     endpoints: Endpoints
     link: Link
+    replay: LinkPlayer
     servers: dict[str, Server]
     brokers: dict[str, Broker]
     children: Children
@@ -104,8 +106,10 @@ def open_components(
         twin = shared.twin
     else:
         twin = None  # nothing streams
+    replay = LinkPlayer(children, plan.schedule, plan.directory.work)
     link = shared.link(options)
     stack.callback(shared.clear, plan)
+    stack.callback(replay.stop)  # it has told the link what `clear` has to know
     display.phase("starting broker and gateway")
     brokers, credentials = shared.brokers(plan, record, stack)
     servers |= {broker.process.name: broker for broker in brokers.values()}
@@ -139,9 +143,11 @@ def open_components(
     within_s = READY_S + options.vehicles * BUILT_WITHIN_S + processes.connecting_s(options)
     for sender in senders:
         sender.wait_for("ready", within_s)
+    replay.wait_ready()
     return Components(
         endpoints,
         link,
+        replay,
         servers,
         brokers,
         children,

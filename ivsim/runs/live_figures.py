@@ -13,7 +13,17 @@ from ivsim.runs.started import StartedRun
 EVERY_S: Final = 1.0
 _COUNTS: Final = {"offered": "due", "emitted": "emitted", "acknowledged": "acknowledged", "unsent": "unsent"}
 # Along the way of a message; further parts stand behind these.
-_ORDER: Final = ("sender", "router", "mosquitto", "rabbitmq", "gateway", "capture", "kafka", "spark")
+_ORDER: Final = (
+    "sender",
+    "router",
+    "replay",
+    "mosquitto",
+    "rabbitmq",
+    "gateway",
+    "capture",
+    "kafka",
+    "spark",
+)
 
 
 class LiveFigures:

@@ -38,8 +38,6 @@ from simulator.garbage import spared
 from simulator.link_schedule import Impairments, LinkSchedule
 from simulator.links import DIRECT, LinkError
 from simulator.links.privileges import ensure_privileges
-from simulator.links.proof.prober import Prober
-from simulator.links.replay import LINK_STEPS, LinkReplay
 
 Disturb = Callable[[StartedRun], None]
 START_AFTER_NS = 1_000_000_000
@@ -203,7 +201,6 @@ class Run:
         components.agents.compare()
         start_at_ns = time.time_ns() + START_AFTER_NS
         opened_s = time.monotonic() - self._began_s + START_AFTER_NS / 1e9
-        replay = LinkReplay(components.link, plan.schedule.at, start_at_ns, plan.directory.work / LINK_STEPS)
         # A link that emulates nothing has no conditions to show, whatever the trace says.
         shown = plan.options.page and components.link.name != DIRECT
         publisher = LivePublisher(
@@ -212,17 +209,16 @@ class Run:
             components.endpoints.kafka,
             components.live_reader,
             start_at_ns,
-            roads=replay.in_force if shown else None,
+            roads=components.replay.in_force if shown else None,
             captured=components.capture is not None,
         )
-        links = plan.options.links
+        components.replay.start(components.link, start_at_ns)
         started = StartedRun(
             plan,
             components,
             start_at_ns,
             opened_s,
-            stack.enter_context(replay),
-            stack.enter_context(Prober(components.link, len(links), start_at_ns, links.start)),
+            components.replay,
             stack.enter_context(publisher),
             spare_new,
         )
@@ -261,9 +257,7 @@ class Run:
         if self._disturb is not None:
             self._disturb(started)
         started.components.check()
-        for thread in (started.replay, started.prober):
-            if thread.failure is not None:
-                raise LinkError(f"{thread.name}: {thread.failure}")
+        started.replay.check()
         total_s = started.options.duration_s + started.options.loss_timeout_s
         self._live = self._live or LiveFigures(started)
         self._display.progress(max(0.0, 1 - left_s / total_s), left_s, *self._live.tell())

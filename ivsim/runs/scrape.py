@@ -100,7 +100,7 @@ class Scrape(Collector):
         children = run.components.children
         with self._lock:
             self._sample, self._row, self._totals = sample, run.publisher.row(), run.publisher.totals()
-            self._late_ms = run.replay.properties()["applied_late_max_ms"]
+            self._late_ms = (run.replay.properties() or {}).get("applied_late_max_ms")
             self._down = {*children.down, *children.dead}
             self._pages = tuple(_pages(run))
 

@@ -67,7 +67,7 @@ def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, fa
     Args:
         directory: of the run, with the logs of its parts.
         options: of the run.
-        asked: of the link, as `StartedRun.link_rows`.
+        asked: of the link, as `LinkPlayer.rows`.
         facts: what the logs do not say.
     """
     scenario = processes.scenario_of(options, on_roads=False)

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from ivsim.options import RunOptions
 from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
+from ivsim.runs.link_player import LinkPlayer
 from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.plan import RunPlan
-from simulator.links.proof.prober import Prober
-from simulator.links.replay import LinkReplay
-from simulator.links.step_log import Rows
 
 
 @dataclass(frozen=True)
@@ -30,8 +28,7 @@ class StartedRun:
     components: Components
     start_at_ns: int
     opened_s: float
-    replay: LinkReplay
-    prober: Prober
+    replay: LinkPlayer
     publisher: LivePublisher
     spare_new: Callable[[], None]
 
@@ -42,10 +39,6 @@ class StartedRun:
     @property
     def directory(self) -> RunDirectory:
         return self.plan.directory
-
-    def link_rows(self) -> Rows:
-        """Return what was asked of the link, counted and probed, one row per second, vehicle and direction."""
-        return self.prober.add_to(self.replay.rows())
 
     def second(self) -> int:
         """Return the number of the second that goes on now; below 0 before the start."""

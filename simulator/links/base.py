@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
@@ -180,15 +181,16 @@ Conditions = Mapping[int, Pair]
 
 
 class Applied(NamedTuple):
-    """When the kernel began with an update and had all of it, by this host's time.monotonic; and what it said.
+    """When the kernel began with an update and had all of it, by this host's time.monotonic.
 
     Attributes:
-        replies: a router's, of each block of messages.
+        counts: what the kernel had counted right before, where that was asked for, and `counted_s` when it had.
     """
 
     began_s: float
     ended_s: float
-    replies: Sequence[bytes] = ()
+    counts: LinkCounts
+    counted_s: float
 
 
 def wait_until(at_s: float) -> float:
@@ -219,17 +221,26 @@ class Link(Protocol):
         range, LinkError naming the vehicle when the kernel refuses.
         """
 
-    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], Applied]:
+    def prepare(self, conditions: Conditions, at_s: float, *, count: bool = False) -> Callable[[], Applied]:
         """Return the update that is due at `at_s` (time.monotonic) as a call that makes it then.
 
         The call waits for that instant if it has not passed, and returns when the kernel has all of the update. Who prepares
         the next second in this one is not late by the checks and the messages of a large fleet. What is prepared and never
-        called changes nothing; no other update comes between the two. Raises as `update` does: Refusal here, LinkError
-        in both.
+        called changes nothing; no other update comes between the two. With `count` it has the counts until then, read so
+        early that the change need not wait for them. Raises as `update` does: Refusal here, LinkError in both.
         """
 
     def counters(self) -> LinkCounts:
         """Return what the kernel has counted for every vehicle and direction."""
+
+    def attached(self) -> AbstractContextManager[Self]:
+        """Use an open link in another process, on its copy by `pickle`; who has opened it leaves it alone meanwhile."""
+
+    def told(self) -> list[Any]:
+        """Return what vehicles have been told, for `resume`; it can be pickled."""
+
+    def resume(self, told: Sequence[Any] | None) -> None:
+        """Go on with a link that another process has used: with what it has told vehicles, None where it has not said so."""
 
     def properties(self) -> dict[str, Any]:
         """Return what a manifest should know: back end, kernel, tick, devices."""

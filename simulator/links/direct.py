@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -54,10 +53,30 @@ class DirectLink:
             check(up, vehicle, "uplink")
             check(down, vehicle, "downlink")
 
-    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], Applied]:
+    def prepare(self, conditions: Conditions, at_s: float, *, count: bool = False) -> Callable[[], Applied]:
         """Check the conditions; the call that is returned waits for its time and does nothing."""
+        del count
         self.update(conditions)
-        return lambda: Applied(wait_until(at_s), time.monotonic())
+
+        def apply() -> Applied:
+            now_s = wait_until(at_s)
+            return Applied(now_s, now_s, LinkCounts.none(), now_s)
+
+        return apply
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_stack": None}
+
+    @contextlib.contextmanager
+    def attached(self) -> Iterator[Self]:
+        """Use the link of another process; it takes nothing."""
+        yield self
+
+    def told(self) -> list[Any]:
+        return []
+
+    def resume(self, told: Sequence[Any] | None) -> None:
+        """Go on as before: this link is told nothing."""
 
     def counters(self) -> LinkCounts:
         """Return nothing: no queue counts per vehicle on a plain wire."""

@@ -7,15 +7,16 @@ import platform
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from schemas.errors import Refusal
 from simulator.links import addressing, wiring
 from simulator.links import netlink as nl
-from simulator.links.base import Applied, LinkError, wait_until
+from simulator.links.base import LinkError, wait_until
 from simulator.links.namespaces import inside
+from simulator.links.routers import DUMP_LEAD, FIRST_DUMP_S, Answer, Apply, Block
 
 SOL_NETLINK, CAP_ACK, EXT_ACK = 270, 10, 11
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
@@ -29,6 +30,7 @@ class NetemRouter:
     def __init__(self) -> None:
         self._namespace = ""
         self._netlink: socket.socket | None = None
+        self._dump_s = FIRST_DUMP_S
 
     def open(self, stack: contextlib.ExitStack, run: str, vehicles: int) -> tuple[str, str]:
         """Make the namespace and its devices; see `routed.Router.open`."""
@@ -40,6 +42,14 @@ class NetemRouter:
         ):
             outer = (f"ivsim-{run}-{end}", side.device, side.mac)
             wiring.veth(outer, (self._namespace, device, side.router_mac))
+        self.attach(stack)
+        return DEVICES
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_netlink": None}
+
+    def attach(self, stack: contextlib.ExitStack) -> None:
+        """Open a way to the kernel; see `routers.Router.attach`."""
         with inside(self._namespace):
             self._netlink = stack.enter_context(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
         self._netlink.bind((0, 0))
@@ -48,19 +58,23 @@ class NetemRouter:
                 self._netlink.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
         for option in (CAP_ACK, EXT_ACK):
             self._netlink.setsockopt(SOL_NETLINK, option, 1)
-        return DEVICES
 
     def index(self, device: str) -> int:
         with inside(self._namespace):
             return socket.if_nametoindex(device)
 
-    def prepare(self, blocks: Sequence[tuple[bytes, int]]) -> Callable[[float], Applied]:
+    def prepare(self, blocks: Sequence[Block]) -> Apply:
         """Return what hands each block to the kernel; see `routed.Router.prepare`."""
 
-        def apply(at_s: float) -> Applied:
+        def apply(at_s: float, dump: Block | None) -> Answer:
+            found, counted_s = b"", 0.0
+            if dump is not None:
+                asked_s = wait_until(at_s - self._dump_s * DUMP_LEAD)
+                found, counted_s = self.dump(*dump), time.monotonic()
+                self._dump_s = counted_s - asked_s
             began_s = wait_until(at_s)
-            replies = [self.dump(block, last) for block, last in blocks]
-            return Applied(began_s, time.monotonic(), replies)
+            replies = [self.dump(*block) for block in blocks]
+            return Answer(began_s, time.monotonic(), replies, found, counted_s)
 
         return apply
 

@@ -54,7 +54,7 @@ def shards_for(vehicles: int) -> int:
     return count
 
 
-class Block(NamedTuple):
+class Messages(NamedTuple):
     """Messages that are handed to the kernel together.
 
     Attributes:
@@ -68,9 +68,9 @@ class Block(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An update of some vehicles: its blocks, and what they are told by them, which belongs into `state` once they are sent."""
+    """An update of some vehicles, and what they are told by it, which belongs into `state` once it is sent."""
 
-    blocks: list[Block]
+    messages: list[Messages]
     rows: npt.NDArray[np.int64]
     told: Meters
 
@@ -173,12 +173,12 @@ class Plan:
             (new_rate | (told["asked"] != before["asked"]), line_of_delay, self._delays),
             (before["held"] & ~told["held"], queue, self._release),
         )
-        found = [(np.flatnonzero(which), place, messages) for which, place, messages in kinds]
-        blocks = []
+        selected = [(np.flatnonzero(which), place, messages) for which, place, messages in kinds]
+        found = []
         for start in range(0, len(rows), BLOCK_VEHICLES):
             packed: list[bytes] = []
             at, places = [], []
-            for which, place, messages in found:
+            for which, place, messages in selected:
                 first, last = np.searchsorted(which, (start, start + BLOCK_VEHICLES))
                 if first < last:
                     some = which[first:last]
@@ -187,8 +187,8 @@ class Plan:
                     places.append(place[some])
             if packed:
                 block = nl.placed(packed, np.concatenate(places))
-                blocks.append(Block(block, np.concatenate(at), self.direction))
-        return Change(blocks, rows, told)
+                found.append(Messages(block, np.concatenate(at), self.direction))
+        return Change(found, rows, told)
 
     def apply(self, change: Change) -> None:
         """Take an update as sent."""
@@ -198,6 +198,15 @@ class Plan:
         """Tell each vehicle everything with its next update: numbers of `Terms` mean something else from now on."""
         self.state["asked"] = self.state["bursts"] = queueing.FORGOTTEN
         self._packed.clear()
+
+    def forget_all(self) -> None:
+        """Tell each vehicle everything with its next update, whatever it was told."""
+        self.state["queue_bytes"], self.state["rate"] = (
+            0,
+            1,
+        )  # nobody is told such a rate: it is below the floor
+        self.state["held"] = self.state["nested"] = True
+        self.forget()
 
     def _limits(self, told: Meters, _terms: Terms) -> list[bytes]:
         return [nl.plug(0, 0, nl.PLUG_LIMIT, limit, create=False) for limit in told["queue_bytes"].tolist()]

@@ -9,13 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from simulator.links.base import Applied, Conditions, Link, LinkError
-from simulator.links.step_log import Asked, Rows, Second, StepLog
+from simulator.links.base import Conditions, Link, LinkError
+from simulator.links.step_log import Second, StepLog
 from simulator.priority import go_first
 
 SECOND_NS: Final = 1_000_000_000
-# So long before its time a change is handed over: whoever holds this process's lock then does not make it late.
-AHEAD_NS: Final = 50_000_000
+# So long before its time a change is handed over: neither whoever holds this process's lock then makes it late, nor reading a
+# large fleet's counts.
+AHEAD_NS: Final = 300_000_000
 LINK_STEPS: Final = "link.steps"  # what a run names the file of its replay's steps
 Schedule = Callable[[int], Conditions]  # second from the start -> every vehicle's conditions
 
@@ -64,40 +65,25 @@ class LinkReplay(threading.Thread):
             self.failure = error
 
     def _play(self) -> None:
-        second, lead_ns = 0, SECOND_NS // 2  # nothing is known yet of how long a count takes
+        second = 0
         while True:
             due_at_ns = self._start_at_ns + second * SECOND_NS
             change = self._change(second, self._schedule(second), due_at_ns)
-            # Reading a large fleet's counters takes time that the next change must not wait for.
-            if self._wait_until(due_at_ns - AHEAD_NS - lead_ns):
-                return
-            lead_ns = min(SECOND_NS // 2, self._count())
-            if self._wait_until(due_at_ns - AHEAD_NS):
+            if self._stopped.wait(max(0.0, (due_at_ns - AHEAD_NS - time.time_ns()) / 1e9)):
                 return
             change()
             second += 1
 
-    def _wait_until(self, at_ns: int) -> bool:
-        """Return True when stopped before the time has come."""
-        return self._stopped.wait(max(0.0, (at_ns - time.time_ns()) / 1e9))
-
-    def _count(self) -> int:
-        """Take the counts that end the step in force; return how long that took, and half as much again."""
-        assert self._step is not None
-        began = time.perf_counter_ns()
-        self._step.counters = self._link.counters()
-        self._step.counted_at_ns = time.time_ns()
-        return (time.perf_counter_ns() - began) * 3 // 2
-
     def _change(self, second: int, asked: Conditions, due_at_ns: int) -> Callable[[], None]:
         """Return what makes the change to a second when it is due, and notes how it went."""
         due_s = time.monotonic() + (due_at_ns - time.time_ns()) / 1e9
-        apply = self._link.prepare(asked, due_s)
+        apply = self._link.prepare(asked, due_s, count=second >= 0)
 
         def change() -> None:
-            applied: Applied = apply()
-            began_ns, ended_ns = (
-                due_at_ns + round((at_s - due_s) * 1e9) for at_s in (applied.began_s, applied.ended_s)
+            applied = apply()
+            began_ns, ended_ns, counted_at_ns = (
+                due_at_ns + round((at_s - due_s) * 1e9)
+                for at_s in (applied.began_s, applied.ended_s, applied.counted_s)
             )
             over, self._step = self._step, Second(second, asked, due_at_ns, ended_ns, ended_ns - began_ns)
             if second >= 0:
@@ -106,9 +92,16 @@ class LinkReplay(threading.Thread):
                 late_ns = ended_ns - due_at_ns
                 self._latest_ns = late_ns if self._latest_ns is None else max(self._latest_ns, late_ns)
             if over is not None:
+                over.counters, over.counted_at_ns = applied.counts, counted_at_ns
                 self._log.append(over)
 
         return change
+
+    def _count(self) -> None:
+        """Take the counts that end the step in force."""
+        assert self._step is not None
+        self._step.counters = self._link.counters()
+        self._step.counted_at_ns = time.time_ns()
 
     def in_force(self) -> tuple[int, Conditions]:
         """Return the second whose conditions are in force, and what is asked of each link in it; from any thread."""
@@ -142,10 +135,6 @@ class LinkReplay(threading.Thread):
             "failure": None if self.failure is None else str(self.failure),
         }
 
-    def rows(self) -> Rows:
+    def rows(self) -> StepLog:
         """Return the part of link.parquet that the link knows, a row a second, vehicle and direction; once it has stopped."""
         return self._log
-
-    def distinct(self) -> list[Asked]:
-        """Return each pair of conditions that was asked for once, with the first place where it was."""
-        return self._log.distinct()

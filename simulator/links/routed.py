@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,37 +19,14 @@ from simulator.links import addressing, counting, wiring
 from simulator.links import netlink as nl
 from simulator.links.base import DIRECTIONS, Applied, Conditions, Direction, LinkCounts, LinkError
 from simulator.links.fleet_conditions import FleetConditions
-from simulator.links.plan import Block, Plan, shards_for
-from simulator.links.queueing import Terms
+from simulator.links.plan import Messages, Plan, shards_for
+from simulator.links.queueing import Meters, Terms
+from simulator.links.routers import Block, Router
 
 BLOCK_MESSAGES = 400
+COUNTS = Block(nl.sequenced([nl.dump(nl.GETQDISC, 0)], 1), 1)
 MOST_CONDITIONS = 1 << 16  # that are remembered, so that they are checked and packed once
 _Numbers = npt.NDArray[np.int64]
-
-
-class Router(Protocol):
-    """A kernel that forwards between two devices and takes netlink blocks."""
-
-    def open(self, stack: contextlib.ExitStack, run: str, vehicles: int) -> tuple[str, str]:
-        """Make the router joined to both namespaces; return its devices towards vehicles and cloud."""
-
-    def dump(self, block: bytes, last: int) -> bytes:
-        """Send a block whose last sequence number is `last`; return the replies up to that number's."""
-
-    def prepare(self, blocks: Sequence[tuple[bytes, int]]) -> Callable[[float], Applied]:
-        """Take blocks with their last sequence numbers; return what hands them to the kernel at an instant of time.monotonic.
-
-        At once when that has passed. Only the last of what was prepared can be sent.
-        """
-
-    def index(self, device: str) -> int:
-        """Return a device's interface index."""
-
-    def read(self, path: str) -> bytes: ...
-
-    def write(self, path: str, value: str) -> None: ...
-
-    def properties(self) -> dict[str, Any]: ...
 
 
 class RoutedLink:
@@ -78,6 +55,35 @@ class RoutedLink:
             self._stack.close()
             raise
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_stack": None, "_lock": None, "_terms": None}
+
+    @contextlib.contextmanager
+    def attached(self) -> Iterator[Self]:
+        """Use the link of another process, in a copy of it; see `base.Link.attached`."""
+        self._lock, self._terms = threading.Lock(), Terms()
+        self._forget()
+        with contextlib.ExitStack() as stack:
+            self._router.attach(stack)
+            yield self
+
+    def told(self) -> list[Meters]:
+        return [plan.state for plan in self._plans]
+
+    def resume(self, told: Sequence[Any] | None) -> None:
+        """See `base.Link.resume`."""
+        for index, plan in enumerate(self._plans):
+            if told is None:
+                plan.forget_all()
+            else:
+                plan.state = told[index]
+        self._terms = Terms()
+        self._forget()
+
+    def _forget(self) -> None:
+        for plan in self._plans:
+            plan.forget()
 
     def _open(self) -> None:
         wiring.make_namespace(self._stack, self.vehicles_namespace)
@@ -116,8 +122,8 @@ class RoutedLink:
 
     def _apply(self, messages: list[bytes]) -> None:
         parts = [messages[at : at + BLOCK_MESSAGES] for at in range(0, len(messages), BLOCK_MESSAGES)]
-        applied = self._router.prepare([(nl.sequenced(part, 1), len(part)) for part in parts])(0.0)
-        for part, replies in zip(parts, applied.replies, strict=True):
+        answer = self._router.prepare([Block(nl.sequenced(part, 1), len(part)) for part in parts])(0.0, None)
+        for part, replies in zip(parts, answer.replies, strict=True):
             for reply in _refused(replies):
                 step = nl.kind_of(part[reply.sequence - 1])
                 raise LinkError(f"link {self.name}: {step}: {_words(reply)}")
@@ -126,7 +132,7 @@ class RoutedLink:
         """Set both directions of each vehicle named; see `base.Link.update`."""
         self.prepare(conditions, time.monotonic())()
 
-    def prepare(self, conditions: Conditions, at_s: float) -> Callable[[], Applied]:
+    def prepare(self, conditions: Conditions, at_s: float, *, count: bool = False) -> Callable[[], Applied]:
         """Return an update that the router has and that waits for its time; see `base.Link.prepare`."""
         fleet = FleetConditions.of(conditions)
         asked = self._numbers(fleet)
@@ -134,17 +140,18 @@ class RoutedLink:
             plan.change(self._terms, fleet.vehicles, numbers, at_s)
             for plan, numbers in zip(self._plans, asked, strict=True)
         ]
-        blocks = [block for change in changes for block in change.blocks]
+        messages = [block for change in changes for block in change.messages]
         with self._lock:
-            send = self._router.prepare([(block.packed, len(block.vehicles)) for block in blocks])
+            send = self._router.prepare([Block(some.packed, len(some.vehicles)) for some in messages])
 
         def apply() -> Applied:
             with self._lock:
-                applied = send(at_s)
+                answer = send(at_s, COUNTS if count else None)
                 for plan, change in zip(self._plans, changes, strict=True):
                     plan.apply(change)
-            self._check_replies(blocks, applied.replies)
-            return applied
+            self._check_replies(messages, answer.replies)
+            counts = counting.read(answer.dump, self._plans) if count else LinkCounts.none()
+            return Applied(answer.began_s, answer.ended_s, counts, answer.dumped_s)
 
         return apply
 
@@ -156,8 +163,7 @@ class RoutedLink:
                 raise Refusal(f"vehicle {vehicle}: this link has vehicles {self.first} to {last}")
         if len(self._terms) > MOST_CONDITIONS:
             self._terms = Terms()
-            for plan in self._plans:
-                plan.forget()
+            self._forget()
         places, rows, inverse = fleet.used
         used = list(zip(places.tolist(), fleet.vehicles[rows].tolist(), strict=True))
         up, down = (
@@ -166,10 +172,10 @@ class RoutedLink:
         )
         return up[inverse], down[inverse]
 
-    def _check_replies(self, blocks: Sequence[Block], answers: Sequence[bytes]) -> None:
+    def _check_replies(self, messages: Sequence[Messages], answers: Sequence[bytes]) -> None:
         failures = [
-            f"{end_id(int(block.vehicles[reply.sequence - 1]))} {block.direction}: {_words(reply)}"
-            for block, replies in zip(blocks, answers, strict=True)
+            f"{end_id(int(some.vehicles[reply.sequence - 1]))} {some.direction}: {_words(reply)}"
+            for some, replies in zip(messages, answers, strict=True)
             for reply in _refused(replies)
         ]
         if failures:
@@ -178,7 +184,7 @@ class RoutedLink:
     def counters(self) -> LinkCounts:
         """Return the kernel's counts for every vehicle and direction."""
         with self._lock:
-            replies = self._router.dump(nl.sequenced([nl.dump(nl.GETQDISC, 0)], 1), 1)
+            replies = self._router.dump(*COUNTS)
         return counting.read(replies, self._plans)
 
     def properties(self) -> dict[str, Any]:

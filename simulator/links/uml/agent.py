@@ -7,6 +7,7 @@ knows nothing of vehicles, and nothing of ours may be imported here.
 import ctypes
 import fcntl
 import os
+import select
 import socket
 import struct
 import sys
@@ -27,6 +28,8 @@ ROOM = bytearray(1 << 20)
 # glibc gives pages back from these sizes on, and a page that is new costs a guest more than what is done in it.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, KEPT_BYTES = -1, -3, 32 << 20
 LONGEST_WAIT_NS = 2_000_000_000
+FIRST_DUMP_NS = 200_000_000
+CHANGED = "!qqqI"
 # What may be on its way to the guest: the socket of its control device holds about 90 packets, and what it drops is sent
 # again 200 ms later at the earliest.
 WINDOW_BYTES = 32_768
@@ -107,29 +110,31 @@ def packed(parts: Iterator[memoryview]) -> tuple[bytes, int]:
     return b"".join([*found, deflated.flush()]), PACKED
 
 
-class Server:
-    """Answers requests: one letter, a number, a length and as many bytes; the answer has a status and a length first."""
+class Session:
+    """Answers a connection's requests: a letter, a number, a length, as many bytes; an answer has status and length first."""
 
     def __init__(self, connection: socket.socket, netlink: socket.socket) -> None:
         self._connection, self._netlink = connection, netlink
         self._stored = memoryview(b"")  # netlink blocks that wait for their time, a table of them first
         self._blocks = 0
+        self._dump_ns = FIRST_DUMP_NS  # what the last dump before a change took
 
-    def serve(self) -> None:
-        while True:
-            kind, number, count = struct.unpack("!cII", read(self._connection, 9))
-            body = read(self._connection, count)
-            try:
-                answer, status = self.answer_to(kind, number, body)
-            except (OSError, zlib.error) as error:
-                answer, status = str(error).encode(), FAILED
-            self._connection.sendall(struct.pack("!II", status, len(answer)) + answer)
+    def answer(self) -> None:
+        """Answer the next request; EOFError when nobody asks any more."""
+        kind, number, count = struct.unpack("!cII", read(self._connection, 9))
+        body = read(self._connection, count)
+        try:
+            answer, status = self.answer_to(kind, number, body)
+        except (OSError, zlib.error) as error:
+            answer, status = str(error).encode(), FAILED
+        self._connection.sendall(struct.pack("!II", status, len(answer)) + answer)
 
     def answer_to(self, kind: bytes, number: int, body: bytes) -> tuple[bytes, int]:
         """Do what one request asks.
 
         N: a netlink block, `number` its last sequence number. S: `number` blocks, deflated, to be kept in place of those that
-        are. G: those, at a time of this kernel's clock. T: that time. R: read, W: write a file.
+        are. G: those, at a time of this kernel's clock, behind the dump that is asked for with it. T: that time. R: read, W: write
+        a file.
         """
         if kind == b"N":
             return packed(replies(self._netlink, body, number))
@@ -137,7 +142,7 @@ class Server:
             self._stored, self._blocks = memoryview(zlib.decompress(body)), number
             return b"", DONE
         if kind == b"G":
-            return self.change(*struct.unpack("!q", body)), DONE
+            return self.change(int.from_bytes(body[:8], "big", signed=True), body[8:], number), DONE
         if kind == b"T":
             return struct.pack("!q", time.monotonic_ns()), DONE
         if kind == b"R":
@@ -147,21 +152,57 @@ class Server:
             return str(Path(path.decode()).write_bytes(value)).encode(), DONE
         raise OSError(22, f"unknown request {kind!r}")
 
-    def change(self, at_ns: int) -> bytes:
+    def change(self, at_ns: int, dump: bytes, dump_last: int) -> bytes:
         """Hand the blocks that are kept to the kernel when their time has come, or at once when it has passed.
 
-        Return when that began and ended, then of each block the length of its replies, and those.
+        Return `CHANGED`: when that began, when it ended, and when the dump was there, whose status follows; then the dump, and
+        of each block the replies, all with their length before them.
         """
         stored, blocks = self._stored, self._blocks
         self._stored, self._blocks = memoryview(b""), 0
-        time.sleep(min(max(0, at_ns - time.monotonic_ns()), LONGEST_WAIT_NS) / 1e9)
-        began_ns = time.monotonic_ns()
-        answers, offset = [], 8 * blocks
+        counted, status = b"", DONE
+        if dump:
+            asked_ns = wait_until(at_ns - self._dump_ns * 3 // 2)
+            counted, status = packed(replies(self._netlink, dump, dump_last))
+            self._dump_ns = time.monotonic_ns() - asked_ns
+        dumped_ns = time.monotonic_ns()
+        began_ns = wait_until(at_ns)
+        answers, offset = [struct.pack("!I", len(counted)), counted], 8 * blocks
         for length, last in struct.iter_unpack("!II", stored[:offset]):
             found = b"".join(map(bytes, replies(self._netlink, stored[offset : offset + length], last)))
             answers += [struct.pack("!I", len(found)), found]
             offset += length
-        return struct.pack("!qq", began_ns, time.monotonic_ns()) + b"".join(answers)
+        return struct.pack(CHANGED, began_ns, time.monotonic_ns(), dumped_ns, status) + b"".join(answers)
+
+
+def serve(server: socket.socket, netlink: socket.socket) -> None:
+    """Answer one request after the other, whoever asks, until nobody is connected any more."""
+    sessions: dict[int, tuple[socket.socket, Session]] = {}
+    waiting = select.poll()
+    waiting.register(server, select.POLLIN)
+    while True:
+        for ready, _events in waiting.poll():
+            if ready == server.fileno():
+                connection, _peer = server.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sessions[connection.fileno()] = connection, Session(connection, netlink)
+                waiting.register(connection, select.POLLIN)
+                continue
+            connection, session = sessions[ready]
+            try:
+                session.answer()
+            except (EOFError, ConnectionError):
+                waiting.unregister(ready)
+                del sessions[ready]
+                connection.close()
+                if not sessions:
+                    return
+
+
+def wait_until(at_ns: int) -> int:
+    """Wait for an instant of this kernel's clock, no longer than is sensible; return the time it is then."""
+    time.sleep(min(max(0, at_ns - time.monotonic_ns()), LONGEST_WAIT_NS) / 1e9)
+    return time.monotonic_ns()
 
 
 def main() -> None:
@@ -186,18 +227,14 @@ def main() -> None:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW_BYTES)
         server.bind((address, 7000))
-        server.listen(1)
+        server.listen(2)
         print("READY", os.uname().release, flush=True)
-        connection, _peer = server.accept()
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    Server(connection, netlink).serve()
+        serve(server, netlink)
 
 
 if __name__ == "__main__":
     try:
         main()
-    except EOFError:
-        pass
     except BaseException as error:  # noqa: BLE001 - the last words of a guest that cannot start
         print("FAILED", type(error).__name__, error, flush=True)
     finally:

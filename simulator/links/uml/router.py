@@ -14,15 +14,16 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from schemas import namespace
 from schemas.errors import Refusal
 from simulator.links import addressing, wiring
-from simulator.links.base import Applied, LinkError
+from simulator.links.base import LinkError
 from simulator.links.namespaces import inside
+from simulator.links.routers import Answer, Apply, Block
 from simulator.links.uml import agent, launch
 
 MODULES_ROOT: Final = Path("/usr/lib/uml/modules")
@@ -174,6 +175,15 @@ class Guest:
         # The guest's monotonic clock counts the host's nanoseconds from another beginning (arch/um, timer_read).
         self._behind_ns = min(self._clock() for _ in range(CLOCK_READINGS))[1]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs to ask the guest, too: see `attach`."""
+        return {name: vars(self)[name] for name in ("_namespace", "release", "boot_s")}
+
+    def attach(self) -> None:
+        """Connect to the guest of another process, in a copy of its `Guest`."""
+        self._stack = contextlib.ExitStack()
+        self._connect()
+
     def _clock(self) -> tuple[int, int]:
         """Return how long a reading of the guest's clock took, and how far that is behind the host's; both ns."""
         asked_ns = time.monotonic_ns()
@@ -193,25 +203,27 @@ class Guest:
             raise LinkError(f"link uml: {answer.decode(errors='replace')}")
         return zlib.decompress(answer) if status == agent.PACKED else answer
 
-    def prepare(self, blocks: Sequence[tuple[bytes, int]]) -> Callable[[float], Applied]:
+    def prepare(self, blocks: Sequence[Block]) -> Apply:
         """Hand netlink blocks to the guest, and return what has them take effect; see `routed.Router.prepare`.
 
         They are on their way before their time has come, and the guest keeps it by its own clock: neither what their bytes
         cost nor who holds this process's lock makes them late.
         """
-        table = b"".join(struct.pack("!II", len(block), last) for block, last in blocks)
-        self.request(b"S", zlib.compress(b"".join([table, *(block for block, _ in blocks)]), 1), len(blocks))
+        table = b"".join(struct.pack("!II", len(block.packed), block.last) for block in blocks)
+        body = zlib.compress(b"".join([table, *(block.packed for block in blocks)]), 1)
+        self.request(b"S", body, len(blocks))
         return self._apply
 
-    def _apply(self, at_s: float) -> Applied:
-        answer = self.request(b"G", struct.pack("!q", round(at_s * 1e9) - self._behind_ns))
-        began_ns, ended_ns = struct.unpack_from("!qq", answer)
-        replies, offset = [], 16
-        while offset < len(answer):
-            (length,) = struct.unpack_from("!I", answer, offset)
-            replies.append(answer[offset + 4 : offset + 4 + length])
-            offset += 4 + length
-        return Applied((began_ns + self._behind_ns) / 1e9, (ended_ns + self._behind_ns) / 1e9, replies)
+    def _apply(self, at_s: float, dump: Block | None) -> Answer:
+        wanted, last = dump or (b"", 0)
+        body = struct.pack("!q", round(at_s * 1e9) - self._behind_ns) + wanted
+        answer = self.request(b"G", body, last)
+        *times_ns, packed = struct.unpack_from(agent.CHANGED, answer)
+        began_s, ended_s, dumped_s = ((at_ns + self._behind_ns) / 1e9 for at_ns in times_ns)
+        found, *replies = _parts(answer[struct.calcsize(agent.CHANGED) :])
+        return Answer(
+            began_s, ended_s, replies, zlib.decompress(found) if packed == agent.PACKED else found, dumped_s
+        )
 
     def _receive(self, count: int) -> bytes:
         data = bytearray()
@@ -245,6 +257,16 @@ class Guest:
         self._stack.close()
 
 
+def _parts(answer: bytes) -> list[bytes]:
+    """Return the parts of an answer, each with its length before it."""
+    found, offset = [], 0
+    while offset < len(answer):
+        (length,) = struct.unpack_from("!I", answer, offset)
+        found.append(answer[offset + 4 : offset + 4 + length])
+        offset += 4 + length
+    return found
+
+
 class UmlRouter:
     """A router in a user-mode-Linux guest, joined to both namespaces by veth pairs."""
 
@@ -276,11 +298,15 @@ class UmlRouter:
             raise LinkError("link uml: not open")
         return self._guest
 
-    def prepare(self, blocks: Sequence[tuple[bytes, int]]) -> Callable[[float], Applied]:
+    def prepare(self, blocks: Sequence[Block]) -> Apply:
         return self.guest.prepare(blocks)
 
     def dump(self, block: bytes, last: int) -> bytes:
         return self.guest.request(b"N", block, last)
+
+    def attach(self, stack: contextlib.ExitStack) -> None:
+        self.guest.attach()
+        stack.callback(self.guest.close)
 
     def index(self, device: str) -> int:
         return int(self.guest.read(f"/sys/class/net/{device}/ifindex"))

@@ -267,11 +267,12 @@ class Counting:
     def update(self, _conditions: Any) -> None:
         self.updates += 1
 
-    def prepare(self, conditions: Any, at_s: float) -> Any:
+    def prepare(self, conditions: Any, at_s: float, *, count: bool = False) -> Any:
         def apply() -> Applied:
+            found = self.counters() if count else LinkCounts.none()
             began_s = wait_until(at_s)
             self.update(conditions)
-            return Applied(began_s, time.monotonic())
+            return Applied(began_s, time.monotonic(), found, began_s)
 
         return apply
 

@@ -161,7 +161,7 @@ def sent(plan, terms, conditions, at_s=1.0):
     change = plan.change(terms, np.array(list(conditions)), np.array(asked), at_s)
     plan.apply(change)
     found = []
-    for block in change.blocks:
+    for block in change.messages:
         messages = split(block.packed)
         heads = [struct.unpack_from("=HI", message, 6) for message in messages]
         assert [number for _, number in heads] == list(range(1, len(messages) + 1))
@@ -400,14 +400,14 @@ def test_plan_changes_carry_their_vehicle_and_all_parameters():
     assert len(list(plan.set_up())) > 3 * 5
     number = terms.number(Condition(1e6, 30.0, 0.01), 2, "uplink")
     change = plan.change(terms, np.array([2]), np.array([number]), 1.0)
-    assert {(whose, block.direction) for block in change.blocks for whose in block.vehicles} == {
+    assert {(whose, block.direction) for block in change.messages for whose in block.vehicles} == {
         (2, "uplink")
     }
     # Until it is sent, what was told before is in force.
     assert plan.state["rate"][1] == UNLIMITED
     plan.apply(change)
     assert plan.state["rate"].tolist() == [UNLIMITED, 125_000, UNLIMITED]
-    kinds = [nl.kind_of(one) for one in split(change.blocks[0].packed)]
+    kinds = [nl.kind_of(one) for one in split(change.messages[0].packed)]
     assert kinds[-2:] == ["class htb", "qdisc netem"]
 
 

@@ -69,13 +69,14 @@ class Remembering:
             raise LinkError("broken")
         self.updates.append(conditions)
 
-    def prepare(self, conditions, at_s):
+    def prepare(self, conditions, at_s, *, count=False):
         self.prepared.append((conditions, at_s, len(self.updates)))
 
         def apply():
+            found, counted_s = self.counters() if count else None, time.monotonic()
             began_s = wait_until_s(at_s)
             self.update(conditions)
-            return Applied(began_s, time.monotonic())
+            return Applied(began_s, time.monotonic(), found, counted_s)
 
         return apply
 

@@ -22,6 +22,7 @@ from simulator.links.namespaces import command_inside, inside, listed
 from simulator.links.proof.bulk_tcp import tcp_rate_bps
 from simulator.links.proof.probes import Flow, run
 from simulator.links.routed import RoutedLink
+from simulator.links.routers import Block
 from simulator.links.uml.router import UmlRouter
 from tests.simulator.links.row_by_row import counters
 
@@ -164,14 +165,17 @@ def test_a_change_that_is_handed_over_early_is_made_in_its_time(uml_link):
     """The guest keeps the time by its own clock, and says when by the host's."""
     uml_link.update({12: (Condition(None, 1.0), FREE)})
     at_s, ahead_ns = time.monotonic() + 0.8, time.time_ns() - time.monotonic_ns()
-    apply, found = uml_link.prepare({12: (Condition(None, 60.0), FREE)}, at_s), []
+    apply, found = uml_link.prepare({12: (Condition(None, 60.0), FREE)}, at_s, count=True), []
     changing = threading.Thread(target=lambda: found.append(apply()))
     changing.start()
     flow = Flow(12, "uplink", 114, 0.005, 300)
     run(uml_link, [flow])
     changing.join()
     (applied,) = found
-    assert at_s <= applied.began_s <= applied.ended_s < at_s + 0.02
+    assert at_s - 0.31 < applied.counted_s <= at_s <= applied.began_s <= applied.ended_s < at_s + 0.02
+    (counted,) = [one for one in counters(applied.counts) if one[:2] == (12, "uplink")]
+    before = sum((sent_at_ns - ahead_ns) / 1e9 < applied.counted_s for sent_at_ns in flow.sent_at_ns)
+    assert 0 < counted.packets <= before
     late = {
         number: (flow.sent_at_ns[number] - ahead_ns) / 1e9
         for number, at_ns in flow.received_at_ns.items()
@@ -262,7 +266,7 @@ def test_a_kernel_answers_all_errors_of_a_block(run_name):
     messages = [nl.htb_class(9999, minor, 1000, 1000, create=False) for minor in (2, 3)]
     router = UmlRouter()
     with RoutedLink("uml", run_name, 2, router):
-        (replies,) = router.prepare([(nl.sequenced(messages, 1), 2)])(0.0).replies
+        (replies,) = router.prepare([Block(nl.sequenced(messages, 1), 2)])(0.0, None).replies
     assert [(reply.sequence, reply.errno) for reply in nl.errors(replies)] == [(1, 19), (2, 19)]
 
 

@@ -43,6 +43,7 @@ from simulator.capture.process import MESSAGES_NAME
 from simulator.garbage import spared
 from simulator.links import Condition, LinkError, tcp_stack
 from simulator.links.replay import LINK_STEPS, LinkReplay
+from simulator.links.step_log import Rows
 from simulator.sender_config import SenderConfig
 
 CONNECT_DELAY_MS: Final = 35.0
@@ -230,7 +231,7 @@ class EchoSession:
 
     def write_link_log(self, path: Path) -> None:
         """Write the session's link log: what every vehicle's link was asked, and what the kernel counted."""
-        rows = self.replay.rows() if self.replay is not None else []
+        rows: Rows = self.replay.rows() if self.replay is not None else []
         write_link_log(path, rows, self._work / "wire.events", compression="zstd")
 
     def about(self) -> dict[str, Any]:

@@ -1,0 +1,25 @@
+"""What a link player is given, and what it leaves: in files that the other of the two reads by `pickle`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from simulator.link_schedule import LinkSchedule
+from simulator.links.base import Link
+from simulator.links.proof.probe_times import ProbeTimes
+from simulator.links.step_log import StepLog
+
+
+class Task(NamedTuple):
+    """A link that is open, and what it is to do."""
+
+    link: Link
+    schedule: LinkSchedule
+
+
+class Played(NamedTuple):
+    """What was played: its steps, its probes, and what vehicles have been told, for `Link.resume`."""
+
+    steps: StepLog
+    probes: ProbeTimes
+    told: list[Any]

@@ -1,0 +1,140 @@
+"""The process that plays a schedule on a link which another one has opened, and what its owner has of it afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ivsim.runs.children import Children
+from ivsim.runs.link_player import LinkPlayer
+from ivsim.testbed.process import ProcessDied
+from ivsim.testbed.registry import RunRecord
+from schemas.topics import end_id
+from simulator.link_schedule import LinkSchedule
+from simulator.links import LINKS, Condition, Link, LinkError
+from simulator.links.proof.probes import Flow, run
+from simulator.traces import Trace
+
+pytestmark = pytest.mark.netns
+VEHICLES = 3
+SECONDS = np.arange(60.0)
+ROAD = Trace(SECONDS, 2_000.0 + SECONDS, 9_000.0 - SECONDS, np.full(60, 40.0))
+FREE = Condition(None, 5.0)
+
+
+@pytest.fixture(scope="module")
+def link() -> Iterator[Link]:
+    with LINKS["uml"](f"t{uuid.uuid4().hex[:7]}", VEHICLES) as opened:
+        yield opened
+
+
+@contextmanager
+def ready(record: RunRecord, work: Path, schedule: LinkSchedule) -> Iterator[LinkPlayer]:
+    with ExitStack() as stack:
+        made = LinkPlayer(Children(record, work, stack), schedule, work)
+        stack.callback(made.stop)
+        made.wait_ready()
+        yield made
+
+
+@pytest.fixture
+def player(run_record: RunRecord, tmp_path: Path) -> Iterator[LinkPlayer]:
+    with ready(run_record, tmp_path, LinkSchedule(ROAD, VEHICLES, 1, offsets=False)) as made:
+        yield made
+
+
+def wait_until(happened: Callable[[], bool], timeout_s: float = 10) -> None:
+    end_s = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+def steps(player: LinkPlayer) -> int:
+    return int((player.properties() or {}).get("steps", 0))
+
+
+def passes(link: Link) -> int:
+    flow = Flow(1, "uplink", 114, 0.01, 20)
+    run(link, [flow], settle_s=0.3)
+    return len(flow.received_at_ns)
+
+
+def test_what_is_played_is_in_force_and_comes_back(link: Link, player: LinkPlayer) -> None:
+    start_at_ns = time.time_ns() + 500_000_000
+    player.start(link, start_at_ns)
+    wait_until(lambda: steps(player) >= 2)
+    player.check()
+    second, asked = player.in_force()
+    assert second == (time.time_ns() - start_at_ns) // 10**9
+    assert asked[3][0].rate_bps == (2_000.0 + second) * 1_000
+    cut_s = player.in_force()[0] + 2
+    player.cut(30.0)
+    wait_until(lambda: steps(player) >= cut_s + 2)
+    assert player.in_force()[1][1][0].rate_bps == 0
+    assert player.stop() is None
+    assert player.stop() is None
+    rows = [row for table in player.rows() for row in table.to_pylist()]
+    played = 1 + max(row["second"] for row in rows)
+    assert len(rows) == 2 * VEHICLES * played
+    assert (player.properties() or {})["steps"] == played
+    up = [row for row in rows if row["direction"] == "uplink" and row["vehicle_id"] == rows[0]["vehicle_id"]]
+    assert [row["asked_rate_bps"] for row in up] == [
+        0.0 if second >= cut_s else (2_000.0 + second) * 1_000 for second in range(played)
+    ]
+    first = [row for row in rows if 0 < row["second"] < cut_s - 1]
+    assert all(row["probe_sent"] == row["probe_received"] == 1 for row in first)
+    assert all(row["qdisc_packets"] >= 1 and row["counted_at_ns"] for row in first)
+    assert len(player.distinct()) == min(played, cut_s) + 1
+    # The owner knows what was told: nothing leaves until it lets the queue go.
+    assert passes(link) == 0
+    link.update({1: (FREE, FREE)})
+    assert passes(link) == 20
+
+
+def test_a_player_that_is_killed_is_named_and_the_link_goes_on(link: Link, player: LinkPlayer) -> None:
+    player.start(link, time.time_ns())
+    player.cut(30.0)
+    wait_until(lambda: player.in_force()[1][1][0].rate_bps == 0 and steps(player) >= 4)
+    os.kill(player.pid, signal.SIGKILL)
+    problem = player.stop()
+    assert problem is not None
+    assert problem.startswith("replay was ended by SIGKILL")
+    assert list(player.rows()) == []
+    assert passes(link) == 0
+    link.update({1: (FREE, FREE)})
+    assert passes(link) == 20
+
+
+def test_conditions_that_no_link_can_have_are_refused_by_name(run_record: RunRecord, tmp_path: Path) -> None:
+    schedule = LinkSchedule(ROAD, 1, 1, offsets=False, rate_factor=1e-6)
+    with (
+        LINKS["direct"](f"t{uuid.uuid4().hex[:7]}", 1) as one,
+        ready(run_record, tmp_path, schedule) as player,
+        pytest.raises(ProcessDied, match=f"{end_id(1)} uplink: rate_bps 2: allowed"),
+    ):
+        player.start(one, time.time_ns())
+
+
+@pytest.mark.full  # nobody answers for a guest that is gone: half a minute
+def test_a_router_that_dies_is_heard_of(player: LinkPlayer) -> None:
+    with LINKS["uml"](f"t{uuid.uuid4().hex[:7]}", VEHICLES) as own:
+        player.start(own, time.time_ns())
+        wait_until(lambda: steps(player) >= 1)
+        pids = subprocess.run(
+            ["ip", "netns", "pids", own.namespaces[-1]], check=True, capture_output=True, text=True
+        )
+        (guest,) = {os.getpgid(int(pid)) for pid in pids.stdout.split()}
+        os.kill(guest, signal.SIGKILL)
+        with pytest.raises(LinkError, match="link-replay: link uml: the guest"):
+            wait_until(lambda: player.check() is not None, 45)  # type: ignore[func-returns-value]
+        assert "the guest" in (player.stop() or "")
