@@ -99,7 +99,9 @@ class LinkPlayer:
         return failure
 
     def properties(self) -> dict[str, Any] | None:
-        """Return how punctual the replay has been (`LinkReplay.properties`); None where it has not said so."""
+        """Return how punctual the replay has been (`LinkReplay.properties`); None where it has left nothing, or not begun."""
+        if self._problem is not None and self._played is None:
+            return None
         return self._figures().get("replay")
 
     def _figures(self) -> Mapping[str, Any]:

@@ -40,7 +40,8 @@ from simulator.links import DIRECT, LinkError
 from simulator.links.privileges import ensure_privileges
 
 Disturb = Callable[[StartedRun], None]
-START_AFTER_NS = 1_000_000_000
+# From the choice of second 0 until then: every part is told it, and each vehicle's link its first conditions.
+START_AFTER_NS, START_AFTER_NS_PER_VEHICLE = 500_000_000, 100_000
 TICK_S = 0.25
 # What the sender may take to say that it has given up what it kept.
 SETTLE_NS = 5_000_000_000
@@ -199,8 +200,9 @@ class Run:
         # A full collection made a change of the link 130 to 230 ms late.
         spare_new = stack.enter_context(spared())
         components.agents.compare()
-        start_at_ns = time.time_ns() + START_AFTER_NS
-        opened_s = time.monotonic() - self._began_s + START_AFTER_NS / 1e9
+        after_ns = START_AFTER_NS + plan.options.vehicles * START_AFTER_NS_PER_VEHICLE
+        start_at_ns = time.time_ns() + after_ns
+        opened_s = time.monotonic() - self._began_s + after_ns / 1e9
         # A link that emulates nothing has no conditions to show, whatever the trace says.
         shown = plan.options.page and components.link.name != DIRECT
         publisher = LivePublisher(

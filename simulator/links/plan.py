@@ -201,10 +201,8 @@ class Plan:
 
     def forget_all(self) -> None:
         """Tell each vehicle everything with its next update, whatever it was told."""
-        self.state["queue_bytes"], self.state["rate"] = (
-            0,
-            1,
-        )  # nobody is told such a rate: it is below the floor
+        self.state["queue_bytes"] = 0
+        self.state["rate"] = 1  # below the floor: nobody is told that
         self.state["held"] = self.state["nested"] = True
         self.forget()
 

@@ -53,8 +53,8 @@ def certificate(
 
 
 def unplayed(rows: Rows) -> dict[str, Any]:
-    """Return the certificate of a link whose replay was killed before it said what it had done."""
-    statement = "Nothing is proven: the run was killed before its link's replay said what it had done."
+    """Return the certificate of a link whose replay ended before it said what it had done."""
+    statement = "Nothing is proven: the replay of the link ended before it said what it had done."
     return {"verdict": "unproven", "statement": statement, "checks": [], **_cost(overview(rows))}
 
 

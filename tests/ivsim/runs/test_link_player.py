@@ -109,7 +109,7 @@ def test_a_player_that_is_killed_is_named_and_the_link_goes_on(link: Link, playe
     problem = player.stop()
     assert problem is not None
     assert problem.startswith("replay was ended by SIGKILL")
-    assert list(player.rows()) == []
+    assert (list(player.rows()), player.properties()) == ([], None)
     assert passes(link) == 0
     link.update({1: (FREE, FREE)})
     assert passes(link) == 20

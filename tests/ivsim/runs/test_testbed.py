@@ -124,7 +124,7 @@ def java_of(pid: int) -> list[str]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["kafka", "twin", "mosquitto"])
+@pytest.mark.parametrize("name", ["kafka", "twin", "mosquitto", "replay"])
 def test_a_part_that_died_is_started_again_for_the_next_run(
     testbed: Testbed, tmp_path: Path, name: str
 ) -> None:
@@ -137,7 +137,10 @@ def test_a_part_that_died_is_started_again_for_the_next_run(
             java.extend(
                 java_of(components.twin.process.pid) + java_of(components.servers["kafka"].process.pid)
             )
-        (components.twin.process if name == "twin" else components.servers[name].process).kill()
+        if name == "replay":
+            components.children[name].kill()
+        else:
+            (components.twin.process if name == "twin" else components.servers[name].process).kill()
 
     outcome = testbed.run(run_options(**SMALL), tmp_path / "broken", disturb=kill)
     assert outcome.exit_code == 1
