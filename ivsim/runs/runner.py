@@ -220,7 +220,6 @@ class Run:
             components,
             start_at_ns,
             opened_s,
-            components.replay,
             stack.enter_context(publisher),
             spare_new,
         )

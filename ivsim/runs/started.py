@@ -28,13 +28,16 @@ class StartedRun:
     components: Components
     start_at_ns: int
     opened_s: float
-    replay: LinkPlayer
     publisher: LivePublisher
     spare_new: Callable[[], None]
 
     @property
     def options(self) -> RunOptions:
         return self.plan.options
+
+    @property
+    def replay(self) -> LinkPlayer:
+        return self.components.replay
 
     @property
     def directory(self) -> RunDirectory:

@@ -33,7 +33,7 @@ class NetemRouter:
         self._dump_s = FIRST_DUMP_S
 
     def open(self, stack: contextlib.ExitStack, run: str, vehicles: int) -> tuple[str, str]:
-        """Make the namespace and its devices; see `routed.Router.open`."""
+        """Make the namespace and its devices; see `routers.Router.open`."""
         del vehicles  # a kernel of the host needs no memory set aside
         self._namespace = f"ivsim-{run}-r"
         wiring.make_namespace(stack, self._namespace)
@@ -64,7 +64,7 @@ class NetemRouter:
             return socket.if_nametoindex(device)
 
     def prepare(self, blocks: Sequence[Block]) -> Apply:
-        """Return what hands each block to the kernel; see `routed.Router.prepare`."""
+        """Return what hands each block to the kernel; see `routers.Router.prepare`."""
 
         def apply(at_s: float, dump: Block | None) -> Answer:
             found, counted_s = b"", 0.0

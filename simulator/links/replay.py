@@ -103,11 +103,6 @@ class LinkReplay(threading.Thread):
         self._step.counters = self._link.counters()
         self._step.counted_at_ns = time.time_ns()
 
-    def in_force(self) -> tuple[int, Conditions]:
-        """Return the second whose conditions are in force, and what is asked of each link in it; from any thread."""
-        assert self._step is not None
-        return max(0, self._step.second), self._step.asked
-
     def stop(self) -> None:
         """End the replay and take the last counts; the link's conditions stay as they are."""
         if self._stopped.is_set():

@@ -204,7 +204,7 @@ class Guest:
         return zlib.decompress(answer) if status == agent.PACKED else answer
 
     def prepare(self, blocks: Sequence[Block]) -> Apply:
-        """Hand netlink blocks to the guest, and return what has them take effect; see `routed.Router.prepare`.
+        """Hand netlink blocks to the guest, and return what has them take effect; see `routers.Router.prepare`.
 
         They are on their way before their time has come, and the guest keeps it by its own clock: neither what their bytes
         cost nor who holds this process's lock makes them late.
@@ -274,7 +274,7 @@ class UmlRouter:
         self._guest: Guest | None = None
 
     def open(self, stack: contextlib.ExitStack, run: str, vehicles: int) -> tuple[str, str]:
-        """Boot the guest; see `routed.Router.open`."""
+        """Boot the guest; see `routers.Router.open`."""
         namespace = f"ivsim-{run}-r"
         wiring.make_namespace(stack, namespace)
         for end, device, side in (

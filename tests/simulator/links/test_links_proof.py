@@ -110,7 +110,6 @@ def test_replay_sets_each_second_after_the_start(tmp_path):
         wait_until(lambda: len(link.updates) >= 3)
     # On a machine that pauses here, a second more may have begun.
     assert link.updates[:3] == [schedule(0), schedule(0), schedule(1)]
-    assert replay.in_force() == (len(link.updates) - 2, link.updates[-1])
     rows = [row for table in replay.rows() for row in table.to_pylist()]
     assert [row["second"] for row in rows[::2]] == list(range(len(link.updates) - 1))
     late_ms = [(row["applied_at_ns"] - start_at_ns) / 1e6 - row["second"] * 1e3 for row in rows]
