@@ -61,7 +61,14 @@ class Twin:
 
     def send(self, rate_per_s: float, seconds: float) -> int:
         """Append messages of all vehicles at an even rate; return how many."""
-        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 1, "acks": 1})
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "linger.ms": 1,
+                "acks": 1,
+                "queue.buffering.max.messages": FLOOD_MESSAGES,  # all of them wait here, where Kafka is slower than we are
+            }
+        )
         topic = KafkaTopics(self.prefix).status
         keys = [vehicle_id(number) for number in range(1, VEHICLES + 1)]
         values = [key.encode().ljust(PAYLOAD_BYTES, b".") for key in keys]
