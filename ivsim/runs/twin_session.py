@@ -82,12 +82,16 @@ class TwinSession:
         return {name: value for name, value in said.items() if name != "event"}
 
     def ledger(self, problems: list[str], limit_s: float) -> None:
-        """Have the ledger written; ProcessDied or NotReady when it is not, within that time."""
+        """Have the ledger written; ProcessDied or NotReady when it is not, within that time for each of its steps.
+
+        The first of them is the twin's own, to take what Kafka has for it: behind a load that it could not follow, that
+        takes longer than the ledger.
+        """
         # It reports a query that died; the session itself lives, and is what the ledger needs.
         self.process.forget_error()
         self.process.send("ledger", partial=problems)
         try:
-            self.process.wait_for("ledger", limit_s)
+            self.process.wait_for("ledger", limit_s, behind="step")
         except Interrupted:
             self.abandon()  # it would work on for as long as a ledger takes
             raise
