@@ -51,7 +51,7 @@ class Asked:
         # The time behind the warm-up is what is measured: that is what is longer.
         longer_s = options.warmup_s + LONGER * (options.duration_s - options.warmup_s)
         return options.model_copy(
-            update={"duration_s": longer_s, "seed": (options.seed + ask.repetition) % 2**63}
+            update={"duration_s": longer_s, "seed": (options.seed + 1 + ask.repetition) % 2**63}
         )
 
 

@@ -84,6 +84,38 @@ def test_a_condition_ends_the_test_and_says_which(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.netns
+def test_a_whole_search_finds_the_load_that_a_level_allows(tmp_path: Path) -> None:
+    # A payload has 1.1 to 1.2 kB: 6 messages/s stay below the level, 9 do not.
+    arguments = [
+        "--find-capacity", "--from", "4", "--to", "20", "--resolution", "0.5", "--duration", "4", "--warmup", "1",
+        "--link", "direct", "--threshold", "goodput_bps < 67000", "--threshold", "delivery_ratio == 1", "--json",
+    ]  # fmt: skip
+    done = load(arguments, tmp_path)
+    assert done.returncode == 0, done.stderr
+    directory = tmp_path / "run"
+    summary = json.loads((directory / "summary.json").read_text())
+    assert json.loads(done.stdout)["capacity"] == summary["capacity"] == 6
+    assert [(one["kind"], one["load"], one["verdict"]) for one in summary["steps"][1:]] == [
+        ("step", 4, "met"), ("step", 6, "met"), ("step", 9, "missed"), *[("confirmation", 6, "met")] * 3,
+    ]  # fmt: skip
+    assert len({one["seed"] for one in summary["steps"] if one["load"] == 6}) == 4
+    for step in summary["steps"]:
+        metrics = json.loads((directory / step["directory"] / "metrics.json").read_text())
+        assert metrics["delivered"] == metrics["due"]
+        wanted = step["load"] * step["hold_s"]
+        assert abs(metrics["due"] - wanted) <= 20, step  # each of 20 vehicles begins within its interval
+    audited = subprocess.run(
+        [sys.executable, "-m", "ivsim.cli", "audit", str(directory / summary["steps"][-1]["directory"])],
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert audited.returncode == 0, audited.stdout
+
+
+@pytest.mark.full
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.netns
 def test_a_search_that_ctrl_c_ends_keeps_what_it_has_measured(tmp_path: Path) -> None:
     found = re.search(
         r"^    ivsim load (--find-capacity .+)$", (ROOT / "docs" / "load.md").read_text(), re.MULTILINE
