@@ -106,7 +106,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tables", nargs="*", default=list(SMALL), help=f"of {', '.join(SMALL)}")
-    parser.add_argument("--full", action="store_true", help="the sizes of docs/scale.md")
+    parser.add_argument("--full", action="store_true", help="large sizes: some hours")
     parser.add_argument(
         "--repeats", type=int, default=1, help="runs of a row; what is printed is their median"
     )
