@@ -2,8 +2,8 @@
 
 python -m bench.bench_ledger [--messages N] [--vehicles N] [--kafka]
 
-Without --kafka the run is one of the echo topology, whose ledger is built of the emission log. With it Spark writes the ledger
-from Kafka's topics; then the topics are kept, the ledger is built of the files, and rows that differ are counted.
+Without --kafka the run is one of the echo topology, whose ledger is built of the emission log alone. With it Kafka's records are
+kept first, a state of the twin for each message, as they are at the end of a run.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -24,25 +27,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
-from ivsim.library.report_anew import rows_changed
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.kafka_log import keep
 from ivsim.testbed.kafka import KafkaServer
-from ivsim.testbed.paths import installed_jars
 from ivsim.testbed.registry import RunRecord
 from ledger.config import LedgerConfig
-from ledger.metrics import FATES
+from ledger.kept import Tally
 from schemas.topics import KafkaTopics, vehicle_id
-from twin.config import TwinConfig, read_twin_config
+from twin.config import TwinConfig
 from twin.kafka_topics import ensure_topics
-from twin.ledger import write_ledger
-from twin.session import close_session, open_session
 
 START_NS = 1_800_000_000_000_000_000
 SECOND_NS = 1_000_000_000
 LOST_EACH = 50
 TIMEOUT_S = 900.0
-BY_SPARK = "by-spark"
 
 
 def emissions(messages: int, vehicles: int, *, echo: bool) -> pa.Table:
@@ -96,14 +94,14 @@ def write_run(directory: Path, log: pa.Table, *, echo: bool) -> None:
 
 
 def fill(config: TwinConfig, log: pa.Table) -> None:
-    """Write each message that arrived to vehicle.status, and each vehicle's last one to twin.state."""
+    """Write each message that arrived to vehicle.status, and to twin.state as the newest of its vehicle's."""
     ensure_topics(config)
     producer = Producer(
         {"bootstrap.servers": config.bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
     )
     common = [("format", b"protobuf"), ("protocol", b"mqtt"), ("mode", b"qos1"), ("epoch", b"1")]
     topics = KafkaTopics(config.topics_prefix)
-    newest: dict[str, tuple[bytes, list[tuple[str, bytes]]]] = {}
+    taken: dict[str, int] = defaultdict(int)
     for batch in log.filter(log["acknowledged_at_ns"].is_valid()).to_batches(100_000):
         for name, sequence, at in zip(
             *(batch[column].to_pylist() for column in ("vehicle_id", "sequence", "acknowledged_at_ns")),
@@ -119,12 +117,10 @@ def fill(config: TwinConfig, log: pa.Table) -> None:
             ]
             payload = name.encode() + b"." * 40
             producer.produce(topics.status, payload, name, headers=headers)
-            newest[name] = payload, headers
-        producer.poll(0)
-    producer.flush()
-    for name, (payload, headers) in newest.items():
-        producer.produce(topics.state, payload, name, headers=[*headers, ("messages", b"1")])
-    producer.flush()
+            taken[name] += 1
+            counted = ("messages", b"%d" % taken[name])
+            producer.produce(topics.state, payload, name, headers=[*headers, counted])
+        producer.flush()
 
 
 class Memory:
@@ -163,23 +159,12 @@ def resident_bytes(pid: int) -> int:
     return 0
 
 
-def write_by_spark(path: Path) -> None:
-    """Write the ledger of a twin's configuration in a Spark session of its own, and print how many there are of each fate."""
-    config = read_twin_config(path)
-    session = open_session(config)
-    try:
-        metrics = write_ledger(session, config)
-    finally:
-        close_session(session)
-    print(json.dumps({name: metrics[name] for name in ("due", *FATES, "partial")}))
-
-
-def measure(module: list[str], config: LedgerConfig) -> None:
+def measure(config: LedgerConfig) -> None:
     """Run the ledger in a process of its own and print what it took."""
     path = Path(config.run_dir) / "ledger.json"
     path.write_text(config.model_dump_json())
     began_s = time.monotonic()
-    words = [sys.executable, "-m", *module, str(path)]
+    words = [sys.executable, "-m", "ledger", str(path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as ledger:
         memory = Memory(ledger.pid)
         said, _ = ledger.communicate(timeout=TIMEOUT_S)
@@ -190,15 +175,12 @@ def measure(module: list[str], config: LedgerConfig) -> None:
     summary = json.loads(said.strip().splitlines()[-1])
     summary.pop("event", None)
     size = (Path(config.run_dir) / "ledger.parquet").stat().st_size
-    print(f"  {module[0]}: {took_s:.1f} s with its start; {memory.most_bytes / 2**30:.2f} GiB at most")
+    print(f"  ledger: {took_s:.1f} s with its start; {memory.most_bytes / 2**30:.2f} GiB at most")
     print(f"  ledger.parquet: {size / 2**20:.0f} MiB")
     print(f"  {summary}")
 
 
 def main() -> None:
-    if sys.argv[1:2] == [BY_SPARK]:
-        write_by_spark(Path(sys.argv[2]))
-        return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--vehicles", type=int, default=1_000)
@@ -212,22 +194,25 @@ def main() -> None:
         directory = Path(scratch)
         write_run(directory, log, echo=not chosen.kafka)
         if not chosen.kafka:
-            measure(["ledger"], LedgerConfig(run_dir=scratch, topology="echo"))
+            measure(LedgerConfig(run_dir=scratch, topology="echo"))
             return
-        jars = str(installed_jars("spark"))
         with RunRecord("bench-ledger", directory) as record, KafkaServer(record, jit="full") as kafka:
-            config = TwinConfig(run_dir=scratch, bootstrap=kafka.bootstrap, jars_dir=jars, jit="full")
+            config = TwinConfig(run_dir=scratch, bootstrap=kafka.bootstrap)
             began_s = time.monotonic()
             fill(config, log)
             print(f"  topics filled in {time.monotonic() - began_s:.0f} s")
             del log
-            measure(["bench.bench_ledger", BY_SPARK], config)
-            spark = (directory / "ledger.parquet").rename(directory / "by_spark.parquet")
-            began_s = time.monotonic()
-            keep(KafkaAddress(kafka.bootstrap, KafkaTopics("")), directory / "kafka_records.parquet")
-            print(f"  topics kept in {time.monotonic() - began_s:.0f} s")
-            measure(["ledger"], LedgerConfig(run_dir=scratch))
-            print(f"  rows that differ: {rows_changed(spark, directory / 'ledger.parquet')}")
+            ledger = LedgerConfig(run_dir=scratch)
+            with closing(Tally(ledger)) as tally:
+                began_s, memory = time.monotonic(), Memory(os.getpid())
+                address, path = KafkaAddress(kafka.bootstrap), directory / "kafka_records.parquet"
+                records = keep(address, path, awaits_more=lambda rows: bool(tally.add(rows)))
+                memory.stop()
+            print(
+                f"  {records:,} records kept in {time.monotonic() - began_s:.0f} s;"
+                f" {memory.most_bytes / 2**30:.2f} GiB at most, Kafka's with them"
+            )
+            measure(ledger)
 
 
 if __name__ == "__main__":

@@ -68,14 +68,8 @@ class _Stamps:
         return -self._negated[index] if index >= 0 else None
 
 
-def applied_in_arrow(messages: pa.Table, states: pa.Table) -> pa.Table:
-    """Return vehicle_id, epoch, sequence and applied_at_ns of one vehicle's messages; both tables in any order."""
-    keys = messages.select(list(KEY))
-    return keys.append_column("applied_at_ns", _applied(_arrays(messages), _arrays(states)))
-
-
 def applied_to_all(messages: pa.Table, states: pa.Table) -> pa.Table:
-    """Return the same of every vehicle's messages; both tables sorted by vehicle."""
+    """Return vehicle_id, epoch, sequence and applied_at_ns of each message; both tables sorted by vehicle."""
     ranges = dict(_ranges(states))
     found = [
         _applied(_arrays(messages.slice(*place)), _arrays(states.slice(*ranges.get(vehicle, (0, 0)))))

@@ -6,19 +6,17 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
 
-from ledger import admission, balance, fates, sources, values
+from ledger import balance, fates, kept, sources, values
 from ledger.applied import applied_to_all
 from ledger.config import LedgerConfig
-from ledger.sql import listed
+from ledger.values import KafkaCounts
 from ledger.window import Window, read_window
-from schemas.topics import HEADERS
 
 LEDGER: Final = "ledger.parquet"
 METRICS: Final = "metrics.json"
@@ -26,29 +24,11 @@ METRICS: Final = "metrics.json"
 _START_S: Final = 120.0
 _ROWS_PER_S: Final = 10_000
 _MEMORY: Final = "2GB"  # above it rows go to the disk, into a directory beside the ledger
-# What Spark and DuckDB do not spell alike. Bytes that are no UTF-8 become a character that no good text has; a number has
-# digits and a sign, blanks around it and nothing else: DuckDB would take a fraction or an exponent, too.
-_BLANKS: Final = r"[\x00-\x20\x7f]*"
-_MACROS: Final = (
-    "create macro regexp_like(text, pattern) as regexp_matches(text, pattern)",
-    "create macro text_of(bytes) as case when bytes is not null then coalesce(try(decode(bytes)), chr(1)) end",
-    f"create macro whole(text) as try_cast(nullif(regexp_extract(text, '^{_BLANKS}([+-]?[0-9]+){_BLANKS}$', 1), '') as bigint)",
-)
 
 
 def ledger_limit_s(messages: int) -> float:
     """Return how long a ledger of so many messages due may take: what a start takes on a busy machine, and its rows."""
     return _START_S + messages / _ROWS_PER_S
-
-
-@dataclass(frozen=True)
-class KafkaCounts:
-    """What was counted of a run's topics; None where nothing of them is known."""
-
-    status_known: bool = True
-    twin_updates: int | None = None
-    rejected_records: int | None = None
-    good_records: int | None = None
 
 
 def build(config: LedgerConfig, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -72,7 +52,7 @@ def build(config: LedgerConfig, say: Callable[[str], None] = lambda _: None) -> 
             _gateways(database, config)
         say("giving each message its fate")
         text = fates.ledger(config, window, status_known=kafka.status_known)
-        _write(database, _named(text), config)
+        _write(database, text, config)
     say("computing the figures")
     return finish(config, kafka, window, reasons)
 
@@ -91,9 +71,7 @@ def _write(database: duckdb.DuckDBPyConnection, text: str, config: LedgerConfig)
         part.unlink(missing_ok=True)
 
 
-def finish(
-    config: LedgerConfig, kafka: values.KafkaCounts, window: Window, reasons: list[str]
-) -> dict[str, Any]:
+def finish(config: LedgerConfig, kafka: KafkaCounts, window: Window, reasons: list[str]) -> dict[str, Any]:
     """Write metrics.json from the ledger as it was written; return what it holds."""
     metrics = values.compute(config, kafka, window)
     metrics |= {"partial": bool(reasons), "partial_reason": "; ".join(reasons) or None}
@@ -115,8 +93,7 @@ def _database(config: LedgerConfig) -> Iterator[duckdb.DuckDBPyConnection]:
     }
     try:
         with duckdb.connect(config=settings) as database:
-            for macro in _MACROS:
-                database.execute(macro)
+            kept.prepare(database)
             yield database
     except RuntimeError as error:
         if str(error) != "Query interrupted":
@@ -143,25 +120,11 @@ def _kafka(database: duckdb.DuckDBPyConnection, config: LedgerConfig, reasons: l
     """Make the table `contained` of the messages that Kafka held; return what was counted on the way."""
     path = config.run_file(sources.KAFKA_RECORDS)
     _table(database, "kept", sources.KAFKA_RECORD, path)
-    texts = {f"h_{name}": f"text_of(header_{name})" for name in HEADERS}
-    numbers = {name: f"whole(h_{name})" for name in admission.NUMBERS}
-    database.execute(
-        "create table records as"  # noqa: S608 - the text is all our own
-        " select vehicle_id, epoch, sequence, received_at_ns, appended_at_ns, kafka_partition, kafka_offset,"
-        f" {admission.reason(config, 'value_has_key')} as reason from (select *, {listed(numbers)} from ("
-        "select text_of(key) as vehicle_id, value_bytes as payload_bytes, value_has_key, appended_at_ns,"
-        f' "partition" as kafka_partition, "offset" as kafka_offset, {listed(texts)} from kept'
-        f" where topic = '{sources.STATUS_TOPIC}'))"
-    )
-    # A tombstone ends a twin and updates none.
-    database.execute(
-        "create table states as select text_of(key) as vehicle_id, whole(text_of(header_epoch)) as epoch,"  # noqa: S608
-        " whole(text_of(header_sequence)) as sequence, appended_at_ns from kept"
-        f" where topic = '{sources.STATE_TOPIC}' and value_bytes is not null"
-    )
-    database.execute(f"create table messages as {_named(fates.MESSAGES)}")
+    database.execute(f"create table records as {kept.records(config)}")
+    database.execute(f"create table states as {kept.STATES}")
+    database.execute(f"create table messages as {fates.MESSAGES}")
     database.register("applied", _applied(database))
-    database.execute(f"create table contained as {_named(fates.CONTAINED)}")
+    database.execute(f"create table contained as {fates.CONTAINED}")
     if not path.is_file():
         reasons.append(f"{sources.KAFKA_RECORDS} is missing: nothing is known of Kafka and the twins")
         return KafkaCounts(status_known=False)
@@ -190,18 +153,13 @@ def _gateways(database: duckdb.DuckDBPyConnection, config: LedgerConfig) -> None
         ("left_behind", fates.LEFT, "in_flight", sources.IN_FLIGHT),
     ):
         _table(database, log, sources.gateway_log(stamp), config.run_file(file))
-        database.execute(f"create table {name} as {_named(statement)}")
+        database.execute(f"create table {name} as {statement}")
 
 
 def _row(database: duckdb.DuckDBPyConnection, statement: str) -> tuple[Any, ...]:
     row = database.execute(statement).fetchone()
     assert row is not None
     return row
-
-
-def _named(statement: str) -> str:
-    """Return a statement of `ledger.fates` with its tables by their own names."""
-    return statement.replace("{", "").replace("}", "")
 
 
 def _quoted(path: Path) -> str:

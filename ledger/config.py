@@ -1,4 +1,4 @@
-"""What the ledger of one run is told; it opens nothing."""
+"""What the ledger of one run is told, and what of it the run's twin is told, too; it opens nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 Topology = Literal["gateway", "edge", "echo", "peer"]
 
 
-class LedgerConfig(BaseModel):
-    """Settings of a ledger; unknown keys and values out of range are refused."""
+class RunTerms(BaseModel):
+    """What a run's twin and its ledger are told alike; unknown keys and values out of range are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -20,7 +20,6 @@ class LedgerConfig(BaseModel):
     more_formats: tuple[str, ...] = Field(
         default=(), strict=False, description="formats of plug-ins that this run's records may have"
     )
-    loss_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     max_payload_bytes: int = Field(default=1_048_576, ge=1)
     future_tolerance_s: float = Field(default=5.0, ge=0)
 
@@ -32,3 +31,9 @@ class LedgerConfig(BaseModel):
     def run_file(self, name: str) -> Path:
         """Return the path of a file in the run directory."""
         return Path(self.run_dir) / name
+
+
+class LedgerConfig(RunTerms):
+    """Settings of a ledger."""
+
+    loss_timeout_s: float = Field(default=30.0, gt=0, le=86_400)

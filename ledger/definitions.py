@@ -1,14 +1,11 @@
 """What every fate, delay and count means, once, as SQL; it reads nothing and knows no engine.
 
-Spark and DuckDB evaluate these expressions over the joined stamps of a run (`ledger.fates`), DuckDB over the emission log of
-an echo cell, too. They keep to what both read alike: CASE, COALESCE, three-valued logic, differences of 64-bit integers,
-and aggregates with a FILTER. Quantiles and ratios are taken in Python from the same columns and counts
-(docs/decisions/definitions.md).
+DuckDB evaluates these expressions over the joined stamps of a run (`ledger.fates`) and over the emission log of an echo
+cell. Quantiles and ratios are taken in Python from the same columns and counts (docs/decisions/definitions.md).
 
 A row has the stamps of a message due: those of the emission log, `reached_cloud_at_ns` and `held_back` from the capture,
 `taken_at_ns` from the gateway's log, `left_at_ns` from what it noted to be in flight when it ended, `in_kafka`, `copies`,
-`appended_at_ns` from Kafka, `contained` and `applied_at_ns` from the twin, where it is null if the states could
-not be read.
+`appended_at_ns` from Kafka, `contained` and `applied_at_ns` from the twin.
 """
 
 from __future__ import annotations
@@ -75,19 +72,17 @@ def undecided(
     Args:
         loss_timeout_ns: the loss timeout.
         stop_at_ns: when the run stopped; None where it stayed until everything had arrived.
-        status_known: vehicle.status could be read.
+        status_known: what Kafka and the twins held is known.
         across: whether somebody behind the link has the message.
     """
     if not status_known:
         return f"not coalesce(unsent_reason in ({', '.join(map(repr, NEVER_LEFT))}), false)"
-    # Null where the twin's states could not be read: False only of what may not enter it.
-    unread = f"({_IN_KAFKA} and contained is null)"
     if stop_at_ns is None:
-        return unread
+        return "false"
     on_its_way = (
         f"coalesce(emitted_at_ns > {stop_at_ns - loss_timeout_ns}, false) and not {_REFUSED} and not {across}"
     )
-    return f"({unread} or ({on_its_way}))"
+    return f"({on_its_way})"
 
 
 def fate(loss_timeout_ns: int, undecided: str = "false", arrived: str = "received_at_ns") -> str:

@@ -1,12 +1,10 @@
-"""The statements that give every message due its one row: which sources are joined, and how; as SQL for both engines.
+"""The statements that give every message due its one row: which sources are joined, and how; as SQL.
 
 Four sources that fail independently are joined by vehicle, epoch and sequence: the emission log (what was due, sent and
 acknowledged), the gateways' logs, the records in Kafka, and the states of the twin. The left side is always
 what was due: whatever fails, each message has exactly one row. Its fate follows from the stamps it has, and a lost
 message's hop is the one behind the last place where it was seen. What a source that could not be read would have decided
-is `unknown`, never `lost`.
-
-A name in braces is a table that the engine puts there: `session.sql` of PySpark does so, and `ledger.build`.
+is `unknown`, never `lost`. `ledger.build` makes the tables that the statements name.
 """
 
 from __future__ import annotations
@@ -36,27 +34,22 @@ MESSAGES: Final = (
     f" min_by(received_at_ns, (appended_at_ns, kafka_partition, kafka_offset)) {_GOOD} as kafka_received_at_ns,"
     f" min(appended_at_ns) {_GOOD} as appended_at_ns, nullif(count(*) {_GOOD}, 0) as copies,"
     " min(reason) as rejected_reason, true as in_kafka"
-    f" from {{records}} where epoch is not null and sequence is not null group by {_KEY}"
+    f" from records where epoch is not null and sequence is not null group by {_KEY}"
 )
-# With what the twin's states say of them, and without states.
+# With what the twin's states say of them.
 CONTAINED: Final = (
-    f"select m.*, applied_at_ns, applied_at_ns is not null as contained"  # noqa: S608
-    f" from {{messages}} m left join {{applied}} using ({_KEY})"
-)
-# A record that may not enter the twin is not in it; of the others nobody knows.
-UNDECIDED: Final = (
-    "select m.*, cast(null as bigint) as applied_at_ns, case when copies is null then false end as contained"
-    " from {messages} m"
+    "select m.*, applied_at_ns, applied_at_ns is not null as contained"  # noqa: S608
+    f" from messages m left join applied using ({_KEY})"
 )
 # When the gateways' logs have a message first.
-TAKEN: Final = f"select {_KEY}, min(received_at_ns) as taken_at_ns from {{received}} group by {_KEY}"  # noqa: S608
-LEFT: Final = f"select {_KEY}, min(noted_at_ns) as left_at_ns from {{in_flight}} group by {_KEY}"  # noqa: S608
+TAKEN: Final = f"select {_KEY}, min(received_at_ns) as taken_at_ns from received group by {_KEY}"  # noqa: S608
+LEFT: Final = f"select {_KEY}, min(noted_at_ns) as left_at_ns from in_flight group by {_KEY}"  # noqa: S608
 
 
 def ledger(config: LedgerConfig, window: Window, *, status_known: bool = True) -> str:
     """Return the statement of the ledger: COLUMNS of each message due, in no order.
 
-    Its tables are `{emissions}` and, in Kafka's topologies, `{contained}`, `{taken}` and `{left_behind}`.
+    Its tables are `emissions` and, in Kafka's topologies, `contained`, `taken` and `left_behind`.
 
     Args:
         config: of the run.
@@ -87,11 +80,11 @@ def ledger(config: LedgerConfig, window: Window, *, status_known: bool = True) -
 def _stamped(config: LedgerConfig) -> str:
     stamps = definitions.STAMPS.get(config.topology)
     if stamps is not None:
-        return f"select *, {listed(stamps)} from {{emissions}}"  # noqa: S608
+        return f"select *, {listed(stamps)} from emissions"  # noqa: S608
     own = [f"e.{name}" for name in (*EMISSIONS.names, *PROOFS) if name not in {*KEY, "received_at_ns"}]
     return (
         f"select {_KEY}, {', '.join(own)}, copies, rejected_reason, in_kafka, appended_at_ns, applied_at_ns, contained,"  # noqa: S608
         " taken_at_ns, left_at_ns, coalesce(kafka_received_at_ns, taken_at_ns) as received_at_ns"
-        f" from {{emissions}} e left join {{contained}} using ({_KEY}) left join {{taken}} using ({_KEY})"
-        f" left join {{left_behind}} using ({_KEY})"
+        f" from emissions e left join contained using ({_KEY}) left join taken using ({_KEY})"
+        f" left join left_behind using ({_KEY})"
     )

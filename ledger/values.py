@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +18,14 @@ from ledger.sql import listed, over_file
 from ledger.window import Window
 
 
-class KafkaCounts(Protocol):
-    """What was counted of a run's topics, whoever did it."""
+@dataclass(frozen=True)
+class KafkaCounts:
+    """What was counted of a run's topics; None where nothing of them is known."""
 
-    @property
-    def status_known(self) -> bool: ...
-    @property
-    def twin_updates(self) -> int | None: ...
-    @property
-    def rejected_records(self) -> int | None: ...
-    @property
-    def good_records(self) -> int | None: ...
+    status_known: bool = True
+    twin_updates: int | None = None
+    rejected_records: int | None = None
+    good_records: int | None = None
 
 
 def compute(config: LedgerConfig, kafka: KafkaCounts, window: Window) -> dict[str, Any]:

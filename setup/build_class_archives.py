@@ -61,20 +61,15 @@ def made_for() -> str:
 
 
 def serve(scratch: Path) -> None:
-    """Serve a run without vehicles from its topics to its ledger, both Javas told to write their archive."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
+    """Serve a run without vehicles, both Javas told to write their archive."""
     from ivsim.testbed.kafka import KafkaServer  # noqa: PLC0415
     from ivsim.testbed.registry import RunRecord  # noqa: PLC0415
-    from ledger.sources import EMISSIONS  # noqa: PLC0415
     from twin import jvm  # noqa: PLC0415
     from twin.config import TwinConfig  # noqa: PLC0415
     from twin.process import TwinProcess  # noqa: PLC0415
 
     run = scratch / "run"
     run.mkdir()
-    pq.write_table(EMISSIONS.empty_table(), run / "emissions.parquet")
-    (run / "run.json").write_text(json.dumps({"start_at_ns": 1, "end_at_ns": 2}))
     with (
         RunRecord("class-archives", scratch) as record,
         KafkaServer(record, java_options=[_write("kafka", scratch)]) as kafka,
@@ -89,7 +84,7 @@ def serve(scratch: Path) -> None:
         process = TwinProcess(config)
         try:
             process.open()
-            process.ledger([])
+            process.finish(rejected=0)
         finally:
             process.close()
 

@@ -1,4 +1,4 @@
-"""What Spark's ledger must agree with: `ivsim.audit`, fed from a broker that is still there."""
+"""What the ledger must agree with: `ivsim.audit`, fed from a broker that is still there."""
 
 from __future__ import annotations
 
@@ -81,27 +81,19 @@ def good(record: dict[str, Any]) -> bool:
     return rejection(kept(record, "vehicle.status"), TOLERANCE_NS) is None
 
 
-def metrics(
-    run_dir: Path, bootstrap: str | None, prefix: str, loss_timeout_s: float, unread: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """Return every metric of the run; `bootstrap` None stands for the topology `echo`.
+def metrics(run_dir: Path, bootstrap: str | None, prefix: str, loss_timeout_s: float) -> dict[str, Any]:
+    """Return every metric of the run; `bootstrap` None stands for the topology `echo`."""
 
-    `unread` names topics (vehicle.status, twin.state) that could not be read.
-    """
+    def topic(name: str) -> list[dict[str, Any]]:
+        return [] if bootstrap is None else read_topic(bootstrap, f"{prefix}{name}")
 
-    def topic(name: str) -> list[dict[str, Any]] | None:
-        if bootstrap is None:
-            return []
-        return None if name in unread else read_topic(bootstrap, f"{prefix}{name}")
-
-    status = topic("vehicle.status")
-    kafka = _held(status, None if status is None else topic("twin.state"))
+    kafka = _held(topic("vehicle.status"), topic("twin.state"))
     run, terms = _run(run_dir), _terms(run_dir, loss_timeout_s, echo=bootstrap is None)
     measured = _window(run, terms)
     rows = _ledger(run_dir, kafka, terms)
     clock = run_dir / "clock.json"
     return {
-        **figures.message_figures(rows, measured, kafka=terms.end == "twin" and kafka.status_known),
+        **figures.message_figures(rows, measured, kafka=terms.end == "twin"),
         **figures.window_figures(measured, terms.start_at_ns),
         **figures.kafka_figures(rows, kafka if terms.end == "twin" else None),
         **figures.connection_figures(_rows(run_dir, "connections.parquet"), run.get("backlog_max")),
@@ -114,21 +106,19 @@ def metrics(
 
 def ledger(
     run_dir: Path,
-    status: list[dict[str, Any]] | None,
-    states: list[dict[str, Any]] | None,
+    status: list[dict[str, Any]],
+    states: list[dict[str, Any]],
     loss_timeout_s: float,
     *,
     echo: bool,
 ) -> list[dict[str, Any]]:
-    """Return a row per message due with its fate, hop and stamps; topics that could not be read are None."""
+    """Return a row per message due with its fate, hop and stamps."""
     return _ledger(run_dir, _held(status, states), _terms(run_dir, loss_timeout_s, echo=echo))
 
 
-def _held(status: list[dict[str, Any]] | None, states: list[dict[str, Any]] | None) -> Kafka:
-    rows = [kept(record, "vehicle.status") for record in status or []]
-    kafka = held(rows + [kept(record, "twin.state") for record in states or []], TOLERANCE_NS)
-    kafka.status_known, kafka.states_known = status is not None, states is not None
-    return kafka
+def _held(status: list[dict[str, Any]], states: list[dict[str, Any]]) -> Kafka:
+    rows = [kept(record, "vehicle.status") for record in status]
+    return held(rows + [kept(record, "twin.state") for record in states], TOLERANCE_NS)
 
 
 def _run(run_dir: Path) -> dict[str, Any]:

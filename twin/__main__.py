@@ -36,7 +36,7 @@ def _keep_stdout() -> None:
 
 def _read_commands(inbox: Inbox) -> None:
     """Pass on the owner's commands; once there are no more, the process ends, whatever it is at."""
-    for command in commands("status", "ledger", "open", "leave", "stop"):
+    for command in commands("status", "finish", "open", "leave", "stop"):
         inbox.put(command)
     inbox.put(None)
     # The process has this long to end by itself; it may be in a call that nobody answers any more.
@@ -61,7 +61,7 @@ def _serve(process: TwinProcess, inbox: Inbox) -> None:
 
 
 def _died(process: TwinProcess) -> bool:
-    # The owner decides what a dead query means; the session stays for the ledger.
+    # The owner decides what a dead query means; the session stays for the next run.
     try:
         process.check()
     except QueryDiedError as error:
@@ -74,11 +74,8 @@ def _obey(process: TwinProcess, command: dict[str, Any]) -> None:
     name = command["command"]
     if name == "status":
         emit("progress", **process.progress())
-    elif name == "ledger":
-        try:
-            emit("ledger", **process.ledger(list(command.get("partial", []))))
-        except (Refusal, ArithmeticError) as error:
-            emit("ledger", error=str(error))
+    elif name == "finish":
+        emit("finished", problems=process.finish(int(command.get("rejected", 0))))
     elif name == "open":
         _open(process, str(command.get("config")))
     elif name == "leave":

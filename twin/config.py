@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from ledger.config import LedgerConfig
+from ledger.config import RunTerms
 from schemas.config import read_config
 from schemas.errors import Refusal
 from schemas.java import Jit
@@ -27,7 +27,7 @@ def _known_query(name: str) -> str:
     return name
 
 
-class TwinConfig(LedgerConfig):
+class TwinConfig(RunTerms):
     """Settings of the twin process; unknown keys and values out of range are refused."""
 
     bootstrap: str = Field(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from schemas.errors import Refusal
 from twin.config import TwinConfig
 from twin.listed_topics import await_listed
 from twin.new_topics import Copies, new_topic
 from twin.source import warm_output_topic, warm_topic
-
-Ends = dict[int, int]  # partition -> the offset behind its last record
 
 
 def wanted(config: TwinConfig) -> list[NewTopic]:
@@ -24,21 +22,6 @@ def wanted(config: TwinConfig) -> list[NewTopic]:
         new_topic(topics.state, partitions, compact=True, copies=copies),
         *(new_topic(name, copies=copies) for name in (*small, warm_topic(config), warm_output_topic(config))),
     ]
-
-
-def ends(config: TwinConfig, topic: str, timeout_s: float = 5.0) -> Ends:
-    """Return the offset behind the last record of each partition; Refusal unless Kafka answers and has this topic."""
-    admin = AdminClient({**config.kafka_client(), "log_level": 0})
-    try:
-        present = admin.list_topics(timeout=timeout_s).topics
-        if topic not in present:
-            raise Refusal("there is no such topic")
-        asked = {TopicPartition(topic, part): OffsetSpec.latest() for part in present[topic].partitions}
-        futures = admin.list_offsets(asked, request_timeout=timeout_s)
-        return {part.partition: int(future.result(timeout_s).offset) for part, future in futures.items()}
-    except (KafkaException, TimeoutError) as error:
-        words = error.args[0].str() if isinstance(error, KafkaException) else "TimeoutError"
-        raise Refusal(f"bootstrap {config.bootstrap}: Kafka does not answer ({words})") from error
 
 
 def ensure_topics(config: TwinConfig) -> list[str]:

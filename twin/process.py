@@ -1,4 +1,4 @@
-"""One twin process from start to stop: its session, the queries and the ledger of one run after the other."""
+"""One twin process from start to stop: its session, and the queries of one run after the other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from schemas.control import emit
 from schemas.errors import Refusal
-from twin import checkpoint, jvm, kafka_topics, ledger, run_topics, warm
+from twin import checkpoint, jvm, kafka_topics, warm
 from twin.config import TwinConfig
 from twin.run_queries import RunQueries, at_root
-from twin.session import close_session, held, open_session
+from twin.session import close_session, open_session
 
 # What holds for the whole session: a run that wants another value needs another process.
 _OF_SESSION = (
@@ -87,20 +87,13 @@ class TwinProcess:
         """Return what the queries say of themselves; a real-time batch reports when it ends."""
         return {} if self._queries is None else self._queries.progress()
 
-    def ledger(self, partial: list[str]) -> dict[str, Any]:
-        """Wait until all is applied, stop the queries, write the ledger; return the fields of its event."""
-        assert self._session is not None
-        started = time.monotonic()
-        reasons = list(partial)
-        topics = run_topics.of_run(self._session, self._config)
-        if self._queries is not None:
-            ledger.tell_step("waiting until the twin has all")
-            with held(self._session, ledger.stages(self._config)):
-                reasons += self._queries.finish(topics)
-        drained = time.monotonic()
-        metrics = ledger.write_ledger(self._session, self._config, reasons, ledger.tell_step, topics)
-        seconds = {"drain_s": round(drained - started, 1), "ledger_s": round(time.monotonic() - drained, 1)}
-        return {"metrics": metrics, **seconds}
+    def finish(self, rejected: int) -> list[str]:
+        """Let the queries write what is still theirs, and stop them; return what they could not.
+
+        `rejected` records may not enter a twin, and each has a dead letter.
+        """
+        queries, self._queries = self._queries, None
+        return [] if queries is None else queries.finish(rejected)
 
     def java_end(self) -> str | None:
         """Return how the session's Java has ended; None where it lives, or has not begun."""

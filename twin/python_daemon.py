@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark import daemon
 
-LOADED: Final = ("pandas", "pyspark.worker", "ledger.applied")
+LOADED: Final = ("pandas", "pyspark.worker", "twin.decoded")
 
 if __name__ == "__main__":
     for module in LOADED:

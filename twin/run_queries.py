@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from schemas.last_words import java_cause_of
-from twin import dead_letters, drain, history, job, live_query, queries, rehearsal, warm
+from twin import dead_letters, history, job, live_query, queries, rehearsal, warm
 from twin.config import TwinConfig
 from twin.endings import Endings
 from twin.live import LiveFigures
-from twin.run_topics import RunTopics
 
 log = logging.getLogger("twin")
 
@@ -80,27 +80,25 @@ class RunQueries:
         """Return what the queries say of themselves; a real-time batch reports when it ends."""
         return {query.name: _progress(query) for query in self._all}
 
-    def finish(self, topics: RunTopics) -> list[str]:
-        """Wait until all that Kafka holds is applied and told, then close; return why it is not.
+    def finish(self, rejected: int) -> list[str]:
+        """Wait until all that the twin has taken is told, too, then close; return why it is not.
 
-        A dead query, or a broker that does not answer, is told and not raised: it must not cost the ledger.
+        A dead query, or a broker that does not answer, is told and not raised: it must not cost the run's ledger.
         """
-        reasons: list[str] = []
+        problems: list[str] = []
         limit_s = self._config.drain_timeout_s
         try:
             self.check()
-            late = drain.await_applied(topics, self.check, limit_s)
-            reasons += [late] if late else []
             for query in self._beside:
-                drain.take_all(query, limit_s)
-            dead_letters.await_written(self._config, topics.rejected(), self.check, limit_s)
+                take_all(query, limit_s)
+            dead_letters.await_written(self._config, rejected, self.check, limit_s)
             self._finish_live(limit_s)
             if self._config.history:
                 history.compact_all(Path(self._config.run_dir))
         except Exception as error:  # noqa: BLE001 - told in one line
-            reasons.append(str(error).strip().splitlines()[0][:300])
+            problems.append(str(error).strip().splitlines()[0][:300])
         self.close()
-        return reasons
+        return problems
 
     def _finish_live(self, limit_s: float) -> None:
         """Let the live figures be told whole; where they are not, the run that compares them with the ledger says so."""
@@ -120,6 +118,26 @@ class RunQueries:
         while self._all:
             self._all.pop().stop()
         self._beside.clear()
+
+
+def take_all(query: StreamingQuery, limit_s: float) -> None:
+    """Let a micro-batch query take what is in Kafka; TimeoutError where it has not after `limit_s`."""
+    failed: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            query.processAllAvailable()
+        except Exception as error:  # noqa: BLE001 - told by the thread that waits
+            failed.append(error)
+
+    # Spark has no limit of its own here, and waits for ever for a Kafka that is gone.
+    taking = threading.Thread(target=take, daemon=True)
+    taking.start()
+    taking.join(limit_s)
+    if taking.is_alive():
+        raise TimeoutError(f"query {query.name} has not taken all that there is in {limit_s:g} s")
+    if failed:
+        raise failed[0]
 
 
 def at_root(error: BaseException | None) -> str:

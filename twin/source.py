@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +23,7 @@ def warm_output_topic(config: TwinConfig) -> str:
     return f"{config.topics_prefix}twin.warm-up.state"
 
 
-# A stream waits this long for a Kafka that restarts; a batch is asked for only where Kafka answers.
+# A stream waits this long for a Kafka that restarts.
 _OUTAGE_MS: Final = "120000"
 
 
@@ -48,12 +47,6 @@ def read_stream(session: SparkSession, config: TwinConfig, *topics: str, **more:
     """Return the topics as an unbounded table; `more` options of the reader."""
     options = kafka_options(config, *topics) | {"kafka.default.api.timeout.ms": _OUTAGE_MS, **more}
     return session.readStream.format("kafka").options(**options).load()
-
-
-def read_until(session: SparkSession, config: TwinConfig, topic: str, ends: dict[int, int]) -> DataFrame:
-    """Return what a topic holds before these offsets, one for each of its partitions."""
-    options = kafka_options(config, topic) | {"endingOffsets": json.dumps({topic: ends})}
-    return session.read.format("kafka").options(**options).load()
 
 
 def header(name: str) -> str:

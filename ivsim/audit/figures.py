@@ -91,10 +91,9 @@ def kafka_figures(rows: Iterable[Row], kafka: Kafka | None) -> Figures:
     due = {key_of(row) for row in rows}
     unknown = sum(copies.count for key, copies in kafka.copies.items() if key not in due)
     return {
-        **({} if kafka.states_known else {"run_received": None}),
-        "twin_updates": kafka.twin_updates if kafka.states_known else None,
-        "rejected_records": kafka.rejected_records if kafka.status_known else None,
-        "unknown_records": unknown if kafka.status_known else None,
+        "twin_updates": kafka.twin_updates,
+        "rejected_records": kafka.rejected_records,
+        "unknown_records": unknown,
     }
 
 

@@ -50,7 +50,6 @@ class Kafka:
         rejected_records: how many of those there are, readable name or not.
         states: of each vehicle, (epoch, sequence) and append stamp of every update of its twin.
         twin_updates: how many records twin.state has.
-        status_known, states_known: whether each topic was read; one that was not is unknown, and not empty.
     """
 
     copies: dict[Key, Copies] = field(default_factory=dict)
@@ -58,8 +57,6 @@ class Kafka:
     rejected_records: int = 0
     states: dict[str, list[tuple[Order, int]]] = field(default_factory=lambda: defaultdict(list))
     twin_updates: int = 0
-    status_known: bool = True
-    states_known: bool = True
 
     def holds(self, key: Key) -> bool:
         """Say whether Kafka has any record of the message."""

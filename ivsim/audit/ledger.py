@@ -12,7 +12,6 @@ from ivsim.audit.kafka_records import Applied, Kafka
 from ivsim.audit.result import Terms
 
 Row = dict[str, Any]
-_NEVER_LEFT: Final = {"dropped_oldest", "dropped_newest", "left_at_end"}
 _DELAYS: Final = (
     ("one_way_delay_ns", "received_at_ns", "emitted_at_ns"),
     ("bridge_delay_ns", "appended_at_ns", "received_at_ns"),
@@ -102,8 +101,6 @@ class Ledger:
             return "delivered" if arrived - sent <= self.terms.loss_timeout_ns else "late"
         if self.terms.end == "peer":
             return self._unanswered(row)
-        if self._unread(key, row):
-            return "unknown"
         # The gateway notes what it takes and may refuse it then; behind a broker its log shows that the broker kept it.
         kept = in_kafka if row["refused_by"] == "gateway" else somebody_has_it
         if row["refused_at_ns"] is not None and row["acknowledged_at_ns"] is None and not kept:
@@ -118,12 +115,6 @@ class Ledger:
         if row["refused_at_ns"] is not None:
             return "refused"
         return "unsent" if row["emitted_at_ns"] is None else "unknown"
-
-    def _unread(self, key: Key, row: Row) -> bool:
-        """Say whether the message may be in the twin, for all that was read of Kafka."""
-        if not self.kafka.status_known:
-            return row["unsent_reason"] not in _NEVER_LEFT
-        return not self.kafka.states_known and key in self.kafka.copies
 
     def _cut_short(self, emitted_at_ns: int | None) -> bool:
         """Say whether the run stopped before the loss timeout of a message sent then was over."""

@@ -23,12 +23,12 @@ from ivsim.library.results import load_results
 from ivsim.option_rules import past_options
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.result import NO_LEDGER, ledger_config, write_result
-from ledger.build import LEDGER, KafkaCounts, build
+from ledger.build import LEDGER, build
 from ledger.config import LedgerConfig
 from ledger.fates import COLUMNS
 from ledger.metrics import METRICS
 from ledger.sources import EMISSION_LOG, KAFKA_RECORDS
-from ledger.values import compute
+from ledger.values import KafkaCounts, compute
 from ledger.window import read_window
 from schemas.errors import Refusal
 

@@ -16,7 +16,7 @@ from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import unhurried
-from ivsim.runs.ledger_job import keep_kafka_records, ledger_or_why, why
+from ivsim.runs.ledger_job import LedgerJob, why
 from ivsim.runs.result import write_proof, write_result
 from ivsim.runs.snapshot import Facts, note, write_snapshot
 from ivsim.runs.started import Ending, StartedRun
@@ -42,7 +42,7 @@ class Result:
 
 
 def account(started: StartedRun, ending: Ending, display: Display) -> Result:
-    """Stop the sources, write every table, let Spark make the ledger, then write the report.
+    """Stop the sources, write every table, have the ledger made, then write the report.
 
     A signal ends the ledger, which takes longest and can be made anew; all that the run alone could know is kept first.
     """
@@ -55,10 +55,10 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
         write_snapshot(directory, started.options, started.replay.rows(), _facts(started, ending, problems))
     if ending.error is not None:
         display.note(so_far(started, ending))
-    figures, error, number = ledger_or_why(started, problems, display, late.number)
+    job = LedgerJob(started, problems)
+    figures, error, number = job.write(display, late.number)
     with unhurried() as late:
-        # Behind the ledger of Spark, so that both have read the same end of the topics.
-        keep_kafka_records(started, problems)
+        job.keep_kafka_records()  # of a run that a signal has stopped before
         if started.options.query != "none":
             answers.collect(directory.path)
         note(directory, problems=problems)

@@ -26,6 +26,7 @@ from ivsim.testbed.credentials import GATEWAY
 from ivsim.testbed.java_client import client_jars, libjvm
 from ivsim.testbed.paths import installed_jars
 from ivsim.topologies import TOPOLOGIES
+from ledger.config import RunTerms
 from schemas.java import Jit
 from schemas.settings import as_mapping
 from schemas.topics import CLOUD_ADDRESS, gateway_id, gateway_number, vehicle_id
@@ -202,7 +203,7 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[st
     options = plan.options
     return {
         **session_config(options),
-        **ledger_config(plan.directory.path, options).model_dump(),
+        **ledger_config(plan.directory.path, options).model_dump(include=set(RunTerms.model_fields)),
         "bootstrap": kafka.bootstrap,
         "kafka_login": kafka.login,
         "topics_prefix": kafka.topics.prefix,

@@ -1,6 +1,6 @@
 """A run's metrics and report, made of the files in its directory and of nothing else; whoever asks, they are the same.
 
-The ledger's engine (Spark or DuckDB) has written ledger.parquet and the figures of METRICS before. What is added here: the
+`ledger.build` has written ledger.parquet and the figures of METRICS before. What is added here: the
 link's certificate, each part of a mixed fleet, what security cost, the query, and the run's validity.
 """
 
@@ -66,7 +66,7 @@ def write_result(directory: RunDirectory, figures: Mapping[str, Any]) -> dict[st
 
     Args:
         directory: with the tables of `ivsim.runs.snapshot`, and ledger.parquet where there is one.
-        figures: METRICS, `partial` and `partial_reason` as the ledger's engine said them, or as an earlier result did with
+        figures: METRICS, `partial` and `partial_reason` as the ledger said them, or as an earlier result did with
             all else that it held: it stays where the files do not say it.
     """
     from ivsim.report.page import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed

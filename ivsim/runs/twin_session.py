@@ -81,23 +81,27 @@ class TwinSession:
         said = self.process.latest.get("ready", {})
         return {name: value for name, value in said.items() if name != "event"}
 
-    def ledger(self, problems: list[str], limit_s: float) -> None:
-        """Have the ledger written; ProcessDied or NotReady when it is not, within that time for each of its steps.
+    def finish(self, rejected: int, limit_s: float) -> list[str]:
+        """Let the run's queries write what is still theirs, and stop them; return what they could not.
 
-        The first of them is the twin's own, to take what Kafka has for it: behind a load that it could not follow, that
-        takes longer than the ledger.
+        ProcessDied or NotReady when the process does not answer in time, and it is gone.
+
+        Args:
+            rejected: records that may not enter a twin, each of which has a dead letter.
+            limit_s: for all of it.
         """
-        # It reports a query that died; the session itself lives, and is what the ledger needs.
+        # It reports a query that died; the session itself lives, and the others of its queries do.
         self.process.forget_error()
-        self.process.send("ledger", partial=problems)
         try:
-            self.process.wait_for("ledger", limit_s, behind="step")
+            self.process.send("finish", rejected=rejected)
+            problems: list[str] = self.process.wait_for("finished", limit_s)["problems"]
         except Interrupted:
-            self.abandon()  # it would work on for as long as a ledger takes
+            self.abandon()  # a history takes as long as it has messages
             raise
-        except NotReady:
+        except (ProcessDied, NotReady):
             self.stop()  # its answer may still come, and the next run would take it for its own
             raise
+        return problems
 
     def leave(self) -> None:
         """Stop the run's queries; a process that does not answer is stopped as a whole."""

@@ -28,7 +28,7 @@ def echo_run(directory: Path, mode: str) -> Outcome:
     return execute(options, directory, quiet=True)
 
 
-@pytest.mark.full  # the refusal itself: test_mqtt_vehicle_faults.py; its place in the ledger: test_twin_ledger.py
+@pytest.mark.full  # the refusal itself: test_mqtt_vehicle_faults.py; its place in the ledger: tests/ledger/test_ledger_of_kafka.py
 @pytest.mark.parametrize("mode", ["qos1", "qos2"])
 def test_what_a_broker_refuses_is_refused_with_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str

@@ -1,7 +1,4 @@
-"""The ledger that is built of files and the audit's, which shares no code with it, on runs that hide nothing.
-
-tests/twin/test_audit_of_ledger.py holds the ledger that Spark writes to the same.
-"""
+"""The ledger and the audit's, which shares no code with it, on runs that hide nothing."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledger.build import build
-from tests.twin.made_up import SECOND, KeptRun
+from tests.twin.made_up import LOSS_TIMEOUT_S, SECOND, KeptRun
 from twin.config import TwinConfig
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> KeptRun:
-    return KeptRun(TwinConfig(run_dir=str(tmp_path), bootstrap="gone:1", loss_timeout_s=2.0))
+    return KeptRun(TwinConfig(run_dir=str(tmp_path), bootstrap="gone:1"))
 
 
 def test_three_messages_dropped_at_three_places_are_named(run: KeptRun) -> None:
@@ -32,7 +32,7 @@ def test_three_messages_dropped_at_three_places_are_named(run: KeptRun) -> None:
     newest = run.emissions[-1]
     run.append(newest, newest["due_at_ns"] + 9, run.config.topics.state, messages=7)
     run.write()
-    build(run.config)
+    build(run.ledger)
     lost = [
         row
         for row in pq.read_table(run.config.run_file("ledger.parquet")).to_pylist()
@@ -51,7 +51,7 @@ def test_a_message_that_somebody_has_was_sent_whatever_the_log_says(run: KeptRun
             run.append(row, received)
     run.flush()
     run.write()
-    found = build(run.config)
+    found = build(run.ledger)
     assert (found["lost_at_kafka"], found["lost_at_gateway"], found["unsent"]) == (1, 1, 1)
 
 
@@ -72,7 +72,7 @@ def test_the_peers_last_word_decides_whether_a_message_is_refused(run: KeptRun) 
     run.flush()
     run.append(run.emissions[3], run.start_at_ns + 9, run.config.topics.state, messages=1)
     run.write()
-    found = build(run.config)
+    found = build(run.ledger)
     rows = pq.read_table(run.config.run_file("ledger.parquet")).to_pylist()
     assert [(row["fate"], row["hop"], row["refused_reason"]) for row in rows] == [
         ("refused", "gateway", "5.03 Service Unavailable"),
@@ -94,9 +94,9 @@ def test_a_message_on_its_way_at_the_stop_is_not_lost(run: KeptRun) -> None:
             run.take(row)
     second = run.emissions[2]["emitted_at_ns"]
     run.flush()
-    timeout_ns = round(run.config.loss_timeout_s * 1e9)
+    timeout_ns = round(LOSS_TIMEOUT_S * 1e9)
     run.write(stop_at_ns=second - 1 + timeout_ns)
-    found = build(run.config)
+    found = build(run.ledger)
     rows = pq.read_table(run.config.run_file("ledger.parquet")).to_pylist()
     assert [(row["fate"], row["hop"], row["in_window"]) for row in rows] == [
         ("lost", "gateway", True),
@@ -112,6 +112,6 @@ def test_a_ledger_knows_the_format_of_a_plug_in_that_it_is_told_of(run: KeptRun,
     run.append(row, run.take(row), format="cborjson")
     run.append(row, row["due_at_ns"] + 9, run.config.topics.state, messages=1)
     run.write()
-    assert build(run.config)["lost_at_kafka"] == 1
+    assert build(run.ledger)["lost_at_kafka"] == 1
     assert pq.read_table(tmp_path / "ledger.parquet")["rejected_reason"].to_pylist() == ["unknown_format"]
-    assert build(run.config.model_copy(update={"more_formats": ("cborjson",)}))["delivered"] == 1
+    assert build(run.ledger.model_copy(update={"more_formats": ("cborjson",)}))["delivered"] == 1

@@ -16,7 +16,7 @@ CODE_CACHE = (
 )
 PY4J = (
     "Traceback (most recent call last):\n"
-    '  File "/x/twin/ledger.py", line 7, in write_ledger\n    frame.collect()\n    ^^^^^^^^^^^^^^^\n'
+    '  File "/x/twin/job.py", line 7, in start\n    query.start()\n    ^^^^^^^^^^^^^\n'
     "py4j.protocol.Py4JJavaError: An error occurred while calling o52.collectToPython.\n"
 )
 CASES = {

@@ -37,7 +37,7 @@ def run(tmp_path: Path, kafka: str) -> MadeUpRun:
     """A run directory and topics of its own."""
     prefix = f"t{uuid.uuid4().hex[:8]}."
     config = TwinConfig(
-        run_dir=str(tmp_path), bootstrap=kafka, topics_prefix=prefix, jars_dir=str(JARS), loss_timeout_s=2.0,
+        run_dir=str(tmp_path), bootstrap=kafka, topics_prefix=prefix, jars_dir=str(JARS),
         warm_records=200, drain_timeout_s=30.0, rehearse=False,
     )  # fmt: skip
     ensure_topics(config)

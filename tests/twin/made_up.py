@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections import defaultdict
 from functools import cached_property
 from typing import Any
 
@@ -12,11 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
+from ledger.config import LedgerConfig
 from ledger.sources import KAFKA_RECORD, KAFKA_RECORDS, KEPT_HEADERS
 from schemas.topics import vehicle_id
+from tests import oracle
 from twin.config import TwinConfig
 
 SECOND = 1_000_000_000
+LOSS_TIMEOUT_S = 2.0
 EMISSION_TYPES = pa.schema(
     [("vehicle_id", pa.string()), ("epoch", pa.int32()), ("sequence", pa.int64()), ("sampled_at_ns", pa.int64()),
      ("due_at_ns", pa.int64()), ("emitted_at_ns", pa.int64()), ("acknowledged_at_ns", pa.int64()),
@@ -64,6 +68,13 @@ class MadeUpRun:
         self.received: list[dict[str, Any]] = []
         self.in_flight: list[dict[str, Any]] = []
         self.connections: list[dict[str, Any]] = []
+
+    @property
+    def ledger(self) -> LedgerConfig:
+        """What the ledger of the run is told."""
+        return LedgerConfig(
+            run_dir=self.config.run_dir, topology=self.config.topology, loss_timeout_s=LOSS_TIMEOUT_S
+        )
 
     @cached_property
     def producer(self) -> Producer:
@@ -145,6 +156,21 @@ class MadeUpRun:
             for s in range(-2, seconds) for v in range(1, vehicles + 1) for way in ("uplink", "downlink")
         ]  # fmt: skip
         pq.write_table(pa.Table.from_pylist(rows), self.config.run_file("link.parquet"))
+
+
+def await_taken(config: TwinConfig, messages: int, timeout_s: float = 60.0) -> None:
+    """Return once the twins have counted so many messages."""
+    deadline_s = time.monotonic() + timeout_s
+    while (taken := _taken(config)) < messages:
+        assert time.monotonic() < deadline_s, f"the twins have taken {taken} of {messages} messages"
+        time.sleep(0.1)
+
+
+def _taken(config: TwinConfig) -> int:
+    newest: dict[bytes, int] = defaultdict(int)
+    for record in oracle.read_topic(config.bootstrap, config.topics.state):
+        newest[record["key"]] = max(newest[record["key"]], int(record["headers"]["messages"]))
+    return sum(newest.values())
 
 
 class KeptRun(MadeUpRun):

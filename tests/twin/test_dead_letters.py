@@ -1,4 +1,4 @@
-"""The ledger waits for each dead letter of the twin's, counts none twice and takes none of a gateway's for it; without Spark."""
+"""The end of a run waits for each dead letter of the twin's, counts none twice and takes none of a gateway's; without Spark."""
 
 from __future__ import annotations
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from twin import ledger
-from twin.config import TwinConfig
 from twin.session import held
 
 
@@ -37,16 +32,3 @@ def test_also_where_the_block_fails() -> None:
     with pytest.raises(ZeroDivisionError), held(session, {"a": "2", "b": "3"}):
         raise ZeroDivisionError
     assert session.conf == {"a": "1"}
-
-
-@pytest.mark.parametrize(("due", "compiled"), [(None, "false"), (1, "false"), (2, "true")])
-def test_many_rows_are_worth_a_compiler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, due: int | None, compiled: str
-) -> None:
-    monkeypatch.setattr(ledger, "COMPILED_FROM_ROWS", 1)
-    if due is not None:
-        pq.write_table(pa.table({"a": list(range(due))}), tmp_path / "emissions.parquet")
-    config = TwinConfig(run_dir=str(tmp_path), topology="echo")
-    stages = ledger.stages(config)
-    assert stages["spark.sql.codegen.wholeStage"] == compiled
-    assert ("spark.sql.shuffle.partitions" in stages) == (compiled == "false")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -12,10 +11,7 @@ import pytest
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
-from tests.twin.made_up import SECOND, MadeUpRun
-from twin.config import TwinConfig
-
-JARS = Path(__file__).resolve().parents[2] / ".jars" / "spark"
+from tests.twin.made_up import MadeUpRun
 
 
 def java_of(child: Child) -> int:
@@ -24,19 +20,18 @@ def java_of(child: Child) -> int:
 
 
 @pytest.mark.spark
-def test_a_killed_java_is_named_with_its_signal(run_record: RunRecord, tmp_path: Path) -> None:
-    config = TwinConfig(run_dir=str(tmp_path), topology="echo", jars_dir=str(JARS))
-    made = MadeUpRun(config)
-    row = made.due(1, 1)
-    row["received_at_ns"] = row["emitted_at_ns"] + SECOND
-    made.write()
-    path = tmp_path / "twin.json"
-    path.write_text(json.dumps(config.model_dump()))
+@pytest.mark.kafka
+def test_a_killed_java_is_named_with_its_signal(
+    run_record: RunRecord, run: MadeUpRun, tmp_path: Path
+) -> None:
+    alone, path = run.config.model_copy(update={"topology": "echo", "bootstrap": ""}), tmp_path / "twin.json"
+    path.write_text(alone.model_dump_json())
     with Child("twin", ["twin", str(path)], run_record) as child:
         child.wait_for("ready", 120)
         os.kill(java_of(child), signal.SIGKILL)
-        child.send("ledger", partial=[])
+        path.write_text(run.config.model_dump_json())
+        child.send("open", config=str(path))
         with pytest.raises(ProcessDied) as died:
-            child.wait_for("ledger", 120)
+            child.wait_for("ready", 120)
     assert died.value.line.startswith("twin ")
     assert ": Spark's Java was ended by SIGKILL: " in died.value.line

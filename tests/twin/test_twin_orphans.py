@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from twin import drain
+from twin import run_queries
 
 # What `main` has of threads and signals, with a call in the main thread that nobody answers.
 STUCK = """
@@ -87,6 +87,6 @@ class Failing(Deaf):
 
 def test_a_query_that_never_takes_all_is_not_waited_for_for_ever() -> None:
     with pytest.raises(TimeoutError, match=r"query fleet has not taken all that there is in 0\.1 s"):
-        drain.take_all(Deaf(), 0.1)  # type: ignore[arg-type]
+        run_queries.take_all(Deaf(), 0.1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="it ended"):
-        drain.take_all(Failing(), 10.0)  # type: ignore[arg-type]
+        run_queries.take_all(Failing(), 10.0)  # type: ignore[arg-type]

@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
-from ledger.metrics import METRICS
 from schemas.topics import vehicle_id
 from tests import oracle
-from tests.twin.made_up import SECOND, MadeUpRun, payload_of
+from tests.twin.made_up import MadeUpRun, await_taken, payload_of
 from tests.twin.reference import fold
 from twin.checkpoint import STATE_VERSION
 from twin.config import TwinConfig
@@ -51,13 +50,11 @@ class TwinChild:
         self.events.put(None)
 
     def event(self, name: str, timeout_s: float = 150.0) -> dict[str, Any]:
-        """Return the next event, which has this name; the steps of a ledger come before it."""
-        while (event := self.events.get(timeout=timeout_s)) is not None:
-            if name == "ledger" and event["event"] == "step":
-                continue
-            assert event["event"] == name, event
-            return event
-        raise AssertionError(Path(self._log.name).read_text()[-2_000:])
+        """Return the next event, which has this name."""
+        event = self.events.get(timeout=timeout_s)
+        assert event is not None, Path(self._log.name).read_text()[-2_000:]
+        assert event["event"] == name, event
+        return event
 
     def command(self, name: str, **fields: Any) -> None:
         assert self.process.stdin is not None
@@ -141,17 +138,16 @@ def test_kill_9_in_a_batch_loses_and_repeats_nothing(run: MadeUpRun, trigger: st
         left_by_a_kill.mkdir(parents=True)
         (left_by_a_kill / "0").write_text("nonsense")
     send(run, sent, 101, 120)
-    run.write()
     with twin_child(config.model_copy(update={"rehearse": True})) as second:
         batches = second.event("ready")["rehearsed_batches"]
         assert batches >= 3 if trigger == "realtime" else batches == 0
         assert not left_by_a_kill.parent.exists()
-        second.command("ledger")
-        event = second.event("ledger")
+        await_taken(config, sum(map(len, sent.values())))
+        second.command("finish", rejected=0)
+        assert second.event("finished")["problems"] == []
         second.command("stop")
         second.event("done", 60)
         assert second.close() == 0
-    assert event["metrics"]["partial"] is False, event
     newest: dict[bytes, dict[str, bytes]] = {}
     for record in sorted(oracle.read_topic(config.bootstrap, config.topics.state), key=lambda r: r["offset"]):
         newest[record["key"]] = record["headers"]
@@ -160,24 +156,16 @@ def test_kill_9_in_a_batch_loses_and_repeats_nothing(run: MadeUpRun, trigger: st
     for identity, messages in sent.items():
         expected = fold(messages)
         assert {name: int(newest[identity.encode()][name]) for name in expected} == expected
-    found = oracle.metrics(
-        Path(config.run_dir), config.bootstrap, config.topics_prefix, config.loss_timeout_s
-    )
-    assert {name: event["metrics"][name] for name in METRICS} == {name: found[name] for name in METRICS}
 
 
 def test_bad_commands_and_the_owners_death(run: MadeUpRun) -> None:
     config = run.config.model_copy(update={"topology": "echo"})
-    row = run.due(1, 1)
-    row["received_at_ns"] = row["emitted_at_ns"] + SECOND
-    run.write()
     with twin_child(config) as child:
         child.event("ready")
         child.command("dance")
-        assert "allowed are status, ledger, open, leave, stop" in child.event("refused")["message"]
-        child.command("ledger", partial=["the gateway died"])
-        metrics = child.event("ledger")["metrics"]
-        assert (metrics["delivered"], metrics["partial_reason"]) == (1, "the gateway died")
+        assert "allowed are status, finish, open, leave, stop" in child.event("refused")["message"]
+        child.command("finish", rejected=0)
+        assert child.event("finished")["problems"] == []
         jvm = child.jvm()
         assert child.close() == 0  # end of file on standard input
         assert not Path(f"/proc/{jvm}").exists()
@@ -185,16 +173,13 @@ def test_bad_commands_and_the_owners_death(run: MadeUpRun) -> None:
 
 @pytest.mark.full
 def test_one_session_serves_one_run_after_the_other(run: MadeUpRun, tmp_path: Path) -> None:
-    def one_delivered(made: MadeUpRun, child: TwinChild, *, bridged: bool) -> None:
+    def one_delivered(made: MadeUpRun, child: TwinChild) -> None:
         row = made.due(1, 1)
-        row["received_at_ns"] = row["emitted_at_ns"] + SECOND
-        if bridged:
-            made.append(row, row["received_at_ns"])
-            made.flush()
-        made.write()
-        child.command("ledger")
-        metrics = child.event("ledger")["metrics"]
-        assert (metrics["due"], metrics["delivered"], metrics["partial"]) == (1, 1, False)
+        made.append(row, made.take(row))
+        made.flush()
+        await_taken(made.config, 1)
+        child.command("finish", rejected=0)
+        assert child.event("finished")["problems"] == []
 
     def opened(child: TwinChild, config: TwinConfig) -> MadeUpRun:
         Path(config.run_dir).mkdir()
@@ -212,24 +197,13 @@ def test_one_session_serves_one_run_after_the_other(run: MadeUpRun, tmp_path: Pa
             )
             made = opened(child, config)
             assert child.event("ready")["topics_prefix"] == config.topics_prefix
-            one_delivered(made, child, bridged=True)
+            one_delivered(made, child)
             if number == 0:
                 opened(child, config.model_copy(update={"run_dir": str(tmp_path / "full"), "jit": "full"}))
                 assert "jit 'full': this twin process has 'quick'" in child.event("error")["message"]
-        one_delivered(opened_echo(child, run.config, tmp_path / "echo"), child, bridged=False)
         assert child.jvm() == jvm
         child.command("stop")
         child.event("done", 60)
-
-
-def opened_echo(child: TwinChild, config: TwinConfig, directory: Path) -> MadeUpRun:
-    directory.mkdir()
-    own = config.model_copy(update={"topology": "echo", "run_dir": str(directory), "checkpoint_dir": ""})
-    path = directory / "twin.json"
-    path.write_text(json.dumps(own.model_dump()))
-    child.command("open", config=str(path))
-    child.event("ready")
-    return MadeUpRun(own)
 
 
 def test_a_foreign_checkpoint_is_refused_before_spark_starts(run: MadeUpRun) -> None:

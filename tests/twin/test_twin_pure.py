@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from ivsim.audit import figures
 from ledger import admission, definitions
-from ledger.applied import applied_in_arrow, applied_to_all, first_containing
+from ledger.applied import applied_to_all, first_containing
+from ledger.config import LedgerConfig
 from ledger.metrics import HOPS, LATENCIES, METRICS
 from ledger.values import measured_ns
 from ledger.window import read_window
@@ -30,7 +31,7 @@ STAMPED = st.lists(
 
 
 def table_of(rows: Stamped, vehicle: str) -> pa.Table:
-    """Return messages or states of a vehicle as the ledger's engines give them."""
+    """Return messages or states of a vehicle as the ledger has them."""
     columns = zip(*((epoch, sequence, at) for (epoch, sequence), at in rows), strict=True)
     epochs, sequences, stamps = columns if rows else ((), (), ())
     names = pa.array([vehicle] * len(rows), pa.string())
@@ -51,7 +52,7 @@ def test_the_first_state_that_contains_a_message_is_the_definitions(
         for message, appended in messages
     ]
     one, other = table_of(messages, "b"), table_of(states, "b")
-    assert applied_in_arrow(one, other)["applied_at_ns"].to_pylist() == expected
+    assert applied_to_all(one, other)["applied_at_ns"].to_pylist() == expected
     assert first_containing(messages, states) == expected
     strangers = [((3, 9), 30)]
     found = applied_to_all(
@@ -88,8 +89,8 @@ def test_source_knows_every_format() -> None:
             "trigger: Input should be 'realtime' or 'microbatch'",
         ),
         (
-            '{"run_dir": ".", "bootstrap": "h:1", "loss_timeout_s": -1}',
-            "loss_timeout_s: Input should be greater than 0",
+            '{"run_dir": ".", "bootstrap": "h:1", "future_tolerance_s": -1}',
+            "future_tolerance_s: Input should be greater than or equal to 0",
         ),
         ('{"run_dir": ".", "bootstrap": "h:1", "spark_master": "moon"}', "spark_master: expected local[N]"),
         ('{"run_dir": "."}', "bootstrap: HOST:PORT of Kafka is needed"),
@@ -127,7 +128,7 @@ def test_no_rehearsal_where_it_would_take_slots_or_no_boundary_comes(changes: di
 
 
 def test_window_ends_with_the_schedule_or_a_timeout_before_the_stop(tmp_path: Path) -> None:
-    config = TwinConfig(run_dir=str(tmp_path), topology="echo", loss_timeout_s=10.0)
+    config = LedgerConfig(run_dir=str(tmp_path), topology="echo", loss_timeout_s=10.0)
     run = {"start_at_ns": 1_000, "warmup_s": 5.0, "stop_at_ns": 40_000_001_000, "end_at_ns": 20_000_001_000}
     (tmp_path / "run.json").write_text(json.dumps(run))
     partial: list[str] = []

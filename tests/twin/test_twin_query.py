@@ -7,7 +7,6 @@ import json
 import random
 import time
 from collections import Counter, defaultdict
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from schemas.topics import vehicle_id
 from tests import oracle
-from tests.twin.made_up import SECOND, MadeUpRun, payload_of, status_headers
+from tests.twin.made_up import SECOND, MadeUpRun, await_taken, payload_of, status_headers
 from tests.twin.reference import WINDOW, fold
-from twin import dead_letters, job, records, run_topics, source
+from twin import dead_letters, job, source
 from twin.config import TwinConfig
 from twin.run_queries import RunQueries
 from twin.warm import WarmUp
@@ -95,8 +94,8 @@ def test_twin_holds_the_newest_and_counts_exactly(
             run.produce(config.topics.status, key, value, headers)
         produce_counts(run, sent)
         run.flush()
-        with closing(run_topics.of_run(spark, config)) as topics:
-            assert queries.finish(topics) == []
+        await_taken(config, sum(map(len, sent.values())))
+        assert queries.finish(len(BAD)) == []
     finally:
         queries.close()
     assert_twins(config, sent)
@@ -215,9 +214,7 @@ def test_a_runs_plans_are_made_with_few_calls_of_java(
 
     monkeypatch.setattr(GatewayClient, "send_command", counted)
     config = TwinConfig(run_dir=str(tmp_path), bootstrap="127.0.0.1:1")
-    stream, batch = source.read_stream(spark, config, "a"), source.read_until(spark, config, "a", {0: 1})
+    stream = source.read_stream(spark, config, "a")
     job.state_records(stream, config)
     dead_letters.dead_letters(stream, config)
-    records.status(batch, config)
-    records.state(batch)
     assert 50 < len(called) < 500

@@ -1,6 +1,6 @@
 """Audit and pipeline, which share no code, come to the same on logs that no run would be glad of.
 
-The ledger and its figures, which Spark makes, are in tests/twin/test_audit_of_ledger.py.
+The ledger and its figures are in tests/ledger/test_build_and_audit.py.
 """
 
 from __future__ import annotations

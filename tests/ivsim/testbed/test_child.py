@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 
 ECHO = """
-import sys
+import sys, time
 from schemas.control import commands, emit
 print("a library's own line", flush=True)
 emit("ready", pid=1)
@@ -30,6 +29,12 @@ for command in commands():
         emit("error", message="disk full")
     if command["command"] == "crash":
         sys.exit("traceback: no such vehicle")
+    if command["command"] == "work":
+        for number in range(3):
+            time.sleep(0.9)
+            emit("step", words=f"part {number}")
+        if command["ends"]:
+            emit("worked")
     emit("echo", **{"value": command.get("value")})
 emit("done", reason="owner gone")
 """
@@ -76,30 +81,15 @@ def test_an_absent_event_is_named(child: Child) -> None:
         child.wait_for("drained", 0.05)
 
 
-def test_each_step_of_a_child_has_the_time(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock of the test's own: each wait lasts 1.5 s at most, and brings the next event."""
-    now_s = 0.0
-    coming: list[str] = []
-
-    def wait(left_s: float) -> None:
-        nonlocal now_s
-        now_s += min(1.5, left_s)
-        if coming:
-            child._take({"event": coming.pop(0)})
-
-    with monkeypatch.context() as patched:
-        patched.setattr("ivsim.testbed.child.time", SimpleNamespace(monotonic=lambda: now_s))
-        patched.setattr(child._changed, "wait", wait)
-        coming += ["step", "step", "worked"]
+def test_each_step_of_a_child_has_the_time(child: Child) -> None:
+    child.send("work", ends=True)
+    assert child.wait_for("worked", 2.0, behind="step")["event"] == "worked"
+    assert child.latest["step"]["words"] == "part 2"
+    child.send("work", ends=False)
+    with pytest.raises(NotReady, match="did not report 'worked' within 2 s of its last step"):
         child.wait_for("worked", 2.0, behind="step")
-        assert now_s == 4.5
-        with pytest.raises(NotReady, match=r"did not report 'worked' within 2 s$"):  # its steps were before
-            child.wait_for("worked", 2.0, behind="step")
-        assert now_s == 6.5
-        coming += ["step"]
-        with pytest.raises(NotReady, match=r"did not report 'worked' within 2 s of its last step$"):
-            child.wait_for("worked", 2.0, behind="step")
-        assert now_s == 10.0
+    with pytest.raises(NotReady, match=r"within 0\.05 s$"):  # the step was there before
+        child.wait_for("worked", 0.05, behind="step")
 
 
 def test_an_owner_that_is_killed_thread_by_thread_is_one_end(tmp_path: Path) -> None:

@@ -1,27 +1,36 @@
-"""The ledger against an oracle in plain Python, on runs with a known place for every message."""
+"""The ledger of what Kafka holds against an oracle in plain Python, on runs with a known place for every message."""
 
 from __future__ import annotations
 
 import json
 import random
-import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
 
+from ivsim.runs.endpoints import KafkaAddress
+from ivsim.runs.kafka_log import keep
 from ledger.build import build
 from ledger.metrics import METRICS
+from ledger.sources import KAFKA_RECORDS
 from schemas.topics import vehicle_id
 from tests import oracle
-from tests.twin.made_up import SECOND, MadeUpRun, payload_of, status_headers
+from tests.twin.made_up import LOSS_TIMEOUT_S, SECOND, MadeUpRun, payload_of, status_headers
 from twin.config import TwinConfig
-from twin.ledger import write_ledger
+from twin.kafka_topics import ensure_topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def run(tmp_path: Path, kafka: str) -> MadeUpRun:
+    """A run directory and topics of its own."""
+    config = TwinConfig(run_dir=str(tmp_path), bootstrap=kafka, topics_prefix=f"t{uuid.uuid4().hex[:8]}.")
+    ensure_topics(config)
+    return MadeUpRun(config)
 
 
 def random_run(run: MadeUpRun, rng: random.Random, vehicles: int = 7, messages: int = 40) -> None:
@@ -94,7 +103,7 @@ def random_states(run: MadeUpRun, rng: random.Random, vehicles: int = 7) -> None
     del rng
 
 
-def test_ledger_agrees_with_the_oracle(spark: SparkSession, run: MadeUpRun) -> None:
+def test_ledger_agrees_with_the_oracle(run: MadeUpRun) -> None:
     rng = random.Random(2)
     random_run(run, rng)
     run.flush()
@@ -106,12 +115,13 @@ def test_ledger_agrees_with_the_oracle(spark: SparkSession, run: MadeUpRun) -> N
     )
     run.write(warmup_s=4.0, stop_at_ns=run.start_at_ns + 19 * SECOND)
     run.write_link(rng, 20, 7)
-    compiled = spark.conf.get("spark.sql.codegen.wholeStage")
-    found = write_ledger(spark, run.config)
-    # Else the queries of the session's next run would run otherwise than those of this one.
-    assert spark.conf.get("spark.sql.codegen.wholeStage") == compiled
     config = run.config
-    assert_figures_agree(config, found)
+    keep(KafkaAddress(config.bootstrap, config.topics), config.run_file(KAFKA_RECORDS))
+    found = build(run.ledger)
+    expected = oracle.metrics(Path(config.run_dir), config.bootstrap, config.topics_prefix, LOSS_TIMEOUT_S)
+    assert {name: found[name] for name in METRICS} == {
+        name: expected.get(name, "missing") for name in METRICS
+    }
     assert json.loads(config.run_file("metrics.json").read_text()) == found
     assert all(found[f"lost_at_{hop}"] for hop in oracle.HOPS)
     assert found["refused_by_broker"] > 0
@@ -119,41 +129,12 @@ def test_ledger_agrees_with_the_oracle(spark: SparkSession, run: MadeUpRun) -> N
     assert found["due"] == sum(found[fate] for fate in oracle.FATES)
     assert (found["unknown"], found["partial"]) == (0, False)
     assert_rows_agree(config)
-    for unread in ("twin.state", "vehicle.status"):
-        forget(config, unread)
-        blind = write_ledger(spark, config)
-        assert_figures_agree(config, blind, unread)
-        assert blind["unknown"] > 0
-        assert blind["due"] == sum(blind[fate] for fate in oracle.FATES) == found["due"]
-        assert blind["delivery_ratio"] is blind["end_to_end_latency_p50_ms"] is None
-        assert blind["acknowledgement_time_p50_ms"] == found["acknowledgement_time_p50_ms"]
-        assert f"{unread} is not readable: there is no such topic" in blind["partial_reason"]
-
-
-def assert_figures_agree(config: TwinConfig, found: dict[str, Any], *unread: str) -> None:
-    expected = oracle.metrics(
-        Path(config.run_dir), config.bootstrap, config.topics_prefix, config.loss_timeout_s, unread
-    )
-    assert {name: found[name] for name in METRICS} == {
-        name: expected.get(name, "missing") for name in METRICS
-    }
-
-
-def forget(config: TwinConfig, name: str) -> None:
-    """Delete one topic of the run, and wait until Kafka knows nothing of it."""
-    admin = AdminClient({"bootstrap.servers": config.bootstrap})
-    topic = f"{config.topics_prefix}{name}"
-    admin.delete_topics([topic])[topic].result(10)
-    deadline = time.monotonic() + 10
-    while topic in admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def assert_rows_agree(config: TwinConfig) -> None:
     status = oracle.read_topic(config.bootstrap, config.topics.status)
     states = oracle.read_topic(config.bootstrap, config.topics.state)
-    expected = oracle.ledger(Path(config.run_dir), status, states, config.loss_timeout_s, echo=False)
+    expected = oracle.ledger(Path(config.run_dir), status, states, LOSS_TIMEOUT_S, echo=False)
     rows = pq.read_table(config.run_file("ledger.parquet")).to_pylist()
     names = (
         "vehicle_id",
@@ -179,27 +160,12 @@ def test_echo_topology_needs_no_kafka(run: MadeUpRun) -> None:
                 200 if sequence == 19 else 1
             )
     run.write()
-    config = run.config.model_copy(update={"topology": "echo", "bootstrap": ""})
+    config = run.ledger.model_copy(update={"topology": "echo"})
     found = build(config)
-    expected = oracle.metrics(Path(config.run_dir), None, "", config.loss_timeout_s)
+    expected = oracle.metrics(Path(config.run_dir), None, "", LOSS_TIMEOUT_S)
     assert {name: found[name] for name in METRICS} == {
         name: expected.get(name, "missing") for name in METRICS
     }
     assert (found["delivered"], found["late"], found["lost"]) == (15, 1, 4)
     assert found["twin_updates"] is None
     assert found["processing_delay_p50_ms"] is None
-
-
-def test_kafka_away_still_reports_the_emission_log(spark: SparkSession, run: MadeUpRun) -> None:
-    row = run.due(1, 1)
-    run.take(row)
-    run.due(1, 2, emitted_at_ns=None, unsent_reason="dropped_oldest")
-    run.due(1, 3, emitted_at_ns=None, unsent_reason="sender_ended")  # the log may be cut short
-    run.write()
-    config = run.config.model_copy(update={"bootstrap": "127.0.0.1:1"})
-    found = write_ledger(spark, config, ["gateway died"])
-    assert (found["due"], found["unknown"], found["unsent"], found["lost"]) == (3, 2, 1, 0)
-    assert found["delivery_ratio"] is None
-    assert found["duplicates"] is None
-    assert found["partial"] is True
-    assert found["partial_reason"].startswith("gateway died; Kafka at 127.0.0.1:1: ")

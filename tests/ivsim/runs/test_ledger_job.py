@@ -1,0 +1,174 @@
+"""How long the twin's taking is waited for, and the ledger: written, dead or too late, and each is told in a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ivsim.runs import ledger_job
+from ivsim.runs.interrupt import Interrupted
+from ivsim.runs.ledger_job import Taking, await_ledger, why
+from ivsim.testbed.child import Child
+from ivsim.testbed.process import NotReady, ProcessDied
+from ivsim.testbed.registry import RunRecord
+from ledger.build import ledger_limit_s
+from ledger.config import LedgerConfig
+from ledger.kept import Tally
+from ledger.sources import KAFKA_RECORD, STATE_TOPIC, STATUS_TOPIC
+from schemas.topics import vehicle_id
+
+HEADERS = {
+    "format": "protobuf", "protocol": "mqtt", "mode": "qos1", "epoch": "1", "sequence": "1", "received_at_ns": "1",
+}  # fmt: skip
+NOTHING = KAFKA_RECORD.empty_table()
+
+
+def rows(topic: str, *vehicles: int, **headers: str) -> pa.Table:
+    """Return a record of each of these vehicles."""
+    said = {f"header_{name}": value.encode() for name, value in (HEADERS | headers).items()}
+    common = {
+        "topic": topic,
+        "partition": 0,
+        "offset": 0,
+        "appended_at_ns": 1,
+        "value_bytes": 20,
+        "value_has_key": True,
+    }
+    names = [vehicle_id(vehicle).encode() for vehicle in vehicles]
+    return pa.Table.from_pylist([{**common, "key": name, **said} for name in names], KAFKA_RECORD)
+
+
+class Twin:
+    """A session whose process lives until `death` is set."""
+
+    death: ProcessDied | None = None
+
+    @property
+    def process(self) -> Any:
+        return SimpleNamespace(check=self._check)
+
+    def _check(self) -> None:
+        if self.death is not None:
+            raise self.death
+
+
+@pytest.fixture
+def tally() -> Iterator[Tally]:
+    with closing(Tally(LedgerConfig(run_dir="."))) as tally:
+        yield tally
+
+
+@pytest.fixture
+def twin() -> Any:
+    return Twin()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the test sets."""
+    now_s = [1_000.0]
+    monkeypatch.setattr(ledger_job, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    return now_s
+
+
+def test_it_is_over_when_the_twins_have_counted_every_good_record(tally: Tally, twin: Any) -> None:
+    taking = Taking(tally, twin, due=4)
+    assert taking.goes_on(rows(STATUS_TOPIC, 1, 1, 2))
+    assert taking.goes_on(rows(STATUS_TOPIC, 3, format="unheard-of"))
+    assert taking.goes_on(rows(STATE_TOPIC, 1, messages="2"))
+    assert taking.words() == "the twin has taken 2 of 3 good records"
+    assert taking.goes_on(rows(STATE_TOPIC, 1, messages="1"))  # as a twin that was started again writes it
+    assert taking.goes_on(NOTHING)
+    assert not taking.goes_on(rows(STATE_TOPIC, 2, messages="1"))
+    assert (tally.good, tally.rejected, tally.taken, taking.problem) == (3, 1, 3, None)
+
+
+def test_a_twin_that_takes_nothing_more_is_waited_for_so_long(
+    tally: Tally, twin: Any, clock: list[float]
+) -> None:
+    taking = Taking(tally, twin, due=10_000)
+    assert taking.goes_on(rows(STATUS_TOPIC, 1, 1, 1))
+    clock[0] += 15
+    assert taking.goes_on(rows(STATE_TOPIC, 1, messages="1"))
+    clock[0] += 15
+    assert taking.goes_on(NOTHING)
+    clock[0] += 6
+    assert not taking.goes_on(NOTHING)
+    assert taking.problem == "the twin has taken 1 of 3 good records after 36 s"
+    assert not taking.goes_on(NOTHING)
+
+
+def test_a_twin_that_takes_one_now_and_then_is_not_waited_for_without_end(
+    tally: Tally, twin: Any, clock: list[float]
+) -> None:
+    taking = Taking(tally, twin, due=10_000)
+    assert taking.goes_on(rows(STATUS_TOPIC, *[1] * 100))
+    for number in range(1, 4):
+        clock[0] += 12
+        assert taking.goes_on(rows(STATE_TOPIC, 1, messages=str(number)))
+    clock[0] += 12
+    assert not taking.goes_on(rows(STATE_TOPIC, 1, messages="4"))
+    assert taking.problem == "the twin has taken 4 of 100 good records after 48 s"
+
+
+def test_a_twin_that_has_died_ends_the_wait(tally: Tally, twin: Any) -> None:
+    taking = Taking(tally, twin, due=1)
+    twin.death = ProcessDied("twin", None, "query twin: dead")
+    assert not taking.goes_on(rows(STATUS_TOPIC, 1))
+    assert taking.problem is not None
+    assert "query twin: dead" in taking.problem
+
+
+def test_where_nothing_is_in_kafka_nothing_is_waited_for(tally: Tally, twin: Any) -> None:
+    taking = Taking(tally, twin, due=5)
+    assert not taking.goes_on(NOTHING)
+    assert taking.problem is None
+
+
+def child(run_record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Child:
+    (tmp_path / "ledger_of_paper.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
+    return Child("ledger", ["ledger_of_paper"], run_record, stop_timeout_s=1.0)
+
+
+def test_one_that_is_written_in_time(run_record, tmp_path, monkeypatch) -> None:
+    await_ledger(child(run_record, tmp_path, monkeypatch, "print('{}')"), 60.0)
+
+
+def test_one_that_fails_says_its_last_word(run_record, tmp_path, monkeypatch) -> None:
+    program = "import sys\nprint('ledger: vehicle 7: 3 due, 2 placed', file=sys.stderr)\nsys.exit(1)"
+    with pytest.raises(ProcessDied) as died:
+        await_ledger(child(run_record, tmp_path, monkeypatch, program), 60.0)
+    assert why(died.value) == "ledger ended with exit code 1: ledger: vehicle 7: 3 due, 2 placed"
+
+
+def test_one_that_takes_too_long_is_ended(run_record, tmp_path, monkeypatch) -> None:
+    slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
+    with pytest.raises(NotReady, match="ledger was not written within 0 s"):
+        await_ledger(slow, 0.1)
+    assert not slow.running()
+
+
+def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> None:
+    slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
+
+    def interrupted(_seconds: float) -> None:
+        raise Interrupted(2)
+
+    monkeypatch.setattr("ivsim.runs.ledger_job.time.sleep", interrupted)
+    with pytest.raises(Interrupted):
+        await_ledger(slow, 60.0)
+    monkeypatch.undo()
+    assert not slow.running()
+
+
+def test_more_messages_may_take_longer() -> None:
+    assert ledger_limit_s(1_000) == pytest.approx(120.1)
+    assert ledger_limit_s(6_000_000) == 720.0
