@@ -52,6 +52,38 @@ def test_paho_takes_the_socket_it_is_given_and_gives_it_back() -> None:
         one.drop_socket()
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"\x40\x02\x00\x01", [(1, 0, False)]),
+        (b"\x40\x03\x00\x01\x10", [(1, 0x10, False)]),  # no matching subscribers
+        (b"\x40\x04\x00\x01\x97\x00", [(1, 0x97, True)]),  # quota exceeded
+        (b"\x40\x02\x00\x09", []),
+        (b"\x40\x02\x00\x01\x40\x02\x00\x01", [(1, 0, False)]),
+    ],
+)
+def test_paho_takes_an_acknowledgement_of_two_bytes_as_any_other(
+    answer: bytes, told: list[tuple[int, int, bool]]
+) -> None:
+    one, found = client(), []
+    one.on_publish = lambda _client, _data, mid, reason, properties: found.append(
+        (mid, reason.value, reason.is_failure, properties.isEmpty())
+    )
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        one.adopt(ours)
+        theirs.send(b"\x20\x03\x00\x00\x00")
+        one.loop_read()
+        sent = one.publish("a", b"b", 1)
+        theirs.send(answer)
+        one.loop_read()
+        one.loop_read()
+        assert found == [(*row, True) for row in told]
+        assert sent.is_published() == bool(told)
+        one.drop_socket()
+
+
 def test_paho_makes_no_socket_of_its_own() -> None:
     with pytest.raises(RuntimeError, match="none was adopted"):
         client().reconnect()

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import socket
 import ssl
-from typing import Any
+from typing import Any, Literal
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
-PRIVATE = ("_create_socket", "_sock_close", "_handle_pubrec", "_handle_pubackcomp")
+PRIVATE = ("_create_socket", "_sock_close", "_handle_pubrec", "_handle_pubackcomp", "_do_on_publish")
 _REFUSED_FROM = 0x80
+_IDENTIFIER_BYTES = 2
+_SUCCESS = {
+    name: (ReasonCode(kind), Properties(kind))  # type: ignore[no-untyped-call]
+    for name, kind in (("PUBACK", PacketTypes.PUBACK), ("PUBCOMP", PacketTypes.PUBCOMP))
+}
 
 
 class AdoptingClient(mqtt.Client):
@@ -28,8 +36,12 @@ class AdoptingClient(mqtt.Client):
     (mosquitto does), so that a refused message would count as delivered to it. A PUBREC of 0x80 or above ends the
     message (MQTT 5, 4.3.3), as a PUBACK with the same code does, whose handler takes it here.
 
+    A PUBACK of a packet identifier alone says Success (MQTT 5, 3.4.2.1). paho makes a reason code and properties anew for
+    each, which is a seventh of what a message at QoS 1 costs a sender; here all share one of each.
+
     Private names: `_create_socket` is where paho asks for its socket, `_sock_close` is where it gives it back;
-    `_handle_pubrec` and `_handle_pubackcomp` read `_in_packet`.
+    `_handle_pubrec` and `_handle_pubackcomp` read `_in_packet`, and `_do_on_publish` ends a message of `_out_messages`, under
+    `_out_message_mutex`.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -47,9 +59,19 @@ class AdoptingClient(mqtt.Client):
 
     def _handle_pubrec(self) -> MQTTErrorCode:
         packet = self._in_packet["packet"]
-        if len(packet) > 2 and packet[2] >= _REFUSED_FROM:  # after the identifier; 3.1.1 has no code
+        if len(packet) > _IDENTIFIER_BYTES and packet[2] >= _REFUSED_FROM:  # 3.1.1 has no code
             return self._handle_pubackcomp("PUBACK")
         return super()._handle_pubrec()
+
+    def _handle_pubackcomp(self, cmd: Literal["PUBACK", "PUBCOMP"]) -> MQTTErrorCode:
+        packet = self._in_packet["packet"]
+        if len(packet) != _IDENTIFIER_BYTES:
+            return super()._handle_pubackcomp(cmd)
+        with self._out_message_mutex:
+            number = int.from_bytes(packet, "big")
+            if number not in self._out_messages:
+                return MQTTErrorCode.MQTT_ERR_SUCCESS
+            return self._do_on_publish(number, *_SUCCESS[cmd])
 
     def _create_socket(self) -> socket.socket | ssl.SSLSocket:
         sock, self._adopted = self._adopted, None
