@@ -150,21 +150,16 @@ def _processes(run: StartedRun) -> dict[str, list[psutil.Process]]:
         known[components.twin.process.pid] = "spark"
     own = psutil.Process()
     found = {RUNNER: [own]}
-    for child in own.children():
-        # The one that nobody names is the link's: the router in user-mode Linux.
-        found.setdefault(known.get(child.pid, ROUTER), []).append(child)
-    return {
-        name: processes
-        if name == RUNNER
-        else [one for process in processes for one in _with_children(process)]
-        for name, processes in found.items()
-    }
-
-
-def _with_children(process: psutil.Process) -> list[psutil.Process]:
-    with suppress(psutil.Error):
-        return [process, *process.children(recursive=True)]
-    return []
+    part_of: dict[int, str] = {}
+    # One look at all processes of the machine, in which each comes behind its parent.
+    for one in own.children(recursive=True):
+        with suppress(psutil.Error):  # one that has ended meanwhile
+            parent = one.ppid()
+            # The one that nobody names is the link's: the router in user-mode Linux.
+            part = known.get(one.pid, ROUTER) if parent == own.pid else part_of.get(parent, ROUTER)
+            part_of[one.pid] = part
+            found.setdefault(part, []).append(one)
+    return found
 
 
 def _cpu_s(processes: list[psutil.Process]) -> float:

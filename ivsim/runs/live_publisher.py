@@ -5,9 +5,7 @@ The logs themselves stay where they are: the ledger reads them from disk, never 
 
 from __future__ import annotations
 
-import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 from confluent_kafka import Producer
 
 from ivsim.runs.directory import RunDirectory
@@ -185,14 +184,13 @@ class LivePublisher:
             return
         with self._lock:
             self._totals["ip_bytes"] += int(records["counts"][:, IP_BYTES].sum())
-        for record in records:
-            if record["vehicle"] and record["direction"] < len(DIRECTIONS):
-                value = {
-                    "second": self._start_at_ns // 1_000_000_000 + int(record["second"]),
-                    "direction": DIRECTIONS[record["direction"]],
-                    "wire_bytes": int(record["counts"][IP_BYTES]),
-                }
-                self._send(self._topics.link, int(record["vehicle"]), value)
+        told = records[(records["vehicle"] != 0) & (records["direction"] < len(DIRECTIONS))]
+        seconds = self._start_at_ns // 1_000_000_000 + told["second"].astype(np.int64)
+        sizes = told["counts"][:, IP_BYTES]
+        columns = (told["vehicle"], seconds, told["direction"], sizes)
+        for vehicle, second, way, size in zip(*(column.tolist() for column in columns), strict=True):
+            value = {"second": second, "direction": DIRECTIONS[way], "wire_bytes": size}
+            self._send(self._topics.link, vehicle, value)
 
     def _copy_roads(self) -> None:
         """Say what each link is asked from this second on, of those whose conditions have changed."""
@@ -228,9 +226,10 @@ class LivePublisher:
     def _produce(self, topic: str, key: str, value: dict[str, Any]) -> None:
         if self._producer is None:
             return
-        body = json.dumps({"at_ns": time.time_ns(), **value}, separators=(",", ":"))
         try:
-            self._producer.produce(topic, key=key, value=body)
+            self._producer.produce(
+                topic, key=key, value=orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+            )
         except BufferError:
             # Kafka is away: the live figures lose a second, the logs on disk nothing.
             self._producer.poll(0)

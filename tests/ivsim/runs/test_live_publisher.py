@@ -17,6 +17,10 @@ from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.live_publisher import LivePublisher
 from schemas.topics import vehicle_id
+from simulator.capture.counting import BEFORE_START, COUNTS
+from simulator.capture.counting import RECORD as WIRE_RECORD
+from simulator.capture.fields import DIRECTIONS
+from simulator.capture.second_log import MAGIC
 from simulator.emission_log import Kind
 from simulator.emission_table import EVENT
 from simulator.links.base import Condition, Conditions
@@ -32,7 +36,7 @@ class Sent:
     def __init__(self) -> None:
         self.records: list[tuple[str, str, dict[str, Any]]] = []
 
-    def produce(self, topic: str, key: str, value: str) -> None:
+    def produce(self, topic: str, key: str, value: bytes) -> None:
         self.records.append((topic, key, json.loads(value)))
 
     def poll(self, _timeout_s: float) -> None:
@@ -90,13 +94,30 @@ def test_a_link_is_told_when_it_changes_and_never_again(
         before = looked
         until(lambda: looked > before + 2)
     assert [key for key, _ in told] == [vehicle_id(1), vehicle_id(2)]
-    assert {k: v for k, v in told[0][1].items() if k not in {"vehicle_id", "at_ns"}} == {
+    assert {k: v for k, v in told[0][1].items() if k != "vehicle_id"} == {
         "second": START_S, "uplink_rate_bps": 1e6, "downlink_rate_bps": None, "rtt_ms": 35.0,
         "uplink_loss_ratio": 0.01, "downlink_loss_ratio": 0.0,
     }  # fmt: skip
     ((key, value),) = told_again
     assert (key, value["second"], value["uplink_rate_bps"]) == (vehicle_id(2), START_S + 1, 0.0)
     assert sent.taken("run.link") == []
+
+
+def test_bytes_are_told_by_vehicle_second_and_direction(directory: RunDirectory) -> None:
+    rows = np.zeros(4, WIRE_RECORD)
+    rows["second"] = [BEFORE_START, 7, 7, 7]
+    rows["vehicle"] = [1, 2, 0, 2]  # 0 is no vehicle
+    rows["direction"] = [0, 1, 0, len(DIRECTIONS)]
+    rows["counts"][:, COUNTS.index("ip_bytes")] = [40, 2**33, 5, 6]
+    (directory.path / "wire.events").write_bytes(MAGIC + rows.tobytes())
+    made, sent = publisher(directory)
+    with made:
+        pass
+    told = [
+        (key, v["second"] - START_S, v["direction"], v["wire_bytes"]) for key, v in sent.taken("run.link")
+    ]
+    assert told == [(vehicle_id(1), -1, "uplink", 40), (vehicle_id(2), 7, "downlink", 2**33)]
+    assert made.row()["wire kB"] == round((2**33 + 51) / 1_000, 1)
 
 
 def test_nobody_is_told_of_a_link_that_nobody_looks_at(directory: RunDirectory) -> None:
