@@ -54,7 +54,7 @@ async def test_a_post_comes_back_to_its_observer(coap, echo, mode, size):
     _, other, _ = await echo.observer(server, mode, number=2)
     client, events = await coap.vehicle(server.endpoint()[1], mode=mode)
     for token in range(3):
-        payload = os.urandom(size)
+        payload = bytes([token]) + os.urandom(size - 1)  # the next one is another
         client.send(token, payload)
         await mine.until(lambda p=payload: mine.echoes and mine.echoes[-1] == (p, False))
         await events.until(lambda t=token: t in events.acked)
