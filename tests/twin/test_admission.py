@@ -39,4 +39,4 @@ def test_spark_and_the_audit_keep_out_the_same(spark: SparkSession, tmp_path: Pa
         if row["topic"] == "vehicle.status"
     }
     assert said == expected
-    assert len(set(said.values())) > 5
+    assert {None, "no_key"} < set(said.values())  # good ones, and others
