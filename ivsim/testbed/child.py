@@ -67,29 +67,21 @@ class Child(OwnedProcess):
         except (BrokenPipeError, ValueError) as error:
             raise self._death() from error
 
-    def wait_for(self, event: str, timeout_s: float, *, behind: str | None = None) -> Event:
+    def wait_for(self, event: str, timeout_s: float) -> Event:
         """Return the next `event`.
 
-        ProcessDied when the child ends, or reports an error, before it; NotReady after `timeout_s`, which begin anew with
-        each event `behind`: a child that tells its progress has so long for each step of it.
+        ProcessDied when the child ends, or reports an error, before it; NotReady after `timeout_s`.
         """
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
-            begun = heard = self._newest(behind)
             while not self._waiting[event]:
                 if self._ended or "error" in self.latest:
                     raise self._death()
-                if (newest := self._newest(behind)) is not heard:
-                    heard, deadline_s = newest, time.monotonic() + timeout_s
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
-                    last = f" of its last {behind}" if heard is not begun else ""
-                    raise NotReady(f"{self.name} did not report {event!r} within {timeout_s:g} s{last}")
+                    raise NotReady(f"{self.name} did not report {event!r} within {timeout_s:g} s")
                 self._changed.wait(left_s)
             return self._waiting[event].popleft()
-
-    def _newest(self, event: str | None) -> Event | None:
-        return None if event is None else self.latest.get(event)
 
     def check(self) -> None:
         """Raise ProcessDied when the child has ended without a "done", or has reported an error."""

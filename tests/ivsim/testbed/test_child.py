@@ -17,7 +17,7 @@ from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 
 ECHO = """
-import sys, time
+import sys
 from schemas.control import commands, emit
 print("a library's own line", flush=True)
 emit("ready", pid=1)
@@ -29,12 +29,6 @@ for command in commands():
         emit("error", message="disk full")
     if command["command"] == "crash":
         sys.exit("traceback: no such vehicle")
-    if command["command"] == "work":
-        for number in range(3):
-            time.sleep(0.9)
-            emit("step", words=f"part {number}")
-        if command["ends"]:
-            emit("worked")
     emit("echo", **{"value": command.get("value")})
 emit("done", reason="owner gone")
 """
@@ -79,17 +73,6 @@ def test_events_come_once_and_in_order(child: Child) -> None:
 def test_an_absent_event_is_named(child: Child) -> None:
     with pytest.raises(NotReady, match="echo did not report 'drained' within 0"):
         child.wait_for("drained", 0.05)
-
-
-def test_each_step_of_a_child_has_the_time(child: Child) -> None:
-    child.send("work", ends=True)
-    assert child.wait_for("worked", 2.0, behind="step")["event"] == "worked"
-    assert child.latest["step"]["words"] == "part 2"
-    child.send("work", ends=False)
-    with pytest.raises(NotReady, match="did not report 'worked' within 2 s of its last step"):
-        child.wait_for("worked", 2.0, behind="step")
-    with pytest.raises(NotReady, match=r"within 0\.05 s$"):  # the step was there before
-        child.wait_for("worked", 0.05, behind="step")
 
 
 def test_an_owner_that_is_killed_thread_by_thread_is_one_end(tmp_path: Path) -> None:
