@@ -94,7 +94,7 @@ def write_run(directory: Path, log: pa.Table, *, echo: bool) -> None:
 
 
 def fill(config: TwinConfig, log: pa.Table) -> None:
-    """Write each message that arrived to vehicle.status, and to twin.state as the newest of its vehicle's."""
+    """Write each message that arrived to vehicle.status, and behind it to twin.state as the newest of its vehicle's."""
     ensure_topics(config)
     producer = Producer(
         {"bootstrap.servers": config.bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
@@ -103,6 +103,7 @@ def fill(config: TwinConfig, log: pa.Table) -> None:
     topics = KafkaTopics(config.topics_prefix)
     taken: dict[str, int] = defaultdict(int)
     for batch in log.filter(log["acknowledged_at_ns"].is_valid()).to_batches(100_000):
+        states = []
         for name, sequence, at in zip(
             *(batch[column].to_pylist() for column in ("vehicle_id", "sequence", "acknowledged_at_ns")),
             strict=True,
@@ -118,8 +119,10 @@ def fill(config: TwinConfig, log: pa.Table) -> None:
             payload = name.encode() + b"." * 40
             producer.produce(topics.status, payload, name, headers=headers)
             taken[name] += 1
-            counted = ("messages", b"%d" % taken[name])
-            producer.produce(topics.state, payload, name, headers=[*headers, counted])
+            states.append((payload, name, [*headers, ("messages", b"%d" % taken[name])]))
+        producer.flush()
+        for payload, name, headers in states:
+            producer.produce(topics.state, payload, name, headers=headers)
         producer.flush()
 
 
