@@ -7,12 +7,14 @@ import time
 import uuid
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ivsim.runs.endpoints import KafkaAddress
+from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.kafka_log import keep
 from ivsim.testbed.kafka_admin import Copies, create_topics
 from ivsim.testbed.kafka_cluster import bootstrap_of, kafka_cluster
@@ -61,6 +63,31 @@ def test_every_record_is_kept_without_its_payload(address: KafkaAddress, tmp_pat
     assert odd["value_has_key"] is None
     assert [row["header_messages"] for row in rows if row["topic"] == "twin.state"] == [b"7"]
     assert sorted((row["partition"], row["offset"]) for row in [*good, odd])[:2] == [(0, 0), (0, 1)]
+
+
+def test_what_comes_while_more_is_awaited_is_kept_too(address: KafkaAddress, tmp_path: Path) -> None:
+    producer, seen = Producer({"bootstrap.servers": address.bootstrap}), 0
+
+    def awaits_two(rows: pa.Table) -> bool:
+        nonlocal seen
+        if not rows.num_rows and not seen:  # the topics have been empty so far
+            producer.produce(address.topics.state, b"v", b"truck")
+            producer.produce(address.topics.state, b"w", b"truck")
+            assert producer.flush(30) == 0
+        seen += rows.num_rows
+        return seen < 2
+
+    assert keep(address, tmp_path / "k.parquet", awaits_more=awaits_two) == 2
+    assert pq.read_table(tmp_path / "k.parquet")["value_bytes"].to_pylist() == [1, 1]
+
+
+def test_a_signal_that_ends_the_wait_leaves_no_file(address: KafkaAddress, tmp_path: Path) -> None:
+    def stopped(_: pa.Table) -> bool:
+        raise Interrupted(2)
+
+    with pytest.raises(Interrupted):
+        keep(address, tmp_path / "k.parquet", awaits_more=stopped)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_empty_topics_are_kept_as_an_empty_table(address: KafkaAddress, tmp_path: Path) -> None:
