@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from schemas.topics import HEADERS
-from twin import source
+from twin import dead_letters, source
 from twin.config import TwinConfig
 from twin.session import FOLD
 
@@ -34,20 +34,26 @@ _SEPARATOR: Final = r"'\u001f'"
 
 
 def state_records(records: DataFrame, config: TwinConfig) -> DataFrame:
-    """Return what to write to twin.state: key, value (payload untouched), headers, topic."""
-    good = source.parsed(records, config).where("reason is null")
+    """Return what the twin query writes: key, value (payload untouched), headers, topic."""
     words = ", ".join(f"coalesce(cast({name} as string), '')" for name in HEADERS)
-    # A column of its own: Spark takes no stamp of a batch inside an aggregate's arguments.
-    batched = good.selectExpr("*", f"{_batch(config)} as batch", f"concat_ws({_SEPARATOR}, {words}) as head")
+    plain = {name: name for name in ("vehicle_id", *_FOLDED)}
+    # The batch is a column of its own: Spark takes no stamp of a batch inside an aggregate's arguments.
+    taken = plain | {"batch": _batch(config), "head": f"concat_ws({_SEPARATOR}, {words})"}
+    parsed = source.parsed(records, config)
+    if config.trigger == "realtime":
+        rows = dead_letters.among_twins(parsed, config, taken)
+    else:
+        rows = parsed.where("reason is null").selectExpr(*(f"{text} as {name}" for name, text in taken.items()))
     twin = F.call_function(FOLD, *(F.col(name) for name in _FOLDED))
-    folded = batched.groupBy("vehicle_id").agg(twin.alias("twin"))
+    folded = rows.groupBy("vehicle_id").agg(twin.alias("twin"))
+    letter = f"if({dead_letters.IS_LETTER}, from_json(twin.head, '{dead_letters.LETTER}'), null) as letter"
     warm = f"startswith(vehicle_id, {source.literals(source.WARM_KEY)})"
     topics = source.literals(source.warm_output_topic(config), config.topics.state)
-    return folded.selectExpr(
-        "cast(vehicle_id as binary) as key",
-        "twin.payload as value",
-        f"{_headers()} as headers",
-        f"if({warm}, {topics}) as topic",
+    return folded.selectExpr("*", letter, f"split(twin.head, {_SEPARATOR}) as words").selectExpr(
+        "if(letter is null, cast(vehicle_id as binary), letter.key) as key",
+        "if(letter is null, twin.payload, letter.value) as value",
+        f"if(letter is null, {_headers()}, letter.headers) as headers",
+        f"if(letter is null, if({warm}, {topics}), {source.literals(config.topics.dead_letter)}) as topic",
     )
 
 
@@ -58,7 +64,7 @@ def _batch(config: TwinConfig) -> str:
 
 def _headers() -> str:
     """Return SQL: the headers of the twin's newest message, and its counters."""
-    newest = {name: f"split(twin.head, {_SEPARATOR})[{i}]" for i, name in enumerate(HEADERS)}
+    newest = {name: f"words[{i}]" for i, name in enumerate(HEADERS)}
     counters = {name: f"coalesce(cast(twin.{name} as string), '')" for name in COUNTERS}
     return (
         f"array({', '.join(source.record_header(name, text) for name, text in (newest | counters).items())})"
@@ -73,17 +79,25 @@ def trigger(config: TwinConfig) -> dict[str, Any]:
 
 
 def slots(config: TwinConfig) -> int:
-    """Return how many tasks a run has at once: the twin query's two stages, the dead letters', those of a query beside."""
+    """Return how many tasks a run has at once: the twin query's two stages, those of a query beside."""
     beside = config.shuffle_partitions if config.live == "spark" or config.query else 0
-    return 2 * config.topic_partitions + 1 + config.shuffle_partitions + beside
+    return config.topic_partitions + 1 + config.shuffle_partitions + beside
 
 
-def start(session: SparkSession, config: TwinConfig) -> StreamingQuery:
-    """Start the twin query; a record without a vehicle's name, or a bad one, never reaches the fold."""
+def start(session: SparkSession, config: TwinConfig) -> list[StreamingQuery]:
+    """Start the twin query, and in micro-batch that of the dead letters."""
     records = source.read_stream(session, config, config.topics.status, source.warm_topic(config))
-    return writer(state_records(records, config), config, "twin").trigger(**trigger(config)).start()
+    queries = [writer(state_records(records, config), config, "twin").trigger(**trigger(config)).start()]
+    if config.trigger != "realtime":
+        bad = dead_letters.dead_letters(source.read_stream(session, config, config.topics.status), config)
+        queries.append(
+            writer(bad, config, dead_letters.NAME).trigger(processingTime=_DEAD_LETTERS_EVERY).start()
+        )
+    return queries
 
 
+# Nobody waits for a dead letter, and a micro-batch costs the same whatever it holds.
+_DEAD_LETTERS_EVERY: Final = "2 seconds"
 # Twins of 1.2 kB: a batch of the default 16 KiB holds 13, and behind an outage of Kafka's they leave no faster than they come.
 # What waits longer than the default two minutes, on a machine that is too slow, is late; the job does not end for it.
 _PRODUCER: Final = {

@@ -47,12 +47,12 @@ class RunQueries:
         The twin query has then taken warm-up records.
         """
         session, config = self._session, self._config
-        self._all.append(job.start(session, config))
+        self._all += job.start(session, config)
         rehearsed = rehearsal.start(session, config) if self._warmed.rehearse(config) else None
         if config.live == "spark":
             self._beside += live_query.start(session, config)
         self._beside += queries.start(session, config)
-        self._all += [*self._beside, dead_letters.start(session, config)]
+        self._all += self._beside
         if config.live == "consumer":
             self._live = LiveFigures(config)
         warm_s = warm.warm_up(config, self.check, self._warmed.records(config))

@@ -235,8 +235,8 @@ def jit_of(options: RunOptions) -> Jit:
 def session_config(options: RunOptions) -> dict[str, Any]:
     """Return what of it holds for the whole Spark session, which may serve many runs."""
     partitions = options.kafka_partitions
-    # Tasks of the twin's query and of the dead letters', as many again while a batch follows another, and of one beside.
-    slots = max(16, 2 * (3 * partitions + 1) + partitions)
+    # Tasks of the twin's query, of one beside, and as many as two rehearsals have while a batch follows another.
+    slots = max(16, (2 * partitions + 1) + partitions + 2 * (partitions + 1))
     return {
         "spark_master": options.spark_master or f"local[{slots}]",
         "spark_conf": as_mapping(options.spark_conf),

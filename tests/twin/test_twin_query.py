@@ -46,6 +46,7 @@ BAD: list[tuple[str, str | None, bytes | None, list[tuple[str, bytes]] | None]] 
     ("other_vehicle", vehicle_id(1), payload_of(vehicle_id(2)), status_headers(1, 900, NOW, NOW)),
     ("no_payload", vehicle_id(1), None, status_headers(1, 900, NOW, NOW)),
     ("payload_too_large", vehicle_id(1), payload_of(vehicle_id(1), 10_000_000), status_headers(1, 900, NOW, NOW)),
+    ("no_key", "x" * 300, b"", [("y" * 257, b""), ("long", b"z" * 257), *((f"{k}", b"h") for k in range(40))]),
 ]  # fmt: skip
 
 
@@ -124,7 +125,18 @@ def assert_dead_letters(config: TwinConfig) -> None:
     letters = oracle.read_topic(config.bootstrap, config.topics.dead_letter)
     found = Counter(letter["headers"]["reason"].decode() for letter in letters)
     assert found == Counter(reason for reason, *_ in BAD)
-    assert max(len(letter["value"] or b"") for letter in letters) <= 1_024
+    records = oracle.read_topic(config.bootstrap, config.topics.status)
+    bad = {(str(r["partition"]).encode(), str(r["offset"]).encode()): r for r in records}
+    places = [(letter["headers"]["partition"], letter["headers"]["offset"]) for letter in letters]
+    assert len(set(places)) == len(BAD)
+    for place, letter in zip(places, letters, strict=True):
+        record = bad[place]
+        said = {name: letter["headers"].pop(name) for name in ("reason", "partition", "offset", "payload_bytes")}
+        assert said["payload_bytes"] == (b"" if record["value"] is None else b"%d" % len(record["value"]))
+        assert letter["key"] == (None if record["key"] is None else record["key"][:256])
+        assert letter["value"] == (None if record["value"] is None else record["value"][:1_024])
+        short = [one for one in (record["headers"] or {}).items() if max(map(len, one)) <= 256]
+        assert letter["headers"] == dict(short[:32])
 
 
 def age_of_information_ms(records: list[dict[str, Any]]) -> tuple[float | None, float | None]:
