@@ -62,7 +62,9 @@ def among_twins(parsed: DataFrame, config: TwinConfig, twin: Mapping[str, str]) 
     }
     # A stranger's record among those of the warm-up is dropped: a letter's place is one in vehicle.status.
     known = parsed.where(f"reason is null or topic = {source.literals(config.topics.status)}")
-    chosen = (f"if(reason is null, {text}, {letter.get(name, text)}) as {name}" for name, text in twin.items())
+    chosen = (
+        f"if(reason is null, {text}, {letter.get(name, text)}) as {name}" for name, text in twin.items()
+    )
     return known.selectExpr(*chosen)
 
 

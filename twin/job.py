@@ -43,7 +43,9 @@ def state_records(records: DataFrame, config: TwinConfig) -> DataFrame:
     if config.trigger == "realtime":
         rows = dead_letters.among_twins(parsed, config, taken)
     else:
-        rows = parsed.where("reason is null").selectExpr(*(f"{text} as {name}" for name, text in taken.items()))
+        rows = parsed.where("reason is null").selectExpr(
+            *(f"{text} as {name}" for name, text in taken.items())
+        )
     twin = F.call_function(FOLD, *(F.col(name) for name in _FOLDED))
     folded = rows.groupBy("vehicle_id").agg(twin.alias("twin"))
     letter = f"if({dead_letters.IS_LETTER}, from_json(twin.head, '{dead_letters.LETTER}'), null) as letter"

@@ -22,6 +22,9 @@ _SCRATCH = ".spark"
 # What a record leaves behind dies young. Java's own choice, a third of the heap, takes half a GB more under load. In a flood
 # the longest time between two updates was 0.5 to 0.9 s by it, and 0.2 to 0.4 s so; rate and processor time were the same.
 _YOUNG_MB: Final = 128
+# Spark makes one method of a stage. That of the twin's first has more than 8,000 bytes of code, beyond which Java compiles
+# none of its own accord: it was interpreted for each message, a fifth of Spark's processor time.
+_ANY_METHOD: Final = "-XX:-DontCompileHugeMethods"
 # A catalog of functions is Spark's public way to an aggregate from a jar that needs no code in the JVM to be registered.
 FOLD: Final = "ivsim.twin_fold"
 _CATALOG = "ivsim.twin.FoldCatalog"
@@ -96,6 +99,7 @@ def java_of(config: TwinConfig, scratch: Path) -> str:
         f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}",
         "-XX:+UseParallelGC",
         f"-Xmn{_YOUNG_MB}m",
+        _ANY_METHOD,
         *JIT[config.jit],
         # Killed, it would leave its native libraries and working directories in the machine's temporary directory.
         f"-Djava.io.tmpdir={scratch}",

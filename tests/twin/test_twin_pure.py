@@ -117,8 +117,8 @@ def test_an_empty_jar_directory_is_refused(tmp_path: Path) -> None:
         {"trigger": "microbatch"},
         {"rehearse": False},
         {"spark_master": "spark://host:7077"},
-        {"spark_master": "local[11]"},
-        {"topic_partitions": 6},
+        {"spark_master": "local[10]"},
+        {"topic_partitions": 8},
     ],
 )
 def test_no_rehearsal_where_it_would_take_slots_or_no_boundary_comes(changes: dict[str, Any]) -> None:

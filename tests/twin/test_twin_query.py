@@ -131,7 +131,9 @@ def assert_dead_letters(config: TwinConfig) -> None:
     assert len(set(places)) == len(BAD)
     for place, letter in zip(places, letters, strict=True):
         record = bad[place]
-        said = {name: letter["headers"].pop(name) for name in ("reason", "partition", "offset", "payload_bytes")}
+        said = {
+            name: letter["headers"].pop(name) for name in ("reason", "partition", "offset", "payload_bytes")
+        }
         assert said["payload_bytes"] == (b"" if record["value"] is None else b"%d" % len(record["value"]))
         assert letter["key"] == (None if record["key"] is None else record["key"][:256])
         assert letter["value"] == (None if record["value"] is None else record["value"][:1_024])
