@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import Producer
 
+from ivsim.runs.live_publisher import ROWS
 from schemas.formats import FORMATS
 from schemas.messages import CurrentStatus
 from schemas.topics import KafkaTopics, vehicle_id
@@ -99,15 +100,17 @@ class Load:
 
     def figures(self, second: int) -> None:
         """Send the live figures of one second: emissions, link bytes, the fleet's and the vehicles' metrics."""
+        emitted, crossed = [], []
         for k in range(self.vehicles):
-            name = vehicle_id(k + 1)
-            self._json(
-                self.topics.emissions, name, {"second": second, "emitted": 1, "unsent": int(k % 97 == 5)}
-            )
+            row = {"vehicle_id": vehicle_id(k + 1), "second": second}
+            emitted.append({**row, "emitted": 1, "unsent": int(k % 97 == 5)})
             for way, size in (("uplink", 1_290), ("downlink", 104)):
                 count = size + random.randrange(80)
-                self._json(self.topics.link, name, {"second": second, "direction": way, "wire_bytes": count})
-            self._metrics(name, None, 46 + k % 30)
+                crossed.append({**row, "direction": way, "wire_bytes": count})
+            self._metrics(vehicle_id(k + 1), None, 46 + k % 30)
+        for topic, rows in ((self.topics.emissions, emitted), (self.topics.link, crossed)):
+            for at in range(0, len(rows), ROWS):
+                self.producer.produce(topic, json.dumps(rows[at : at + ROWS]))
         wave = 10 * math.sin(second / 5)
         self._metrics("*", None, 52)
         self._metrics("*", int(time.time()) // 10 * 10, 52 + wave)
@@ -121,11 +124,8 @@ class Load:
             "end_to_end_latency_p99_ms": p50 * 2.4, "due_to_received_p50_ms": p50 * 0.7,
             "due_to_received_p95_ms": p50, "due_to_received_p99_ms": p50 * 1.5,
         }  # fmt: skip
-        self._json(self.topics.metrics, name, row)
-
-    def _json(self, topic: str, name: str, row: dict[str, object]) -> None:
         body = json.dumps({"vehicle_id": name, "at_ns": time.time_ns(), **row})
-        self.producer.produce(topic, body, name)
+        self.producer.produce(self.topics.metrics, body, name)
         self.producer.poll(0)
 
     def paced(self, per_s: int, seconds: float, skip: int = 0) -> Iterator[int]:

@@ -22,8 +22,11 @@ _SMALL: Final = {
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     ),
 }
-_EMISSIONS: Final = "vehicle_id string, second bigint, emitted bigint, unsent bigint"
-_LINK: Final = "vehicle_id string, second bigint, direction string, wire_bytes bigint"
+# A record that is one row counts as an array of one.
+_COUNTS: Final = (
+    "array<struct<vehicle_id string, second bigint, emitted bigint, unsent bigint, direction string,"
+    " wire_bytes bigint>>"
+)
 # Counters of one twin, all growing, and two of them as they were at its update before.
 _COUNTERS: Final = ("received", "known", "duplicates", "payload_bytes")
 _BEFORE: Final = ("received_before", "known_before")
@@ -59,22 +62,21 @@ def events(records: DataFrame, config: TwinConfig) -> DataFrame:
     is_state = F.col("topic").isin(topics.state, source.warm_output_topic(config))
     texts = records.select("topic", "timestamp", F.col("key").cast("string").alias("key"), "headers", "value")
     numbers = {name: F.expr(f"try_cast({source.header(name)} as bigint)") for name in _HEADERS}
-    text = F.col("value").cast("string")
-    typed = (
-        texts.withColumns({name: F.when(is_state, column) for name, column in numbers.items()})
-        .withColumn("e", F.when(F.col("topic") == topics.emissions, F.from_json(text, _EMISSIONS)))
-        .withColumn("l", F.when(F.col("topic") == topics.link, F.from_json(text, _LINK)))
+    counts = F.when(~is_state, F.from_json(F.col("value").cast("string"), _COUNTS))
+    typed = texts.withColumns({name: F.when(is_state, column) for name, column in numbers.items()}).select(
+        "*", F.explode_outer(counts).alias("c")
     )
+    emitted = F.col("topic") == topics.emissions
     # The update that a message itself caused: a late one or a duplicate leaves an older stamp as the newest.
     own = F.col("received_at_ns") == F.col("last_received_at_ns")
     due = F.coalesce("sampled_at_ns", "received_at_ns")
     applied = F.expr(source.APPENDED)
     received = F.col("messages") - F.col("duplicates") - F.col("given_up")
     # A record of run.link without a direction says what a link gives: nothing has crossed it.
-    crossed = F.when(F.col("l.direction").isNotNull(), F.col("l.vehicle_id"))
+    crossed = (F.col("topic") == topics.link) & F.col("c.direction").isNotNull()
     return typed.select(
-        F.coalesce(F.when(is_state, F.col("key")), F.col("e.vehicle_id"), crossed).alias("vehicle_id"),
-        F.coalesce(F.floor(due / F.lit(1_000_000_000)), _second("e"), _second("l")).alias("second"),
+        F.when(is_state, F.col("key")).when(emitted | crossed, F.col("c.vehicle_id")).alias("vehicle_id"),
+        F.coalesce(F.floor(due / F.lit(1_000_000_000)), _second()).alias("second"),
         received.alias("received"),
         (received + F.col("gaps")).alias("known"),
         "duplicates", "given_up", "payload_bytes", "received_before",
@@ -82,9 +84,11 @@ def events(records: DataFrame, config: TwinConfig) -> DataFrame:
         *_ages(applied),
         F.when(own, applied - due).alias("end_to_end_ns"),
         F.when(own, F.col("received_at_ns") - due).alias("due_to_received_ns"),
-        F.col("e.emitted").alias("emitted"),
-        F.col("e.unsent").alias("unsent"),
-        *(F.when(F.col("l.direction") == way, F.col("l.wire_bytes")).alias(f"wire_bytes_{way}") for way in WAYS),
+        *(F.when(emitted, F.col(f"c.{name}")).alias(name) for name in ("emitted", "unsent")),
+        *(
+            F.when(crossed & (F.col("c.direction") == way), F.col("c.wire_bytes")).alias(f"wire_bytes_{way}")
+            for way in WAYS
+        ),
     ).where("vehicle_id is not null and second between 1 and 100000000000")  # fmt: skip
 
 
@@ -103,9 +107,9 @@ def _ages(applied: Column) -> list[Column]:
     ]
 
 
-def _second(name: str) -> Column:
+def _second() -> Column:
     # Seconds since 1970 are taken as they are; seconds since the run's start say no time of day: then the append stamp.
-    second = F.col(f"{name}.second")
+    second = F.col("c.second")
     return F.when(second >= 1_000_000_000, second).when(second.isNotNull(), F.unix_seconds("timestamp"))
 
 

@@ -193,7 +193,7 @@ class LiveSums:
         window_s: width of a window.
 
     Attributes:
-        refused: records that were none of ours.
+        refused: records, and rows of records, that were none of ours.
     """
 
     def __init__(self, window_s: int) -> None:
@@ -226,27 +226,32 @@ class LiveSums:
                 group.take_counters(one)
 
     def take_emissions(self, value: bytes | None, appended_ms: int) -> None:
-        """Take a record of run.emissions: what a vehicle emitted, and could not send, in one second."""
+        """Take a record of run.emissions: rows of what a vehicle emitted, and could not send, in one second."""
         self._take_counts(value, appended_ms, _emitted)
 
     def take_link(self, value: bytes | None, appended_ms: int) -> None:
-        """Take a record of run.link; one without a direction says what a link gives, and nothing has crossed it."""
+        """Take a record of run.link: rows; one without a direction says what a link gives, and nothing has crossed it."""
         self._take_counts(value, appended_ms, _crossed)
 
     def _take_counts(
         self, value: bytes | None, appended_ms: int, counts_of: Callable[[dict[str, Any]], Counts]
     ) -> None:
         try:
-            row = orjson.loads(value or b"")
-            counts = counts_of(row)
-            if not counts:
-                return
-            vehicle, at_s = _placed(row, appended_ms)
-        except (AttributeError, ValueError):
+            said = orjson.loads(value or b"")
+        except ValueError:
             self.refused += 1
             return
-        for _, group in self._groups_of(vehicle, at_s, appended_ms):
-            group.add(counts)
+        for row in said if said and isinstance(said, list) else (said,):
+            try:
+                counts = counts_of(row)
+                if not counts:
+                    continue
+                vehicle, at_s = _placed(row, appended_ms)
+            except (AttributeError, ValueError):
+                self.refused += 1
+                continue
+            for _, group in self._groups_of(vehicle, at_s, appended_ms):
+                group.add(counts)
 
     def _groups_of(self, vehicle: str, second: int, appended_ms: int) -> Iterator[tuple[str, Group]]:
         """Yield the groups of an event with their names."""

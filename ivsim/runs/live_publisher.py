@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import KafkaAddress
-from ivsim.runs.live_reader import FLEET, LiveReader
+from ivsim.runs.live_reader import LiveReader
 from schemas.topics import end_id
 from simulator.capture.counting import COUNTS
 from simulator.capture.counting import RECORD as WIRE_RECORD
@@ -31,6 +31,8 @@ from simulator.links.base import Condition, Conditions
 
 PERIOD_S = 1.0
 FLUSH_S = 5.0
+# Of a record at most; with the longest names and numbers they take 250 kB of the 1 MB that Kafka allows.
+ROWS = 1_000
 CORES = "cores_"
 TOLD = {"emitted": Kind.EMITTED, "unsent": Kind.UNSENT, "refused": Kind.REFUSED}
 IP_BYTES = COUNTS.index("ip_bytes")
@@ -175,9 +177,13 @@ class LivePublisher:
                 self._totals[kind.name.lower()] += count
             emitted = events["at_ns"][events["kind"] == Kind.EMITTED]
             self._last_emitted_at_ns = max(self._last_emitted_at_ns, int(emitted.max(initial=0)))
-        for vehicle, second, *counts in counts_by_second(events).tolist():
-            told = dict(zip(TOLD, counts, strict=True))
-            self._send(self._topics.emissions, vehicle, {"second": second, **told})
+        self._send(
+            self._topics.emissions,
+            [
+                {"vehicle_id": end_id(vehicle), "second": second, **dict(zip(TOLD, counts, strict=True))}
+                for vehicle, second, *counts in counts_by_second(events).tolist()
+            ],
+        )
 
     def _copy_wire(self, records: npt.NDArray[Any]) -> None:
         if not len(records):
@@ -188,22 +194,33 @@ class LivePublisher:
         seconds = self._start_at_ns // 1_000_000_000 + told["second"].astype(np.int64)
         sizes = told["counts"][:, IP_BYTES]
         columns = (told["vehicle"], seconds, told["direction"], sizes)
-        for vehicle, second, way, size in zip(*(column.tolist() for column in columns), strict=True):
-            value = {"second": second, "direction": DIRECTIONS[way], "wire_bytes": size}
-            self._send(self._topics.link, vehicle, value)
+        self._send(
+            self._topics.link,
+            [
+                {
+                    "vehicle_id": end_id(vehicle),
+                    "second": second,
+                    "direction": DIRECTIONS[way],
+                    "wire_bytes": size,
+                }
+                for vehicle, second, way, size in zip(*(column.tolist() for column in columns), strict=True)
+            ],
+        )
 
     def _copy_roads(self) -> None:
         """Say what each link is asked from this second on, of those whose conditions have changed."""
         if self._roads is None:
             return
         second, asked = self._roads()
+        rows = []
         for vehicle, pair in asked.items():
             # Conditions that are equal are the same objects (simulator/link_schedule.py).
             if self._told.get(vehicle) is pair:
                 continue
             self._told[vehicle] = pair
             uplink, downlink = pair
-            value = {
+            row = {
+                "vehicle_id": end_id(vehicle),
                 "second": self._start_at_ns // 1_000_000_000 + second,
                 "uplink_rate_bps": uplink.rate_bps,
                 "downlink_rate_bps": downlink.rate_bps,
@@ -211,25 +228,23 @@ class LivePublisher:
                 "uplink_loss_ratio": uplink.mean_loss_ratio,
                 "downlink_loss_ratio": downlink.mean_loss_ratio,
             }
-            self._send(self._topics.link, vehicle, value)
+            rows.append(row)
+        self._send(self._topics.link, rows)
 
     def tell_sources(self, figures: Mapping[str, Any], cores: Mapping[str, float]) -> None:
         """Say what all senders have done so far, and how many cores each kind of part uses: a record of no vehicle."""
         value = {f"fleet_{name}": figure for name, figure in figures.items()}
         value |= {f"{CORES}{kind}": round(used, 3) for kind, used in cores.items()}
-        self._produce(self._topics.emissions, FLEET, value)
+        self._send(self._topics.emissions, [value])
 
-    def _send(self, topic: str, vehicle: int, value: dict[str, Any]) -> None:
-        name = end_id(vehicle)
-        self._produce(topic, name, {"vehicle_id": name, **value})
-
-    def _produce(self, topic: str, key: str, value: dict[str, Any]) -> None:
+    def _send(self, topic: str, rows: list[dict[str, Any]]) -> None:
+        """Send a record for each `ROWS` rows: one for each row would take most of what the live figures cost."""
         if self._producer is None:
             return
         try:
-            self._producer.produce(
-                topic, key=key, value=orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-            )
+            for at in range(0, len(rows), ROWS):
+                told = rows[at : at + ROWS]
+                self._producer.produce(topic, orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY))
         except BufferError:
             # Kafka is away: the live figures lose a second, the logs on disk nothing.
             self._producer.poll(0)

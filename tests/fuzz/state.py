@@ -107,7 +107,7 @@ class StateRecords:
         for name in rng.sample(sorted(row), rng.randrange(4)):
             del row[name]
         try:
-            text = orjson.dumps(rng.choice((row, row, row, [row], 5, None)))
+            text = orjson.dumps(rng.choice((row, row, [row], [5, row, row], 5, None)))
         except TypeError:  # beyond 64 bits
             text = b'{"vehicle_id":"*","window_start_s":%d}' % 2**80
         if rng.random() < 0.3:

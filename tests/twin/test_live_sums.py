@@ -102,6 +102,13 @@ def test_what_is_none_of_ours_is_counted_and_passed_over(value: bytes) -> None:
     assert (rows(sums), sums.refused) == ({}, 1)
 
 
+def test_a_row_that_is_none_of_ours_takes_no_other_with_it() -> None:
+    sums = LiveSums(10)
+    good = [{"vehicle_id": name, "second": AT_S, "emitted": 2} for name in "ab"]
+    sums.take_emissions(json.dumps([good[0], 7, {"emitted": -1}, good[1]]).encode(), AT_S * 1_000)
+    assert (rows(sums)[FLEET, AT_S]["emitted"], sums.refused) == (4, 2)
+
+
 def test_what_is_of_no_vehicle_is_for_the_page_alone() -> None:
     sums = LiveSums(10)
     sums.take_emissions(b'{"at_ns":1,"fleet_offered":9,"fleet_emitted":8,"cores_kafka":0.1}', AT_S * 1_000)

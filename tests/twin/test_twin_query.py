@@ -69,13 +69,19 @@ def produce_messages(run: MadeUpRun, rng: random.Random) -> dict[str, list[tuple
 def produce_counts(run: MadeUpRun, sent: dict[str, list[tuple[int, int, int]]]) -> None:
     """Send the owner's counts: what was emitted, and the bytes on the link, per vehicle and second."""
     start_s = run.start_at_ns // SECOND
-    for identity in sent:
-        for second in range(start_s, start_s + 20):
-            counts = {"vehicle_id": identity, "second": second, "emitted": 2, "unsent": 1}
-            run.produce(run.config.topics.emissions, identity, json.dumps(counts).encode(), None)
-            for way, size in (("uplink", 900), ("downlink", 80)):
-                counts = {"vehicle_id": identity, "second": second, "direction": way, "wire_bytes": size}
-                run.produce(run.config.topics.link, identity, json.dumps(counts).encode(), None)
+    for second in range(start_s, start_s + 20):
+        emitted = [{"vehicle_id": name, "second": second, "emitted": 2, "unsent": 1} for name in sent]
+        run.produce(run.config.topics.emissions, None, json.dumps(emitted).encode(), None)
+        crossed = [
+            {"vehicle_id": name, "second": second, "direction": way, "wire_bytes": size}
+            for name in sent
+            for way, size in (("uplink", 900), ("downlink", 80))
+        ]
+        run.produce(run.config.topics.link, None, json.dumps(crossed).encode(), None)
+        # A record may be one row, and some say what the page alone takes.
+        asked = {"vehicle_id": next(iter(sent)), "second": second, "rtt_ms": 40.0}
+        run.produce(run.config.topics.link, None, json.dumps(asked).encode(), None)
+        run.produce(run.config.topics.emissions, None, b'[{"fleet_offered": 9}]', None)
     run.produce(run.config.topics.emissions, None, b"no json", None)
 
 

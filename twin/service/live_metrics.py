@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -86,7 +87,7 @@ class Figures:
 
     def take_metrics(self, value: bytes | None) -> None:
         """Take a record of run.metrics: one vehicle's or the fleet's, of a window or of the run so far."""
-        row = _row(value)
+        row = _row(_said(value))
         with self._lock:
             self.records += 1
             start = row.get("window_start_s")
@@ -101,11 +102,13 @@ class Figures:
                 figures.window = row
 
     def take_emissions(self, value: bytes | None) -> None:
-        """Take a record of run.emissions: what one vehicle emitted, could not send, or was refused, in one second.
+        """Take a record of run.emissions: rows of what one vehicle emitted, could not send, or was refused, in one second.
 
         One that names no vehicle says what all senders have done so far, and how many cores each part uses.
         """
-        row = _row(value)
+        _each(value, self._take_emitted)
+
+    def _take_emitted(self, row: dict[str, Any]) -> None:
         sources = _sources(row) if "fleet_offered" in row else None
         with self._lock:
             if sources is not None:
@@ -119,8 +122,10 @@ class Figures:
             figures.refused += _count(row, "refused")
 
     def take_link(self, value: bytes | None) -> None:
-        """Take a record of run.link: bytes of one vehicle in one second and direction, or what its link is asked from now on."""
-        row = _row(value)
+        """Take a record of run.link: rows of a vehicle's bytes in a second and direction, or of what its link is asked for."""
+        _each(value, self._take_link)
+
+    def _take_link(self, row: dict[str, Any]) -> None:
         if "rtt_ms" in row:
             self._take_road(row)
             return
@@ -193,11 +198,27 @@ class Figures:
         return figures
 
 
-def _row(value: bytes | None) -> dict[str, Any]:
+def _said(value: bytes | None) -> Any:
     try:
-        row = orjson.loads(value or b"")
+        return orjson.loads(value or b"")
     except ValueError as error:
         raise BadRecord("bad_figure") from error
+
+
+def _each(value: bytes | None, take: Callable[[dict[str, Any]], None]) -> None:
+    """Take the rows of a record, or the one that it is; BadRecord of the first that is none, once the others are taken."""
+    said = _said(value)
+    first: BadRecord | None = None
+    for row in said if said and isinstance(said, list) else (said,):
+        try:
+            take(_row(row))
+        except BadRecord as bad:
+            first = first or bad
+    if first is not None:
+        raise first
+
+
+def _row(row: Any) -> dict[str, Any]:
     if not isinstance(row, dict) or not isinstance(row.get("window_start_s", 0), int | None):
         raise BadRecord("bad_figure")
     if any(isinstance(figure, dict | list) for figure in row.values()):

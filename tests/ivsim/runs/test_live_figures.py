@@ -69,7 +69,7 @@ def test_cores_are_of_the_time_between_two_looks() -> None:
 def test_the_page_takes_what_the_run_tells(tmp_path: Any) -> None:
     (published, sent), figures = publisher(RunDirectory(tmp_path)), Figures(1)
     values: list[bytes] = []
-    sent.produce = lambda topic, key, value: values.append(value)  # type: ignore[method-assign]
+    sent.produce = lambda topic, value: values.append(value)  # type: ignore[method-assign]
     published.tell_sources(added([said(10, 9, 2_500_000)], 1), {"sender": 0.25})
     published.tell_sources(UNKNOWN, {})
     figures.take_emissions(values[0])

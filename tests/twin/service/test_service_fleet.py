@@ -243,6 +243,17 @@ def test_a_bad_figure_is_refused(value: bytes | None) -> None:
         Figures(10).take_emissions(value)
 
 
+def test_a_bad_row_takes_no_other_with_it() -> None:
+    figures = Figures(1)
+    with pytest.raises(BadRecord, match="too_many_vehicles"):
+        figures.take_emissions(
+            b'[{"vehicle_id":"v","emitted":1},{"vehicle_id":"w","emitted":1},7,{"vehicle_id":"v","emitted":2}]'
+        )
+    vehicle = figures.vehicle("v")
+    assert vehicle is not None
+    assert vehicle.emitted == 3
+
+
 def test_any_figure_taken_can_be_passed_on() -> None:
     """A reader of the stream gets what came, so that one record must not break the stream of all."""
     figures = Figures(10)
