@@ -14,7 +14,7 @@ from gateways.protocols.base import Endpoint, IntakeSettings, SharedKeys, Tls
 from gateways.protocols.shared_keys import shared_keys
 from gateways.protocols.tls import tls_context
 from gateways.sinks import CONFLUENT, SINKS
-from gateways.sinks.kinds import ABILITIES, Java
+from gateways.sinks.kinds import ABILITIES, LINGER_MS, Java
 from schemas.config import Strict, read_config
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
@@ -75,6 +75,7 @@ class GatewayConfig(Strict):
         kafka_login: file by which Kafka's clients log in over TLS; "" goes there in the clear.
         kafka_client: a name of SINKS.
         java: what a client of Java runs on; others need none.
+        linger_ms: how long a record waits for others of its partition to go with.
         kafka_producer: settings of librdkafka for its producer, beside the gateway's own.
         address: scheme of the vehicles' addresses (gateways/protocols/addresses.py); "" is ours.
         exchange: to which vehicles publish (AMQP); "" is ours.
@@ -97,6 +98,7 @@ class GatewayConfig(Strict):
     kafka_login: str = ""
     kafka_client: str = CONFLUENT
     java: Java | None = None
+    linger_ms: Annotated[int, Field(ge=0, le=60_000)] = LINGER_MS
     kafka_producer: dict[str, str] = Field(default_factory=dict)
     host: str
     port: Annotated[int, Field(ge=0, le=65_535)]

@@ -130,6 +130,7 @@ class GatewayProcess:
             config.kafka_login,
             most,
             statistics,
+            linger_ms=config.linger_ms,
             more=config.kafka_producer,
             java=config.java,
         )

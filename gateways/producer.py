@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from gateways.sinks.kinds import SinkSettings
+from gateways.sinks.kinds import LINGER_MS, SinkSettings
 from gateways.sinks.topics import require_topics
 from schemas.errors import Refusal
 from schemas.kafka_login import client_settings
@@ -28,8 +28,7 @@ POISON = frozenset(
 
 # Records of a partition that librdkafka sends together at most, where nobody asks for less.
 BATCH_MESSAGES = 10_000
-# How long a record waits for others to go with, and what a record may take.
-LINGER_MS = 2
+# What a record may take.
 LARGEST_BYTES = 16_000_000
 # Between two statistics, where they are asked for.
 _STATISTICS_MS = 1_000
@@ -40,6 +39,8 @@ def settings(
     held_bytes_max: int,
     login: str = "",
     batch_messages: int = BATCH_MESSAGES,
+    *,
+    linger_ms: int = LINGER_MS,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return librdkafka's configuration; records wait without end, since their number is bounded upstream.
@@ -51,7 +52,7 @@ def settings(
         "acks": "all",
         "enable.idempotence": True,
         "message.timeout.ms": 0,
-        "linger.ms": LINGER_MS,
+        "linger.ms": linger_ms,
         "batch.num.messages": batch_messages,
         "message.max.bytes": LARGEST_BYTES,
         "queue.buffering.max.messages": 1_000_000,
@@ -75,6 +76,7 @@ class RecordProducer:
         login: file by which it logs in; "" goes there in the clear.
         batch_messages: records of a partition in one request at most.
         statistics: called in `poll` each second with librdkafka's statistics, as JSON.
+        linger_ms: how long a record waits for others of its partition to go with.
         more: settings of librdkafka beside the gateway's own.
     """
 
@@ -86,6 +88,7 @@ class RecordProducer:
         batch_messages: int = BATCH_MESSAGES,
         statistics: Callable[[str], None] | None = None,
         *,
+        linger_ms: int = LINGER_MS,
         more: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.fatal: str | None = None
@@ -94,7 +97,10 @@ class RecordProducer:
         if statistics is not None:
             told |= {"stats_cb": statistics, "statistics.interval.ms": _STATISTICS_MS}
         self._producer = Producer(
-            {**settings(bootstrap, held_bytes_max, login, batch_messages, more), **told},
+            {
+                **settings(bootstrap, held_bytes_max, login, batch_messages, linger_ms=linger_ms, more=more),
+                **told,
+            },
             logger=logging.getLogger("kafka"),
         )
         self.produce = self._producer.produce
@@ -141,5 +147,6 @@ def opened(settings: SinkSettings) -> RecordProducer:
         settings.login,
         BATCH_MESSAGES if settings.batch_messages is None else settings.batch_messages,
         settings.statistics,
+        linger_ms=settings.linger_ms,
         more=settings.more,
     )

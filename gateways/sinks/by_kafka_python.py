@@ -9,7 +9,15 @@ from kafka.errors import KafkaError, RetriableError
 
 from gateways.sinks.bounded_producer import BoundedProducer
 from gateways.sinks.kinds import SinkSettings
-from gateways.sinks.threaded import END_S, PRODUCER, WITHOUT_END_MS, BlockingSink, NotNow, Sending, error_of
+from gateways.sinks.threaded import (
+    END_S,
+    WITHOUT_END_MS,
+    BlockingSink,
+    NotNow,
+    Sending,
+    error_of,
+    producer_settings,
+)
 from schemas.kafka_login import python_settings
 
 
@@ -22,7 +30,7 @@ class PythonSink(BlockingSink):
         settings = self._settings
         self._producer = BoundedProducer(
             **python_settings(settings.bootstrap, settings.login),
-            **PRODUCER.for_kafka_python(),
+            **producer_settings(settings).for_kafka_python(),
             client_id="ivsim-gateway",
             delivery_timeout_ms=WITHOUT_END_MS,
             reconnect_backoff_max_ms=1_000,

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from gateways.sinks.sink import Sink
 
+# How long a record waits for others to go with, where nobody asks for more.
+LINGER_MS: Final = 2
 CLIENTS_EXTRA: Final = "ivsim[clients]"
 # What only some libraries can do, by the gateway's key for it.
 ABILITIES: Final[Mapping[str, str]] = MappingProxyType(
@@ -46,6 +48,7 @@ class SinkSettings:
         login: file by which it logs in; "" goes there in the clear.
         batch_messages: records of a partition in one request at most; None: as many as the library takes.
         statistics: called in `poll` each second with librdkafka's statistics, as JSON; None wants none.
+        linger_ms: how long a record waits for others of its partition to go with.
         more: settings of the library beside the gateway's own.
         java: what a client of Java needs.
     """
@@ -55,6 +58,7 @@ class SinkSettings:
     login: str = ""
     batch_messages: int | None = None
     statistics: Callable[[str], None] | None = None
+    linger_ms: int = LINGER_MS
     more: Mapping[str, str] = field(default_factory=dict)
     java: Java | None = None
 

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from gateways.delivery import Header
-from gateways.producer import LARGEST_BYTES, LINGER_MS, POISON
+from gateways.producer import LARGEST_BYTES, POISON
 from gateways.sinks.arguments import ProducerSettings
 from gateways.sinks.kinds import SinkSettings
 from gateways.sinks.sink import DeliveryReport
@@ -28,8 +28,6 @@ from gateways.sinks.topics import message_limits, require_topics
 from schemas.errors import Refusal
 from schemas.kafka_login import client_settings
 
-# What confluent-kafka's producer has; batches as librdkafka's batch.size by default, and below a topic's usual limit.
-PRODUCER: Final = ProducerSettings("all", True, LINGER_MS, 1_000_000, LARGEST_BYTES)
 # Longest time that libraries take as one, in ms: they never give a record up by its age.
 WITHOUT_END_MS: Final = 2**31 - 1
 OPEN_S: Final = 30.0
@@ -40,6 +38,11 @@ END_S: Final = 1.0
 BATCH_BYTES: Final = 82
 LENGTH_BYTES: Final = 5
 HEADERS_BYTES: Final = 4_096
+
+
+def producer_settings(settings: SinkSettings) -> ProducerSettings:
+    """Return what confluent-kafka's producer has; batches as librdkafka's batch.size by default, below a topic's usual limit."""
+    return ProducerSettings("all", True, settings.linger_ms, 1_000_000, LARGEST_BYTES)
 
 
 class Sending(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ivsim.options import Faults, RunOptions
 from ivsim.runs.directory import SCHEMA, RunDirectory
-from ivsim.runs.processes import attributed_ends
+from ivsim.runs.processes import attributed_ends, linger_ms_of
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
 from ivsim.topologies import TOPOLOGIES
@@ -37,6 +37,7 @@ def write_manifest(started: StartedRun, environment: dict[str, Any]) -> None:
                 "shards": plan.shards,
                 "scheduling": _ready(children.get(started.components.senders[0])).get("scheduling"),
             },
+            "gateway_linger_ms": _lingers(plan.options),
             "twin": {} if (twin := started.components.twin) is None else twin.ready(),
             "vehicle_log": _vehicle_log(plan.options),
             **_stations(plan.options),
@@ -52,6 +53,13 @@ def _vehicle_log(options: RunOptions) -> dict[str, Any] | None:
         return None
     sums = {"log_sha256": log.log_sha256, "mapping_sha256": log.mapping_sha256}
     return {**sums, "drives": [drive.vehicle for drive in log.drives[: options.vehicles]]}
+
+
+def _lingers(options: RunOptions) -> dict[str, int]:
+    """Return how long a record waits for others at the gateways of each protocol; `kafka_producer` among the options goes first."""
+    if not TOPOLOGIES[options.topology].bridged:
+        return {}
+    return {part.words: linger_ms_of(options, part) for part in options.parts}
 
 
 def _stations(options: RunOptions) -> dict[str, str]:

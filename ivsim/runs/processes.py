@@ -13,6 +13,7 @@ from gateways.batching.policies import POLICIES
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import SharedKeys, Tls
 from gateways.sinks import SINKS
+from gateways.sinks.kinds import LINGER_MS
 from ivsim.mix import FleetPart
 from ivsim.options import RunOptions
 from ivsim.runs.children import ChildSpec
@@ -42,6 +43,9 @@ CAPTURE = "capture"
 ECHO = "echo"
 MESSAGES_PER_S_ATTRIBUTED = 3_000
 MESSAGES_PER_S_UNDER_LOAD = 2_000
+# Of one gateway. A record that travels alone makes requests of its own, the gateway's and Spark's (docs/batching.md).
+GATHERED_ABOVE_PER_S = 100
+GATHERED_MS = 100
 # The twin's first real-time batch lasts 300 s, of which the start of a run takes some.
 BOUNDARY_AFTER_S = 240.0
 
@@ -257,6 +261,16 @@ def page_config(plan: RunPlan, endpoints: Endpoints) -> dict[str, Any]:
     }
 
 
+def linger_ms_of(options: RunOptions, part: FleetPart) -> int:
+    """Return how long a record waits at a gateway for others: longer under load, where no vehicle waits for its answer."""
+    gateways = [of for of, _ in gateway_places(options)].count(part)
+    per_s = len(part.vehicles) / options.interval_s / gateways
+    waited_for = part.protocol.broker is None or TOPOLOGIES[options.topology].edge
+    if waited_for or options.batching != "none" or per_s <= GATHERED_ABOVE_PER_S:
+        return LINGER_MS
+    return GATHERED_MS
+
+
 def gateway_config(
     plan: RunPlan, endpoints: Endpoints, part: FleetPart, peer: int | None, index: int
 ) -> dict[str, Any]:
@@ -267,6 +281,7 @@ def gateway_config(
         "kafka_login": endpoints.kafka.login,
         "kafka_client": options.kafka_client,
         "java": java_of(options.kafka_client),
+        "linger_ms": linger_ms_of(options, part),
         "kafka_producer": as_mapping(options.kafka_producer),
         "host": endpoints.host(peer),
         "port": endpoints.ports[part.protocol.name],

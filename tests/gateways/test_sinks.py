@@ -14,10 +14,11 @@ import trustme
 from confluent_kafka import KafkaError
 
 from gateways.config import read_gateway_config
+from gateways.producer import settings as producer_configuration
 from gateways.sinks import CONFLUENT, SINKS, kinds
 from gateways.sinks.arguments import ProducerSettings
 from gateways.sinks.kinds import ABILITIES, Java, SinkSettings
-from gateways.sinks.threaded import BlockingSink, NotNow, Sending, batch_bytes, error_of
+from gateways.sinks.threaded import BlockingSink, NotNow, Sending, batch_bytes, error_of, producer_settings
 from ivsim.runs import preflight, processes
 from ivsim.testbed import java_client
 from schemas.errors import Refusal
@@ -107,6 +108,18 @@ def test_a_run_tells_its_gateways_which_java_and_refuses_one_that_is_not_there(
     (tmp_path / "jars" / "kafka" / "kafka-clients.jar").unlink()
     with pytest.raises(Refusal, match=r"^--kafka-client jpype: no kafka jars in"):
         preflight.check_client("jpype")
+
+
+def test_how_long_a_record_waits_for_others_gets_to_each_library(tmp_path: Path) -> None:
+    assert read_gateway_config(written(tmp_path)).linger_ms == kinds.LINGER_MS
+    with pytest.raises(Refusal, match="linger_ms"):
+        read_gateway_config(written(tmp_path, linger_ms=-1))
+    asked = SinkSettings("127.0.0.1:1", 1, linger_ms=70)
+    assert producer_settings(asked).linger_ms == 70
+    confluent = producer_configuration("127.0.0.1:1", 1, linger_ms=70)
+    assert confluent["linger.ms"] == 70
+    own = producer_configuration("127.0.0.1:1", 1, linger_ms=70, more={"linger.ms": "5"})
+    assert own["linger.ms"] == "5"
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ivsim.option_rules import run_options
-from ivsim.runs.processes import attributed_ends
+from ivsim.runs.processes import attributed_ends, linger_ms_of
 from ivsim.runs.result import ledger_config
 from schemas.topics import gateway_number
 
@@ -41,6 +42,32 @@ def test_at_the_edge_gateways_are_drawn(gateways: int, count: int) -> None:
     assert found is not None
     assert len(found) == count
     assert set(found) <= {gateway_number(index) for index in range(gateways)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "linger_ms"),
+    [
+        ({"vehicles": 100}, 2),
+        ({"vehicles": 101}, 100),
+        ({"vehicles": 101, "protocol": "amqp", "mode": "manual"}, 100),
+        ({"vehicles": 200, "gateways": 2}, 2),
+        ({"vehicles": 202, "gateways": 2}, 100),
+        ({"vehicles": 101, "protocol": "coap", "mode": "con"}, 2),  # a vehicle waits for the gateway's answer
+        ({"vehicles": 101, "batching": "fixed", "batch_messages": 10, "batch_ms": 50}, 2),
+        ({"vehicles": 101, "topology": "edge"}, 2),
+    ],
+)
+def test_a_record_waits_for_others_where_many_come_and_no_vehicle_waits(
+    asked: dict[str, Any], linger_ms: int
+) -> None:
+    options = run_options(interval_s=1, **asked)
+    (part,) = options.parts
+    assert linger_ms_of(options, part) == linger_ms
+
+
+def test_each_protocol_of_a_mix_has_the_load_of_its_own_vehicles() -> None:
+    options = run_options(vehicles=130, interval_s=1, mix="mqtt qos1=80,amqp manual=10,coap con=10")
+    assert [linger_ms_of(options, part) for part in options.parts] == [100, 2, 2]
 
 
 def test_a_ledger_is_told_of_the_format_of_a_plug_in(tmp_path: Path) -> None:

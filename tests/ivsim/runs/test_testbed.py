@@ -114,6 +114,15 @@ def test_messages_left_in_a_kept_broker_do_not_reach_the_next_run(testbed: Testb
     assert results.manifest["start_at_ns"] > ended_at_ns
 
 
+def test_under_load_records_wait_for_others_at_the_gateway(testbed: Testbed, tmp_path: Path) -> None:
+    fields = SMALL | {"vehicles": 60, "interval_s": 0.5, "link": "direct"}
+    results = run(output=tmp_path / "run", testbed=testbed, **fields)
+    complete(results, due=360)
+    assert results.manifest["gateway_linger_ms"] == {"mqtt qos1": 100}
+    # The first of a request waits for 100 ms, the last for none; of the few of a partition none is alone.
+    assert results.metrics["bridge_delay_p95_ms"] > 60
+
+
 def java_of(pid: int) -> list[str]:
     """Return the command lines of Java in a process and those below it; one that has ended has none."""
     lines = []

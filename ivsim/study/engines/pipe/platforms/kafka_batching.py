@@ -18,11 +18,11 @@ from gateways.batching.decision_log import decision_row
 from gateways.batching.period import Period
 from gateways.batching.producer_statistics import ProducerWatch
 from gateways.config import Batching
+from gateways.sinks.kinds import LINGER_MS
 from ivsim.study.engines.pipe.platforms.base import Full, Place, Refused, Report
 from ivsim.study.engines.pipe.platforms.kafka_clients import KafkaSender
 
-# What a gateway has (`gateways.producer`, `gateways.config`): linger of a batch that is closed, and messages held.
-LINGER_MS: Final = 2.0
+# Messages that a gateway holds (`gateways.config`).
 HELD_MESSAGES: Final = 1_000
 ROOM_S: Final = 0.01
 
@@ -55,7 +55,7 @@ class ChoosingSender(KafkaSender):
             period_s=settings["batch_period_s"],
         )
         chosen = controller_settings(batching, HELD_MESSAGES, partitions=1)  # its own
-        own = {"linger_ms": LINGER_MS, "batch_messages": chosen.bounds.messages_max}
+        own = {"linger_ms": float(LINGER_MS), "batch_messages": chosen.bounds.messages_max}
         self._batcher: Batcher[Taken] = Batcher(batching.setting())
         self._period_s = batching.period_s
         self._period = Period(chosen.limit_ms, time.monotonic())
