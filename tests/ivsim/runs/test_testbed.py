@@ -120,7 +120,7 @@ def test_under_load_records_wait_for_others_at_the_gateway(testbed: Testbed, tmp
     complete(results, due=360)
     assert results.manifest["gateway_linger_ms"] == {"mqtt qos1": 100}
     # The first of a request waits for 100 ms, the last for none; of the few of a partition none is alone.
-    assert results.metrics["bridge_delay_p95_ms"] > 60
+    assert results.metrics["bridge_delay_p95_ms"] > 80
 
 
 def java_of(pid: int) -> list[str]:
