@@ -27,7 +27,10 @@ FILES: Final[Mapping[str, str]] = {
         " `--mix` `parts`, some of them for each protocol's vehicles; with `--agent` `agents`, as in `run.json`;"
         " with `--query` `query`, the share of answers in time and their latency"
     ),
-    "manifest.json": "options, name and tags with them, seed, versions, machine, what the link is, the times of the run's phases",
+    "manifest.json": (
+        "options, name and tags with them, seed, versions, machine, what the link is, how long a record waits for others at a"
+        " gateway, the times of the run's phases"
+    ),
     "run.json": "start, end of the schedule and of a run that was stopped, warm-up, the largest backlog; senders that died, those"
     " that were lost with their agent, and how each ended; of each agent what it had, how far its clock was ahead before and behind"
     " the run, with what uncertainty, and why it was lost; the replay's own account, the last figures of senders and gateways, what"
