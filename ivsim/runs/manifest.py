@@ -12,6 +12,7 @@ from ivsim.runs.started import StartedRun
 from ivsim.testbed.child import Child
 from ivsim.topologies import TOPOLOGIES
 from schemas.json_files import write_json
+from schemas.settings import as_mapping
 from simulator.link_schedule import LinkSchedule
 from simulator.links import offload, tcp_stack
 
@@ -37,7 +38,7 @@ def write_manifest(started: StartedRun, environment: dict[str, Any]) -> None:
                 "shards": plan.shards,
                 "scheduling": _ready(children.get(started.components.senders[0])).get("scheduling"),
             },
-            "gateway_linger_ms": _lingers(plan.options),
+            "gateway_linger_ms": gateway_linger_ms(plan.options),
             "twin": {} if (twin := started.components.twin) is None else twin.ready(),
             "vehicle_log": _vehicle_log(plan.options),
             **_stations(plan.options),
@@ -55,9 +56,9 @@ def _vehicle_log(options: RunOptions) -> dict[str, Any] | None:
     return {**sums, "drives": [drive.vehicle for drive in log.drives[: options.vehicles]]}
 
 
-def _lingers(options: RunOptions) -> dict[str, int]:
-    """Return how long a record waits for others at the gateways of each protocol; `kafka_producer` among the options goes first."""
-    if not TOPOLOGIES[options.topology].bridged:
+def gateway_linger_ms(options: RunOptions) -> dict[str, int]:
+    """Return how long a record waits for others at the gateways of each protocol; nothing where `kafka_producer` says it."""
+    if not TOPOLOGIES[options.topology].bridged or "linger.ms" in as_mapping(options.kafka_producer):
         return {}
     return {part.words: linger_ms_of(options, part) for part in options.parts}
 

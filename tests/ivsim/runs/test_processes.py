@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ivsim.option_rules import run_options
+from ivsim.runs.manifest import gateway_linger_ms
 from ivsim.runs.processes import attributed_ends, linger_ms_of
 from ivsim.runs.result import ledger_config
 from schemas.topics import gateway_number
@@ -68,6 +69,13 @@ def test_a_record_waits_for_others_where_many_come_and_no_vehicle_waits(
 def test_each_protocol_of_a_mix_has_the_load_of_its_own_vehicles() -> None:
     options = run_options(vehicles=130, interval_s=1, mix="mqtt qos1=80,amqp manual=10,coap con=10")
     assert [linger_ms_of(options, part) for part in options.parts] == [100, 2, 2]
+
+
+def test_a_manifest_says_only_what_holds_of_the_wait() -> None:
+    load = {"vehicles": 101, "interval_s": 1}
+    assert gateway_linger_ms(run_options(**load)) == {"mqtt qos1": 100}
+    assert gateway_linger_ms(run_options(**load, kafka_producer=["linger.ms=7"])) == {}
+    assert gateway_linger_ms(run_options(**load, topology="echo")) == {}
 
 
 def test_a_ledger_is_told_of_the_format_of_a_plug_in(tmp_path: Path) -> None:
