@@ -707,7 +707,7 @@ class RunOptions(BaseModel):
         str,
         Option(
             "Batches of records that the gateway makes for each partition of Kafka: none, so that a record waits 2 ms for"
-            " others, fixed, by count and age, or a policy that chooses both anew each period.",
+            " others, and under load 100 ms, fixed, by count and age, or a policy that chooses both anew each period.",
             CLOUD,
             choices=lambda: ("none", *POLICIES),
             effective=(GATEWAY, _of_client("batching")),
