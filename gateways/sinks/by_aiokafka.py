@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from gateways.sinks.kinds import SinkSettings
-from gateways.sinks.threaded import AGAIN_S, END_S, Sending, ThreadedSink, error_of, producer_settings
+from gateways.sinks.threaded import AGAIN_S, END_S, Sending, ThreadedSink, error_of, settings_of
 from schemas.kafka_login import python_settings
 
 
@@ -45,7 +45,7 @@ class AioSink(ThreadedSink):
         settings = self._settings
         producer = AIOKafkaProducer(
             **python_settings(settings.bootstrap, settings.login),
-            **producer_settings(settings).for_aiokafka(),
+            **settings_of(settings).for_aiokafka(),
             client_id="ivsim-gateway",
         )
         try:

@@ -10,7 +10,7 @@ import jpype
 from gateways.sinks.embedded import Embedded, embedded
 from gateways.sinks.java import BUFFER_BYTES, java_properties
 from gateways.sinks.kinds import SinkSettings
-from gateways.sinks.threaded import WITHOUT_END_MS, BlockingSink, Sending, error_of, producer_settings
+from gateways.sinks.threaded import WITHOUT_END_MS, BlockingSink, Sending, error_of, settings_of
 from schemas.kafka_login import java_settings
 
 _PRODUCER: Final = "org.apache.kafka.clients.producer"
@@ -23,7 +23,7 @@ def properties(settings: SinkSettings) -> dict[str, str]:
     """Return the producer's properties; it waits for room and for topics without end."""
     return {
         **java_settings(settings.bootstrap, settings.login),
-        **producer_settings(settings).for_java(),
+        **settings_of(settings).for_java(),
         "client.id": "ivsim-gateway",
         "buffer.memory": str(BUFFER_BYTES),
         "delivery.timeout.ms": str(WITHOUT_END_MS),

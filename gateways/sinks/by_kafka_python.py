@@ -16,7 +16,7 @@ from gateways.sinks.threaded import (
     NotNow,
     Sending,
     error_of,
-    producer_settings,
+    settings_of,
 )
 from schemas.kafka_login import python_settings
 
@@ -30,7 +30,7 @@ class PythonSink(BlockingSink):
         settings = self._settings
         self._producer = BoundedProducer(
             **python_settings(settings.bootstrap, settings.login),
-            **producer_settings(settings).for_kafka_python(),
+            **settings_of(settings).for_kafka_python(),
             client_id="ivsim-gateway",
             delivery_timeout_ms=WITHOUT_END_MS,
             reconnect_backoff_max_ms=1_000,

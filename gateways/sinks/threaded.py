@@ -40,7 +40,7 @@ LENGTH_BYTES: Final = 5
 HEADERS_BYTES: Final = 4_096
 
 
-def producer_settings(settings: SinkSettings) -> ProducerSettings:
+def settings_of(settings: SinkSettings) -> ProducerSettings:
     """Return what confluent-kafka's producer has; batches as librdkafka's batch.size by default, below a topic's usual limit."""
     return ProducerSettings("all", True, settings.linger_ms, 1_000_000, LARGEST_BYTES)
 

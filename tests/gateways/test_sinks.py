@@ -18,7 +18,7 @@ from gateways.producer import settings as producer_configuration
 from gateways.sinks import CONFLUENT, SINKS, kinds
 from gateways.sinks.arguments import ProducerSettings
 from gateways.sinks.kinds import ABILITIES, Java, SinkSettings
-from gateways.sinks.threaded import BlockingSink, NotNow, Sending, batch_bytes, error_of, producer_settings
+from gateways.sinks.threaded import BlockingSink, NotNow, Sending, batch_bytes, error_of, settings_of
 from ivsim.runs import preflight, processes
 from ivsim.testbed import java_client
 from schemas.errors import Refusal
@@ -115,7 +115,7 @@ def test_how_long_a_record_waits_for_others_gets_to_each_library(tmp_path: Path)
     with pytest.raises(Refusal, match="linger_ms"):
         read_gateway_config(written(tmp_path, linger_ms=-1))
     asked = SinkSettings("127.0.0.1:1", 1, linger_ms=70)
-    assert producer_settings(asked).linger_ms == 70
+    assert settings_of(asked).linger_ms == 70
     confluent = producer_configuration("127.0.0.1:1", 1, linger_ms=70)
     assert confluent["linger.ms"] == 70
     own = producer_configuration("127.0.0.1:1", 1, linger_ms=70, more={"linger.ms": "5"})
