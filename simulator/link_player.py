@@ -56,12 +56,12 @@ class Player:
         """Take the link, set the conditions of second 0, which begins at `at_ns`, and the others in their time."""
         self._task = pickle.loads(Path(self._config.task_path).read_bytes())  # noqa: S301 - the owner's own
         assert self._task is not None
-        link, schedule = self._task
-        links = schedule.numbers
+        link, schedule, probed = self._task
         self._stack.enter_context(link.attached())
         replay = LinkReplay(link, schedule.at, at_ns, Path(self._config.steps_path))
         self.replay = self._stack.enter_context(replay)
-        self.prober = self._stack.enter_context(Prober(link, len(links), at_ns, links.start))
+        if probed:
+            self.prober = self._stack.enter_context(Prober(link, len(probed), at_ns, probed.start))
 
     def cut(self, second: int, length_s: float) -> None:
         """Add an outage to what is played."""
@@ -85,8 +85,13 @@ class Player:
         for thread in (self.prober, self.replay):
             if thread is not None:
                 thread.stop()
-        if self._task is not None and self.replay is not None and self.prober is not None:
-            played = Played(self.replay.rows(), self.prober.times, self._task.link.told())
+        if (
+            self._task is not None
+            and self.replay is not None
+            and (self.prober is not None or not self._task.probed)
+        ):
+            probes = None if self.prober is None else self.prober.times
+            played = Played(self.replay.rows(), probes, self._task.link.told())
             Path(self._config.played_path).write_bytes(pickle.dumps(played))
         self._stack.close()
 

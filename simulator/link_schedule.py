@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from simulator.links.base import Condition, GilbertElliott, Pair
+from simulator.links.base import Condition, Conditions, GilbertElliott, Pair
 from simulator.links.fleet_conditions import FleetConditions
 from simulator.traces import Step, Trace
 from simulator.traces.track import entry_s
@@ -219,3 +219,27 @@ class LinkSchedule:
         if out:
             return 0.0
         return None if kbps is None else kbps * 1_000.0 * self.rate_factor
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Schedules that are played at the same time, each on vehicles of its own.
+
+    Attributes:
+        parts: vehicles, and the schedule whose first vehicle is what the first of them is.
+    """
+
+    parts: Sequence[tuple[range, LinkSchedule]]
+
+    def at(self, second: int) -> Conditions:
+        """Return (uplink, downlink) of every vehicle, as `LinkSchedule.at`."""
+        return {
+            vehicles[number - schedule.first]: pair
+            for vehicles, schedule in self.parts
+            for number, pair in schedule.at(second).items()
+        }
+
+    def cut(self, second: int, length_s: float) -> None:
+        """Add an outage for all of them, as `LinkSchedule.cut`."""
+        for _, schedule in self.parts:
+            schedule.cut(second, length_s)

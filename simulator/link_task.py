@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from simulator.link_schedule import LinkSchedule
+from simulator.link_schedule import LinkSchedule, SideBySide
 from simulator.links.base import Link
 from simulator.links.proof.probe_times import ProbeTimes
 from simulator.links.step_log import StepLog
 
 
 class Task(NamedTuple):
-    """A link that is open, and what it is to do."""
+    """A link that is open, and what it is to do.
+
+    Attributes:
+        probed: whose links are probed.
+    """
 
     link: Link
-    schedule: LinkSchedule
+    schedule: LinkSchedule | SideBySide
+    probed: range
 
 
 class Played(NamedTuple):
-    """What was played: its steps, its probes, and what vehicles have been told, for `Link.resume`."""
+    """What was played: steps, probes (None where no link was probed), and what vehicles have been told, for `Link.resume`."""
 
     steps: StepLog
-    probes: ProbeTimes
+    probes: ProbeTimes | None
     told: list[Any]

@@ -106,7 +106,7 @@ def open_components(
         twin = shared.twin
     else:
         twin = None  # nothing streams
-    replay = LinkPlayer(children, plan.schedule, plan.directory.work)
+    replay = LinkPlayer(children, plan.schedule, plan.directory.work, probed=plan.schedule.numbers)
     link = shared.link(options)
     stack.callback(shared.clear, plan)
     stack.callback(replay.stop)  # it has told the link what `clear` has to know

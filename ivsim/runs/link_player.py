@@ -11,7 +11,7 @@ from typing import Any, Final
 from ivsim.runs.children import READY_S, Children, ChildSpec
 from ivsim.testbed.process import ProcessDied
 from simulator.link_player import PlayerConfig
-from simulator.link_schedule import LinkSchedule
+from simulator.link_schedule import LinkSchedule, SideBySide
 from simulator.link_task import Played, Task
 from simulator.links.base import Conditions, Link, LinkError
 from simulator.links.proof.probe_times import ProbedRows
@@ -30,10 +30,13 @@ class LinkPlayer:
     Args:
         children: who starts and ends it.
         work: directory for what it is told, and for what it leaves.
+        probed: whose links it probes.
     """
 
-    def __init__(self, children: Children, schedule: LinkSchedule, work: Path) -> None:
-        self._schedule, self._work = schedule, work
+    def __init__(
+        self, children: Children, schedule: LinkSchedule | SideBySide, work: Path, *, probed: range
+    ) -> None:
+        self._schedule, self._work, self._probed = schedule, work, probed
         self._link: Link | None = None
         self._start_at_ns = 0
         self._played: Played | None = None
@@ -53,7 +56,7 @@ class LinkPlayer:
     def start(self, link: Link, at_ns: int) -> None:
         """Leave the link to the process: it sets the conditions of second 0, which begins at `at_ns` (wall clock), and so on."""
         self._link, self._start_at_ns = link, at_ns
-        (self._work / LINK_TASK).write_bytes(pickle.dumps(Task(link, self._schedule)))
+        (self._work / LINK_TASK).write_bytes(pickle.dumps(Task(link, self._schedule, self._probed)))
         self._child.send("start", at_ns=at_ns)
         self._child.wait_for("playing", READY_S)
 
@@ -110,7 +113,10 @@ class LinkPlayer:
 
     def rows(self) -> Rows:
         """Return what was asked of the link, counted and probed, a row a second, vehicle and direction; once it has stopped."""
-        return [] if self._played is None else ProbedRows(self._played.steps, self._played.probes)
+        if self._played is None:
+            return []
+        steps, probes = self._played.steps, self._played.probes
+        return steps if probes is None else ProbedRows(steps, probes)
 
     def distinct(self) -> list[Asked]:
         """Return each pair of conditions that was asked for once, with the first place where it was."""

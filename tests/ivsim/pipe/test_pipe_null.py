@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim import cli
+from ivsim.runs import children as starting
 from ivsim.study.engines.pipe import measurement
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import PIPE_METRICS, STAGES, figures_of
@@ -121,14 +122,14 @@ def test_a_consumer_that_dies_is_named_and_nothing_is_left(run_record, tmp_path,
                 children[child.stem].kill()
 
     children = {}
-    real = measurement.Child
+    real = starting.Child
 
     class Watched(real):
         def __init__(self, name, *rest, **more):
             super().__init__(name, *rest, **more)
             children[name] = self
 
-    monkeypatch.setattr(measurement, "Child", Watched)
+    monkeypatch.setattr(starting, "Child", Watched)
     with Platforms(run_record, tmp_path / "work") as platforms:
         options = pipe_options({"platform": "null", "rate": 100.0, "duration_s": 20, "different": 5})
         with pytest.raises(ProcessDied, match=r"consumer-0 was ended by SIGKILL"):

@@ -12,14 +12,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from ivsim.runs.children import Children
+from ivsim.runs.crossing import Crossing
+from ivsim.runs.link_log import link_tables
 from ivsim.runs.link_player import LinkPlayer
+from ivsim.runs.processes import capture_config
 from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import end_id
-from simulator.link_schedule import LinkSchedule
+from simulator.link_schedule import LinkSchedule, SideBySide
 from simulator.links import LINKS, Condition, Link, LinkError
 from simulator.links.proof.probes import Flow, run
 from simulator.traces import Trace
@@ -40,7 +45,7 @@ def link() -> Iterator[Link]:
 @contextmanager
 def ready(record: RunRecord, work: Path, schedule: LinkSchedule) -> Iterator[LinkPlayer]:
     with ExitStack() as stack:
-        made = LinkPlayer(Children(record, work, stack), schedule, work)
+        made = LinkPlayer(Children(record, work, stack), schedule, work, probed=schedule.numbers)
         stack.callback(made.stop)
         made.wait_ready()
         yield made
@@ -113,6 +118,52 @@ def test_a_player_that_is_killed_is_named_and_the_link_goes_on(link: Link, playe
     assert passes(link) == 0
     link.update({1: (FREE, FREE)})
     assert passes(link) == 20
+
+
+@pytest.fixture
+def crossing(link: Link, run_record: RunRecord, tmp_path: Path) -> Iterator[Crossing]:
+    """Two schedules: vehicle 1 starts the road, vehicles 2 and 3 are the first and second of a fleet 7 times as fast."""
+    slow = LinkSchedule(ROAD, 1, 1, offsets=False)
+    fast = LinkSchedule(ROAD, 2, 1, offsets=False, rate_factor=7.0)
+    schedule = SideBySide([(range(1, 2), slow), (range(2, 4), fast)])
+    capture = capture_config(device=link.vehicles_device, directory=tmp_path, echo=True)
+    with Crossing(
+        link, schedule, probed=range(0), capture=capture, record=run_record, work=tmp_path
+    ) as opened:
+        yield opened
+    link.update({1: (FREE, FREE)})
+    assert passes(link) == 20
+
+
+def test_schedules_are_played_side_by_side_without_probes(link: Link, crossing: Crossing) -> None:
+    crossing.begin(time.time_ns() + 300_000_000)
+    sent = passes(link)
+    time.sleep(2.5)
+    crossing.check()
+    crossing.end()
+    table = pa.concat_tables(link_tables(crossing.rows(), crossing.wire_events))
+    rows = [row for row in table.to_pylist() if row["second"] >= 0]
+    assert {row["second"] for row in rows} >= {0, 1, 2}
+    assert crossing.properties["steps"] == 1 + max(row["second"] for row in rows)
+    for row in rows:
+        factor = 1 if row["vehicle_id"] == end_id(1) else 7
+        base = 2_000.0 + row["second"] if row["direction"] == "uplink" else 9_000.0 - row["second"]
+        assert row["asked_rate_bps"] == base * 1_000 * factor
+        assert row["probe_sent"] is None
+    assert crossing.capture_drops == 0
+    # Some of them before second 0.
+    assert pc.sum(table.filter(pc.equal(table["direction"], "uplink"))["wire_packets"]).as_py() >= sent == 20
+
+
+def test_a_crossing_whose_player_is_killed_says_so_and_gives_the_link_back(
+    link: Link, crossing: Crossing
+) -> None:
+    crossing.begin(time.time_ns())
+    os.kill(crossing.player.pid, signal.SIGKILL)
+    with pytest.raises(ProcessDied, match="replay was ended by SIGKILL"):
+        wait_until(lambda: crossing.check() is not None)  # type: ignore[func-returns-value]
+    with pytest.raises(LinkError, match="replay was ended by SIGKILL"):
+        crossing.end()
 
 
 def test_conditions_that_no_link_can_have_are_refused_by_name(run_record: RunRecord, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from ivsim.study.engines.echo.placement import conditions, groups_of, placements_of, sender_config_of
+from ivsim.study.engines.echo.placement import groups_of, placements_of, sender_config_of, side_by_side
 from ivsim.study.engines.echo.plan import MOST_SENDERS, MOST_VEHICLES, sending, vehicles
 from ivsim.study.model import Study, cells_of
 from ivsim.study.plan import sessions
@@ -74,7 +74,7 @@ def test_vehicle_j_of_every_cell_has_the_same_trace_but_for_what_the_cell_asks()
     (session,) = sessions(planned, cells_of(planned, "here"), 1)
     placements = placements_of(session)
     assert [n for placement in placements for n in placement.vehicles] == list(range(1, 6 * 20 + 1))
-    asked = conditions(placements, 3)
+    asked = side_by_side(placements).at(3)
     first = placements[0]
     for placement in placements:
         for own, other in zip(placement.vehicles, first.vehicles, strict=True):
@@ -91,7 +91,7 @@ def test_a_zero_of_the_series_is_no_limit_where_one_netem_shapes():
     rates = [
         down.rate_bps
         for second in range(60)
-        for _, down in conditions(placements_of(session), second).values()
+        for _, down in side_by_side(placements_of(session)).at(second).values()
     ]
     assert None in rates
     assert 0.0 not in rates

@@ -11,9 +11,7 @@ from ivsim.runs.runner import link_schedule_of
 from ivsim.study.cells import Session, Task
 from ivsim.study.engines.echo.plan import sending
 from ivsim.testbed.child import Child
-from simulator.link_schedule import LinkSchedule
-from simulator.links import Condition
-from simulator.links.base import Conditions
+from simulator.link_schedule import LinkSchedule, SideBySide
 from simulator.scenario import Scenario
 from simulator.sender_config import SenderConfig
 
@@ -63,13 +61,9 @@ def placements_of(session: Session) -> list[Placement]:
     return found
 
 
-def conditions(placements: list[Placement], second: int) -> Conditions:
-    """Return what every vehicle of the session is asked in a second, each cell by its own schedule."""
-    asked: dict[int, tuple[Condition, Condition]] = {}
-    for placement in placements:
-        for number, pair in placement.schedule.at(second).items():
-            asked[placement.vehicles.start + number - 1] = pair
-    return asked
+def side_by_side(placements: list[Placement]) -> SideBySide:
+    """Return the schedule of all vehicles of the session, each cell's its own."""
+    return SideBySide([(placement.vehicles, placement.schedule) for placement in placements])
 
 
 def groups_of(placements: list[Placement], work: Path) -> list[Group]:

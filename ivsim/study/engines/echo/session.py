@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import secrets
 import shutil
@@ -17,7 +16,9 @@ import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS
 from ivsim.options import fixed_rtt_ms
+from ivsim.runs.children import Children, ChildSpec
 from ivsim.runs.clock import ClockWatch
+from ivsim.runs.crossing import Crossing
 from ivsim.runs.link_log import write_link_log
 from ivsim.runs.processes import capture_config
 from ivsim.study.cells import Session
@@ -27,28 +28,23 @@ from ivsim.study.engines.echo.placement import (
     CONNECT_S,
     Group,
     Placement,
-    conditions,
     groups_of,
     placements_of,
     sender_config_of,
+    side_by_side,
 )
 from ivsim.study.engines.echo.testbed import EchoTestbed
 from ivsim.study.engines.run_axes import options_of
 from ivsim.study.sealed import write_sealed
-from ivsim.testbed.child import Child
 from ivsim.testbed.process import ProcessDied
 from schemas.topics import vehicle_id
 from simulator import emission_table
 from simulator.capture.process import MESSAGES_NAME
-from simulator.garbage import spared
-from simulator.links import Condition, LinkError, tcp_stack
-from simulator.links.replay import LINK_STEPS, LinkReplay
-from simulator.links.step_log import Rows
+from simulator.links import Condition, tcp_stack
 from simulator.sender_config import SenderConfig
 
 CONNECT_DELAY_MS: Final = 35.0
 START_AFTER_NS: Final = 1_500_000_000
-CAPTURE_S: Final = 120.0
 TICK_S: Final = 0.25
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
@@ -67,68 +63,53 @@ class EchoSession:
         self._options = options_of(session.cells[0])
         self._clock = ClockWatch.start()
         self.start_at_ns = 0
-        self.replay: LinkReplay | None = None
-        self._kernel_drops = 0
+        self._crossing: Crossing | None = None
         self._ping_ms: dict[str, list[float]] = {}
         self._prefix = secrets.token_hex(2)
 
     def run(self) -> None:
         """Run to the end; a group that fails is noted, the others go on. LinkError, ProcessDied otherwise."""
         with ExitStack() as stack:
-            for group in self.groups:
-                stack.callback(_stop, group)
             # Connected before the trace begins, as the paper's clients were: no hand-shake is measured.
             gentle = (Condition(None, CONNECT_DELAY_MS), Condition(None, CONNECT_DELAY_MS))
             easy = {number: gentle for placement in self.placements for number in placement.vehicles}
             self._testbed.link.update(easy)
             tcp_stack.use(self._testbed.link, self._options.tcp)
-            capture = self._open_capture()
-            stack.callback(capture.stop)
-            self._connect()
+            self._crossing = stack.enter_context(self._open_crossing())
+            self._connect(Children(self._testbed.record, self._work, stack))
             self._ping()
             self._testbed.link.update(easy)
-            # A full collection made changes of the link up to 2.5 s late in the later sessions of a long study.
-            gc.collect()
-            spare_new = stack.enter_context(spared())
             self.start_at_ns = time.time_ns() + START_AFTER_NS
-            self.replay = stack.enter_context(
-                LinkReplay(
-                    self._testbed.link,
-                    lambda s: conditions(self.placements, s),
-                    self.start_at_ns,
-                    self._work / LINK_STEPS,
-                )
-            )
-            capture.send("start", at_ns=self.start_at_ns)
+            self._crossing.begin(self.start_at_ns)
             self._begin()
-            self._wait(capture, spare_new)
-            capture.send("stop")
-            self._kernel_drops = int(capture.wait_for("done", CAPTURE_S)["kernel_drops"])
-            self.replay.stop()
+            self._wait(self._crossing)
+            self._crossing.end()
             self._testbed.link.update(easy)
             self._dismiss()
 
-    def _open_capture(self) -> Child:
+    def _open_crossing(self) -> Crossing:
         link = self._testbed.link
-        config = capture_config(
+        capture = capture_config(
             device=link.vehicles_device,
             directory=self._work,
             echo=True,
             datagram_ports={row.name: tuple(row.echo_ports.values()) for row in PROTOCOLS.values()},
         )
-        child = self._testbed.child(
-            "capture", ["simulator.capture.process"], config, inside=link.vehicles_namespace
+        return Crossing(
+            link,
+            side_by_side(self.placements),
+            probed=range(0),
+            capture=capture,
+            record=self._testbed.record,
+            work=self._work,
         )
-        child.wait_for("ready", CONNECT_S)
-        return child
 
-    def _connect(self) -> None:
+    def _connect(self, children: Children) -> None:
+        inside = self._testbed.link.vehicles_namespace
         for group in self.groups:
-            group.child = self._testbed.child(
-                f"sender-{group.name}",
-                ["simulator.sender"],
-                self._sender_config(group),
-                inside=self._testbed.link.vehicles_namespace,
+            config = self._sender_config(group)
+            group.child = children.start(
+                ChildSpec(f"sender-{group.name}", ("simulator.sender",), config, inside)
             )
         for group in self.groups:
             with _noted(group):
@@ -165,20 +146,16 @@ class EchoSession:
                 group.cpu_s = _cpu_s(group.child.pid)
                 group.child.send("start", at_ns=self.start_at_ns + group.stagger_ns)
 
-    def _wait(self, capture: Child, spare_new: Callable[[], None]) -> None:
-        assert self.replay is not None
+    def _wait(self, crossing: Crossing) -> None:
         end_ns = self.start_at_ns + round((self._options.duration_s + self._options.loss_timeout_s) * 1e9)
         while (left_s := (end_ns - time.time_ns()) / 1e9) > 0:
             self._tick(left_s)
-            spare_new()
             self._testbed.check()
-            capture.check()
+            crossing.check()
             for group in self.groups:
                 with _noted(group):
                     assert group.child is not None
                     group.child.check()
-            if self.replay.failure is not None:
-                raise LinkError(str(self.replay.failure))
             time.sleep(min(TICK_S, left_s))
         for group in self.groups:
             if group.child is not None and group.failure is None:
@@ -214,7 +191,7 @@ class EchoSession:
         figures |= {
             "sender_cpu_us_per_message": group.cpu_s * 1e6 / sent,
             "clock_drift_ms": self._clock.drift_ms(),
-            "kernel_drops": self._kernel_drops,
+            "kernel_drops": self._crossed.capture_drops,
         }
         run = {"start_at_ns": start_at_ns, "warmup_s": options.warmup_s, "end_at_ns": to_ns}
         write_sealed(directory / "run.json", {**run, "first_vehicle": placement.vehicles.start})
@@ -231,8 +208,12 @@ class EchoSession:
 
     def write_link_log(self, path: Path) -> None:
         """Write the session's link log: what every vehicle's link was asked, and what the kernel counted."""
-        rows: Rows = self.replay.rows() if self.replay is not None else []
-        write_link_log(path, rows, self._work / "wire.events", compression="zstd")
+        write_link_log(path, self._crossed.rows(), self._crossed.wire_events, compression="zstd")
+
+    @property
+    def _crossed(self) -> Crossing:
+        assert self._crossing is not None
+        return self._crossing
 
     def about(self) -> dict[str, Any]:
         """Return what the session's manifest says beside the cells."""
@@ -242,7 +223,7 @@ class EchoSession:
             "load_average": os.getloadavg()[0],
             "link": self._testbed.properties(),
             "tcp": tcp_stack.settings(self._testbed.link),
-            "replay": self.replay.properties() if self.replay is not None else {},
+            "replay": self._crossed.properties,
             "vehicles_of_cells": {
                 p.task.name: [p.vehicles.start, p.vehicles.stop - 1] for p in self.placements
             },
@@ -277,11 +258,6 @@ class _noted:  # noqa: N801 - reads as a word
             self._group.failure = self._group.failure or str(error).partition("\n")[0]
             return True
         return False
-
-
-def _stop(group: Group) -> None:
-    if group.child is not None:
-        group.child.stop()
 
 
 def _cpu_s(pid: int) -> float:

@@ -8,12 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel
-
 from gateways.protocols import PROTOCOLS
-from ivsim.runs.children import READY_S
+from ivsim.runs.children import READY_S, Children, ChildSpec
 from ivsim.runs.processes import echo_config
-from ivsim.testbed.child import Child, write_config
 from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import Broker
@@ -62,10 +59,11 @@ class EchoTestbed:
         self.record.namespace(link.vehicles_namespace)
         self.record.namespace(link.cloud_namespace)
         self.link = self._stack.enter_context(link)
+        children = Children(self.record, self.work, self._stack)
         for protocol in sorted(self._protocols):
-            self._serve(protocol)
+            self._serve(protocol, children)
 
-    def _serve(self, protocol: str) -> None:
+    def _serve(self, protocol: str, children: Children) -> None:
         kind = PROTOCOLS[protocol].broker
         if kind is not None:
             server = SERVERS[kind].open(self.record, host=CLOUD_ADDRESS, namespace=self.link.cloud_namespace)
@@ -74,8 +72,8 @@ class EchoTestbed:
             return
         for mode, port in PROTOCOLS[protocol].echo_ports.items():
             config = echo_config(mode, port, self.link.cloud_namespace)
-            child = self.child(f"echo-{mode}", ["gateways", f"{protocol}-echo", "--config"], config)
-            self._stack.callback(child.stop)
+            arguments = ("gateways", f"{protocol}-echo", "--config")
+            child = children.start(ChildSpec(f"echo-{mode}", arguments, config))
             child.wait_for("ready", READY_S)
             self._processes.append(child)
 
@@ -84,19 +82,6 @@ class EchoTestbed:
         return (
             self.brokers[protocol].port if protocol in self.brokers else PROTOCOLS[protocol].echo_ports[mode]
         )
-
-    def child(
-        self,
-        name: str,
-        arguments: list[str],
-        config: BaseModel | dict[str, Any],
-        *,
-        inside: str | None = None,
-    ) -> Child:
-        """Start one of our own processes with its configuration; the caller stops it."""
-        path = self.work / f"{name}.json"
-        write_config(path, config)
-        return Child(name, [*arguments, str(path)], self.record, namespace=inside)
 
     def check(self) -> None:
         """Raise ProcessDied when a server has ended on its own."""

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from ivsim.runs.children import Children, ChildSpec
 from ivsim.runs.clock import ClockWatch
+from ivsim.runs.crossing import Crossing
 from ivsim.study.engines.pipe import columns as kept
 from ivsim.study.engines.pipe import consumer as consuming
 from ivsim.study.engines.pipe import producer as producing
@@ -23,13 +25,14 @@ from ivsim.study.engines.pipe.platform_usage import Busy, PlatformUsage
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place
 from ivsim.study.engines.pipe.registry_stub import registry_if
-from ivsim.study.engines.pipe.site import Asked, Crossed, Crossing, Site
-from ivsim.testbed.child import Child, write_config
+from ivsim.study.engines.pipe.site import Asked, Crossed, Site
+from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 
 READY_S: Final = 60.0
 LEAD_NS: Final = 500_000_000  # from the word to the first record
+LINK_LEAD_NS: Final = 1_500_000_000  # another process takes the link meanwhile
 SEND_GRACE_S: Final = 120.0
 STALL_S: Final = 15.0
 LOOK_S: Final = 0.05
@@ -126,14 +129,15 @@ class Measurement:
             self._registry = stack.enter_context(registry_if(needed, self._options.registry))
             if self._site is not None:  # before the clients: the capture has to see their connections begin
                 self._crossing = stack.enter_context(
-                    self._site.crossing(self._name, self._work, self._asked())
+                    self._site.crossing(self._work / f"{self._name}-link", self._asked())
                 )
             self._tell("starting producers and consumers", 0.0, 0, 0)
-            consumers = [self._child(stack, CONSUMER, index) for index in range(self._options.consumers)]
-            producers = [self._child(stack, PRODUCER, index) for index in range(self._options.producers)]
+            children = Children(self._record, self._work, stack)
+            consumers = [self._child(children, CONSUMER, index) for index in range(self._options.consumers)]
+            producers = [self._child(children, PRODUCER, index) for index in range(self._options.producers)]
             for child in (*consumers, *producers):
                 child.wait_for("ready", READY_S)
-            found = self._go(stack, consumers, producers)
+            found = self._go(children, consumers, producers)
         found.clock_drift_ms = clock.drift_ms()
         found.killed = self._killed
         return found
@@ -149,9 +153,8 @@ class Measurement:
         every = range(self._options.partitions)
         return [list(every)[index :: self._options.consumers] for index in range(self._options.consumers)]
 
-    def _child(self, stack: ExitStack, role: str, index: int, *, again: bool = False) -> Child:
+    def _child(self, children: Children, role: str, index: int, *, again: bool = False) -> Child:
         name = f"{self._name}-{role}-{index}" + ("-again" if again else "")
-        path = self._work / f"{name}.json"
         config = {
             "settings": self._settings,
             "index": index,
@@ -164,11 +167,8 @@ class Measurement:
         }
         if role == CONSUMER:
             config["partitions"] = self._shares()[index]
-        write_config(path, config)
-        arguments = [f"ivsim.study.engines.pipe.{role}", str(path)]
-        child = Child(name, arguments, self._record, namespace=self._namespace(role))
-        stack.callback(child.stop)
-        return child
+        arguments = (f"ivsim.study.engines.pipe.{role}",)
+        return children.start(ChildSpec(name, arguments, config, self._namespace(role)))
 
     def _clients(self, role: str) -> str:
         """Return the module of a role's clients."""
@@ -190,14 +190,14 @@ class Measurement:
     def _out(self, role: str, index: int) -> Path:
         return self._work / f"{self._name}-{role}-{index}.bin"
 
-    def _go(self, stack: ExitStack, consumers: list[Child], producers: list[Child]) -> Measured:
+    def _go(self, children: Children, consumers: list[Child], producers: list[Child]) -> Measured:
         options, watched = self._options, PlatformUsage(self._opened)
-        start_at_ns = time.time_ns() + LEAD_NS
+        start_at_ns = time.time_ns() + (LEAD_NS if self._crossing is None else LINK_LEAD_NS)
         if self._crossing is not None:
             self._crossing.begin(start_at_ns)
         for child in (*consumers, *producers):
             child.send("start", start_at_ns=start_at_ns)
-        self._until_sent(stack, consumers, producers, watched, start_at_ns)
+        self._until_sent(children, consumers, producers, watched, start_at_ns)
         sent = [child.wait_for("done", END_S) for child in producers]
         if self._outlives(PRODUCER):
             # What the library had counted is gone with the process.
@@ -209,7 +209,7 @@ class Measurement:
             child.send("until", offsets={str(partition): end for partition, end in ends.items()})
         self._until_read(consumers, watched)
         spent_s, machine = watched.spent_s(), watched.machine()
-        crossed = None if self._crossing is None else self._crossing.end()
+        crossed = None if self._site is None or self._crossing is None else self._site.crossed(self._crossing)
         for child in consumers:
             if "done" not in child.latest:
                 child.send("stop")  # it stands still: what it has must do
@@ -248,7 +248,7 @@ class Measurement:
 
     def _until_sent(
         self,
-        stack: ExitStack,
+        children: Children,
         consumers: list[Child],
         producers: list[Child],
         watched: PlatformUsage,
@@ -264,7 +264,7 @@ class Measurement:
                 return
             over_s = (time.time_ns() - start_at_ns) / 1e9
             if kill is not None and self._killed is None and over_s >= kill.at_s:
-                self._do(kill, stack, clients, watched)
+                self._do(kill, children, clients, watched)
             if not warm and over_s >= options.warmup_s:
                 warm = True
                 watched.warm()
@@ -276,7 +276,7 @@ class Measurement:
             time.sleep(LOOK_S)  # memory is sampled, and so has a rate of its own
 
     def _do(
-        self, kill: Kill, stack: ExitStack, clients: dict[str, list[Child]], watched: PlatformUsage
+        self, kill: Kill, children: Children, clients: dict[str, list[Child]], watched: PlatformUsage
     ) -> None:
         """Kill, and begin to start another in its place."""
         if kill.role == BROKER:
@@ -286,7 +286,7 @@ class Measurement:
             return
         clients[kill.role][kill.which].kill()
         self._killed = Killed(kill.role, kill.which, time.time_ns())
-        self._again = self._child(stack, kill.role, kill.which, again=True)
+        self._again = self._child(children, kill.role, kill.which, again=True)
         clients[kill.role][kill.which] = self._again
 
     def _is_back(self, start_at_ns: int) -> bool:

@@ -7,8 +7,8 @@ certificate. All producers share the link, as the clients of one road-side gatew
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -17,25 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ivsim.options import RunOptions
-from ivsim.runs.children import READY_S
+from ivsim.runs.crossing import Crossing
 from ivsim.runs.directory import tag_of
 from ivsim.runs.link_log import link_table
 from ivsim.runs.processes import capture_config
 from ivsim.runs.runner import link_schedule_of
 from ivsim.study.engines.pipe.link_series import changing
 from ivsim.study.engines.pipe.platforms.base import Host
-from ivsim.testbed.child import Child, write_config
-from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import CLOUD_ADDRESS, vehicle_address
 from simulator.link_schedule import LinkSchedule
 from simulator.links import Condition, choose, open_link, tcp_stack, wiring
 from simulator.links.base import DEFAULT_TCP_ALGORITHM
 from simulator.links.proof.certificate import certificate
-from simulator.links.proof.prober import PROBE_PORT, Prober
-from simulator.links.replay import LINK_STEPS, LinkReplay
+from simulator.links.proof.prober import PROBE_PORT
 
-WIRE_LOG: Final = "wire.events"
 WAYS: Final = ("uplink", "downlink")
 _VEHICLES: Final = 1
 
@@ -129,91 +125,38 @@ class Site:
     def producers_namespace(self) -> str:
         return self.link.vehicles_namespace
 
-    def crossing(self, name: str, work: Path, asked: Asked) -> Crossing:
-        """Return what follows one measurement; its files lie in `work`."""
-        return Crossing(self, name, work, self._record, asked)
-
-    def clear(self) -> None:
-        """Take the conditions off, so that the next measurement's clients connect as the first one's did."""
-        self.link.update({vehicle: (Condition(), Condition()) for vehicle in range(1, _VEHICLES + 1)})
-
-
-class Crossing:
-    """The replay, the probes and the capture of one measurement; a context manager that ends what is still going on."""
-
-    def __init__(self, site: Site, name: str, work: Path, record: RunRecord, asked: Asked) -> None:
-        self._asked = asked
-        self._site, self._work = site, work / f"{name}-link"
-        self._name, self._record = name, record
-        self._stack = ExitStack()
-        self._capture: Child | None = None
-        self._replay: LinkReplay | None = None
-        self._prober: Prober | None = None
-
-    def __enter__(self) -> Self:
-        self._work.mkdir(parents=True)
-        link = self._site.link
+    @contextmanager
+    def crossing(self, work: Path, asked: Asked) -> Iterator[Crossing]:
+        """Yield what follows one measurement; its files lie in `work`, which is made."""
+        work.mkdir(parents=True)
         # Before any client connects: a connection keeps the algorithm that it began with.
-        tcp_stack.use(link, self._asked.options.tcp)
-        config = capture_config(
-            device=link.vehicles_device,
-            directory=self._work,
+        tcp_stack.use(self.link, asked.options.tcp)
+        capture = capture_config(
+            device=self.link.vehicles_device,
+            directory=work,
             echo=False,
             attributed_ends=[],
             probe_ports=[PROBE_PORT],
         )
-        path = self._work / "capture.json"
-        write_config(path, config)
-        with self._stack:
-            self._capture = Child(
-                f"{self._name}-capture",
-                ["simulator.capture.process", str(path)],
-                self._record,
-                namespace=link.vehicles_namespace,
-            )
-            self._stack.callback(self._capture.stop)
-            self._capture.wait_for("ready", READY_S)
-            self._stack = self._stack.pop_all()
-        return self
+        schedule = asked.schedule()
+        try:
+            with Crossing(
+                self.link, schedule, probed=schedule.numbers, capture=capture, record=self._record, work=work
+            ) as crossing:
+                yield crossing
+        finally:
+            # The next measurement's clients connect as the first one's did.
+            self.link.update({vehicle: (Condition(), Condition()) for vehicle in range(1, _VEHICLES + 1)})
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-        self._site.clear()
-
-    def begin(self, start_at_ns: int) -> None:
-        """Let the link change, and be probed, from then on."""
-        assert self._capture is not None
-        self._replay = self._stack.enter_context(
-            LinkReplay(self._site.link, self._asked.schedule().at, start_at_ns, self._work / LINK_STEPS)
-        )
-        self._prober = self._stack.enter_context(Prober(self._site.link, _VEHICLES, start_at_ns))
-        self._capture.send("start", at_ns=start_at_ns)
-
-    def check(self) -> None:
-        """Raise NotReady or ProcessDied when a part has failed."""
-        assert self._capture is not None
-        self._capture.check()
-        for thread in (self._replay, self._prober):
-            if thread is not None and thread.failure is not None:
-                raise NotReady(f"{thread.name}: {thread.failure}")
-
-    def end(self) -> Crossed:
-        """Stop all of it, and return what it saw."""
-        assert self._capture is not None
-        assert self._replay is not None
-        assert self._prober is not None
-        for thread in (self._prober, self._replay):
-            thread.stop()
-        self.check()
-        self._capture.stop()
-        rows = self._prober.add_to(self._replay.rows())
-        link = self._site.link
-        properties = self._replay.properties()
+    def crossed(self, crossing: Crossing) -> Crossed:
+        """End a measurement's crossing, and return what it saw; LinkError, ProcessDied or NotReady where a part failed."""
+        crossing.end()
+        rows = crossing.rows()
         return Crossed(
-            link.name,
-            {**link.properties(), "tcp": tcp_stack.settings(link)},
-            link_table(rows, self._work / WIRE_LOG),
-            certificate(link.name, rows, properties, []),
-            properties,
-            self._capture.latest.get("done", {}).get("kernel_drops"),
+            self.link.name,
+            {**self.link.properties(), "tcp": tcp_stack.settings(self.link)},
+            link_table(rows, crossing.wire_events),
+            certificate(self.link.name, rows, crossing.properties, []),
+            crossing.properties,
+            crossing.capture_drops,
         )
