@@ -1,7 +1,7 @@
 """What a run costs as fleets, rates and runs grow: figures, CPU a message and memory of each part; whole runs on one testbed.
 
 python -m bench.bench_fleet                                       small sizes, some minutes
-python -m bench.bench_fleet --full                                vehicles to 5,000, messages to 600,000, rates to 2,500/s
+python -m bench.bench_fleet --full                                vehicles to 15,000, messages to 1,080,000, rates to 2,000/s
 python -m bench.bench_fleet vehicles rates --full --repeats 3     some tables alone, medians of three
 
 Each table varies one thing: `vehicles` at one rate, `messages` by the length of a run, `rates` on an emulated link,
@@ -83,10 +83,10 @@ SMALL = {
     "direct": [Size(50, 100, 10, "direct")],
 }
 FULL = {
-    "vehicles": [Size(vehicles, 500, 30, "auto") for vehicles in (100, 500, 1_000, 5_000)],
-    "messages": [Size(500, 500, seconds, "auto") for seconds in (20, 120, 1_200)],
-    "rates": [Size(1_000, rate, 60, "auto") for rate in (100, 500, 1_000)],
-    "direct": [Size(1_000, rate, 60, "direct") for rate in (500, 1_000, 2_500)],
+    "vehicles": [Size(vehicles, 300, 60, "auto") for vehicles in (100, 500, 1_000, 5_000, 15_000)],
+    "messages": [Size(500, 300, seconds, "auto") for seconds in (34, 334, 3_600)],
+    "rates": [Size(500, rate, 60, "auto") for rate in (100, 300, 500, 1_000)],
+    "direct": [Size(500, rate, 60, "direct") for rate in (20, 300, 1_000, 2_000)],
 }
 FIGURES = {
     "ratio": "delivery_ratio",

@@ -67,6 +67,7 @@ NAVIGATION: Final[Mapping[str, tuple[str, ...]]] = {
         "traces",
         "protocols",
         "wire-bytes",
+        "scale",
         "limits",
         "batching",
         "twin",
