@@ -138,7 +138,7 @@ def crossing(link: Link, run_record: RunRecord, tmp_path: Path) -> Iterator[Cros
 def test_schedules_are_played_side_by_side_without_probes(link: Link, crossing: Crossing) -> None:
     crossing.begin(time.time_ns() + 300_000_000)
     sent = passes(link)
-    time.sleep(2.5)
+    wait_until(lambda: steps(crossing.player) >= 3)
     crossing.check()
     crossing.end()
     table = pa.concat_tables(link_tables(crossing.rows(), crossing.wire_events))
