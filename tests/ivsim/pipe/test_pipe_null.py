@@ -191,8 +191,11 @@ def test_a_killed_producer_loses_what_it_had_not_written_and_its_next_one_goes_o
     assert found.ledger.produced.number.tolist() == list(range(1, 601))
     due = found.ledger.produced.due_at_ns - found.start_at_ns
     assert due.tolist() == [round(k * 2_500_000) for k in range(600)]
-    assert figures["lost"] <= 2
-    assert figures["consumed"] == figures["acknowledged"] == 600 - figures["lost"]
+    # In the killed one's hand: not yet written, so lost, or written and not yet noted, so consumed and not acknowledged.
+    unnoted = figures["consumed"] - figures["acknowledged"]
+    assert figures["consumed"] == 600 - figures["lost"]
+    assert unnoted >= 0
+    assert figures["lost"] + unnoted <= 2
     late = found.ledger.produced.emitted_at_ns - found.ledger.produced.due_at_ns
     assert late[1::2].max() < late[::2].max()
     assert figures["emission_lag_max_ms"] / 1e3 > figures["outage_s"] * 0.8
