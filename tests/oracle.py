@@ -14,6 +14,7 @@ from ivsim.audit.due import Key
 from ivsim.audit.kafka_records import Kafka, held, rejection
 from ivsim.audit.ledger import Ledger, first_taken
 from ivsim.audit.result import Terms
+from tests.ivsim.audit.whole import kafka_figures, link_figures, message_figures
 
 HOPS, FATES = figures.HOPS, figures.FATES
 TOLERANCE_NS = 5_000_000_000
@@ -93,13 +94,11 @@ def metrics(run_dir: Path, bootstrap: str | None, prefix: str, loss_timeout_s: f
     rows = _ledger(run_dir, kafka, terms)
     clock = run_dir / "clock.json"
     return {
-        **figures.message_figures(rows, measured, kafka=terms.end == "twin"),
+        **message_figures(rows, measured, kafka=terms.end == "twin"),
         **figures.window_figures(measured, terms.start_at_ns),
-        **figures.kafka_figures(rows, kafka if terms.end == "twin" else None),
+        **kafka_figures(rows, kafka if terms.end == "twin" else None),
         **figures.connection_figures(_rows(run_dir, "connections.parquet"), run.get("backlog_max")),
-        **figures.link_figures(
-            _rows(run_dir, "link.parquet"), terms.warmup_s, figures.paid(rows, measured[0])
-        ),
+        **link_figures(_rows(run_dir, "link.parquet"), terms.warmup_s, rows, measured[0]),
         "clock_drift_ms": json.loads(clock.read_text())["clock_drift_ms"] if clock.is_file() else None,
     }
 

@@ -5,11 +5,12 @@ The verdicts of single checks on delay, rate and outage come from a model of the
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ivsim.audit.figures import WAYS, nearest_rank
+from ivsim.audit.figures import WAYS, Values
 
 Row = Mapping[str, Any]
 SECOND_NS: Final = 1_000_000_000
@@ -23,46 +24,94 @@ LIVE_COUNTS: Final = ("received", "duplicates", "emitted", "wire_bytes_uplink", 
 LIVE_SHOWN: Final = 20
 
 
-def replay(played: Sequence[Row], start_at_ns: int) -> dict[str, Any]:
-    """Return how punctual the link's replay was, from the rows of the seconds it played."""
-    late = [(row["applied_at_ns"] - start_at_ns - row["second"] * SECOND_NS) / 1e6 for row in played]
-    return {
-        "steps": len({row["second"] for row in played}),
-        "update_max_ms": round(max((row["update_ms"] for row in played), default=0.0), 3),
-        "applied_late_max_ms": round(max(late, default=0.0), 3),
-    }
+class Played:
+    """What the link's log says of the seconds that were played: how punctual they were, probes, outages and losses."""
+
+    def __init__(self, start_at_ns: int) -> None:
+        self._start_at_ns = start_at_ns
+        self._seconds: set[int] = set()
+        self._update_ms = self._late_ms = -math.inf
+        self._ways = {way: _Sums() for way in WAYS}
+
+    def __bool__(self) -> bool:
+        return bool(self._seconds)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take some vehicles' rows of link.parquet; vehicles come in the order of their names."""
+        for row in rows:
+            self._seconds.add(row["second"])
+            self._update_ms = max(self._update_ms, row["update_ms"])
+            due_ns = self._start_at_ns + row["second"] * SECOND_NS
+            self._late_ms = max(self._late_ms, (row["applied_at_ns"] - due_ns) / 1e6)
+        for row in sorted(rows, key=lambda row: (row["vehicle_id"], row["second"])):
+            self._ways[row["direction"]].add(row)
+
+    def replay(self) -> dict[str, Any]:
+        """Return how punctual the replay was."""
+        return {
+            "steps": len(self._seconds),
+            "update_max_ms": round(self._update_ms, 3) if self else 0.0,
+            "applied_late_max_ms": round(self._late_ms, 3) if self else 0.0,
+        }
+
+    def certified(self, said: Mapping[str, Any], proof: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the parts of a certificate that the link's log and its own checks decide, under flat names.
+
+        `proof` is link_proof.json, where the run has one.
+        """
+        found: dict[str, Any] = {f"probe_bytes_{way}": sums.probe_bytes for way, sums in self._ways.items()}
+        found["verdict"] = _over_all(checks(said))
+        found |= {
+            f"{parameter}{PROBED} {way} verdict": _worst(own)
+            for (parameter, way), own in _driven(proof).items()
+        }
+        late_ms = self.replay()["applied_late_max_ms"]
+        for parameter, way in checks(said):
+            if parameter == CHANGES and self:
+                found[f"{CHANGES} achieved_value"] = late_ms
+                found[f"{CHANGES} verdict"] = "pass" if late_ms <= CHANGES_LATE_MS else "off"
+            if parameter == "loss":
+                found |= self._ways[way].loss(way)
+            if parameter == "outage":
+                found[f"outage {way} asked"] = f"{self._ways[way].out} seconds without a rate"
+        return found
+
+
+class _Sums:
+    """Of one direction: the probes' bytes, seconds without a rate, and packets by the kernel's counts."""
+
+    def __init__(self) -> None:
+        self.probe_bytes = self.out = 0
+        self._offered = self._lost = 0
+        self._asked = 0.0
+
+    def add(self, row: Row) -> None:
+        self.probe_bytes += row["probe_bytes"]
+        self.out += row["asked_rate_bps"] == 0
+        if row["qdisc_packets"] is None:
+            return
+        # Without what a full queue dropped.
+        lost = row["drops"] - row["queue_drops"]
+        offered = row["qdisc_packets"] + lost
+        self._asked += row["asked_loss_ratio"] * offered
+        self._offered += offered
+        self._lost += lost
+
+    def loss(self, way: str) -> dict[str, Any]:
+        """Return asked and achieved loss."""
+        if not self._offered:
+            return {f"loss {way} kernel": "no packet"}
+        ratio = self._lost / self._offered
+        return {
+            f"loss {way} kernel": f"{ratio:.4f} ({self._lost:,} of {self._offered:,})",
+            f"loss {way} achieved_value": ratio,
+            f"loss {way} asked_value": min(1.0, self._asked / self._offered),
+        }
 
 
 def checks(certificate: Mapping[str, Any]) -> dict[tuple[str, str], Row]:
     """Return a certificate's checks by parameter and direction."""
     return {(check["parameter"], check["direction"]): check for check in certificate["checks"]}
-
-
-def certified(
-    played: Sequence[Row], said: Mapping[str, Any], late_ms: float, proof: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the parts of a certificate that the link's log and its own checks decide, under flat names.
-
-    `proof` is link_proof.json, where the run has one.
-    """
-    found: dict[str, Any] = {
-        f"probe_bytes_{way}": sum(row["probe_bytes"] for row in played if row["direction"] == way)
-        for way in WAYS
-    }
-    found["verdict"] = _over_all(checks(said))
-    found |= {
-        f"{parameter}{PROBED} {way} verdict": _worst(own) for (parameter, way), own in _driven(proof).items()
-    }
-    for parameter, way in checks(said):
-        if parameter == CHANGES and played:
-            found[f"{CHANGES} achieved_value"] = late_ms
-            found[f"{CHANGES} verdict"] = "pass" if late_ms <= CHANGES_LATE_MS else "off"
-        if parameter == "loss":
-            found |= _loss(way, [row for row in played if row["direction"] == way])
-        if parameter == "outage":
-            out = sum(row["direction"] == way and row["asked_rate_bps"] == 0 for row in played)
-            found[f"outage {way} asked"] = f"{out} seconds without a rate"
-    return found
 
 
 def _worst(verdicts: Sequence[str]) -> str:
@@ -106,32 +155,20 @@ def _kernel_words(check: Row) -> str:
     return str(check["achieved"]).partition(", probes")[0].removeprefix("kernel ")
 
 
-def _loss(way: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return asked and achieved loss by the kernel's counts, without what a full queue dropped."""
-    own = sorted(
-        (row for row in rows if row["qdisc_packets"] is not None),
-        key=lambda row: (row["vehicle_id"], row["second"]),
-    )
-    offered = [row["qdisc_packets"] + row["drops"] - row["queue_drops"] for row in own]
-    lost = sum(row["drops"] - row["queue_drops"] for row in own)
-    if not sum(offered):
-        return {f"loss {way} kernel": "no packet"}
-    asked = sum(row["asked_loss_ratio"] * n for row, n in zip(own, offered, strict=True)) / sum(offered)
-    ratio = lost / sum(offered)
-    return {
-        f"loss {way} kernel": f"{ratio:.4f} ({lost:,} of {sum(offered):,})",
-        f"loss {way} achieved_value": ratio,
-        f"loss {way} asked_value": min(1.0, asked),
-    }
+class SenderLag:
+    """The emission lag of the messages of a whole run that nothing held back."""
 
+    def __init__(self) -> None:
+        self._values = Values()
 
-def sender_lag_p99_ms(rows: Sequence[Row]) -> float | None:
-    """Return the emission lag's p99 over messages of the whole run that nothing held back."""
-    own = [
-        row["emission_lag_ns"] for row in rows if row["emission_lag_ns"] is not None and not row["buffered"]
-    ]
-    found = nearest_rank(own, 99)
-    return None if found is None else found / 1e6
+    def add(self, rows: Iterable[Row]) -> None:
+        """Take some vehicles' rows of the ledger."""
+        self._values.add(row["emission_lag_ns"] for row in rows if not row["buffered"])
+
+    def p99_ms(self) -> float | None:
+        """Return its p99."""
+        (found,) = self._values.ms(99)
+        return found
 
 
 def validity(
@@ -182,38 +219,53 @@ def validity(
     return verdict, [name for name, _ in causes]
 
 
-def live_agreement(live: Mapping[str, Any], ledger: Sequence[Row], link: Sequence[Row]) -> dict[str, Any]:
-    """Return how the streaming job's last counts compare with ledger and link log; what it never counted is 0."""
-    counted: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(LIVE_COUNTS[:3], 0))
-    # Of a vehicle with a message whose fate is unknown, the ledger says no more than what was emitted.
-    unsure = {row["vehicle_id"] for row in ledger if row["fate"] == "unknown"}
-    for row in ledger:
-        mine = counted[row["vehicle_id"]]
-        mine["received"] += row["fate"] in {"delivered", "late"}
-        mine["duplicates"] += (row["copies"] or 1) - 1
-        mine["emitted"] += row["emitted_at_ns"] is not None
-    wire: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in link:
-        if row["vehicle_id"] is not None:
-            mine = wire[row["vehicle_id"]]
-            name = f"wire_bytes_{row['direction']}"
-            mine[name] = mine.get(name, 0) + (row["wire_bytes"] or 0)
-    differences: list[dict[str, Any]] = []
-    compared = 0
-    vehicles = sorted({*counted, *wire})
-    for vehicle in vehicles:
-        accounted = {**counted.get(vehicle, {}), **wire.get(vehicle, {})}
-        for name in LIVE_COUNTS:
-            if vehicle in unsure and name in {"received", "duplicates"}:
-                continue
-            compared += 1
-            said = (live["vehicles"].get(vehicle) or {}).get(name)
-            if (said or 0) != (accounted.get(name) or 0):
-                differences.append(
-                    {"vehicle_id": vehicle, "figure": name, "live": said, "ledger": accounted.get(name)}
-                )
-    return {
-        "verdict": "differ" if differences else "agree",
-        "counts_compared": compared,
-        "differences": differences[:LIVE_SHOWN],
-    }
+class LiveAgreement:
+    """How the streaming job's last counts compare with ledger and link log; what it never counted is 0.
+
+    Args:
+        live: live.json.
+    """
+
+    def __init__(self, live: Mapping[str, Any]) -> None:
+        self._live = live["vehicles"]
+        self._compared = 0
+        self._differences: list[dict[str, Any]] = []
+
+    def add(self, ledger: Sequence[Row], link: Sequence[Row]) -> None:
+        """Take some vehicles' rows of the ledger and of link.parquet."""
+        counted: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(LIVE_COUNTS[:3], 0))
+        # Of a vehicle with a message whose fate is unknown, the ledger says no more than what was emitted.
+        unsure = {row["vehicle_id"] for row in ledger if row["fate"] == "unknown"}
+        for row in ledger:
+            mine = counted[row["vehicle_id"]]
+            mine["received"] += row["fate"] in {"delivered", "late"}
+            mine["duplicates"] += (row["copies"] or 1) - 1
+            mine["emitted"] += row["emitted_at_ns"] is not None
+        wire: dict[str, dict[str, int]] = defaultdict(dict)
+        for row in link:
+            if row["vehicle_id"] is not None:
+                mine = wire[row["vehicle_id"]]
+                name = f"wire_bytes_{row['direction']}"
+                mine[name] = mine.get(name, 0) + (row["wire_bytes"] or 0)
+        for vehicle in sorted({*counted, *wire}):
+            accounted = {**counted.get(vehicle, {}), **wire.get(vehicle, {})}
+            names = LIVE_COUNTS[2:] if vehicle in unsure else LIVE_COUNTS
+            for name in names:
+                self._hold(vehicle, name, accounted.get(name))
+
+    def _hold(self, vehicle: str, name: str, accounted: int | None) -> None:
+        self._compared += 1
+        if len(self._differences) == LIVE_SHOWN:
+            return
+        said = (self._live.get(vehicle) or {}).get(name)
+        if (said or 0) != (accounted or 0):
+            found = {"vehicle_id": vehicle, "figure": name, "live": said, "ledger": accounted}
+            self._differences.append(found)
+
+    def outcome(self) -> dict[str, Any]:
+        """Return the verdict over all that was taken, and the first differences."""
+        return {
+            "verdict": "differ" if self._differences else "agree",
+            "counts_compared": self._compared,
+            "differences": self._differences,
+        }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from random import Random
 from typing import Final, NamedTuple
@@ -35,15 +35,15 @@ def end_name(number: int) -> str | None:
     return f"gateway-{number - 65_281}" if 65_281 <= number <= 65_344 else None
 
 
-def due_of(terms: Terms) -> dict[Key, int]:
-    """Return due_at_ns of every message that the run was to send.
+def due_of(terms: Terms, numbers: Iterable[int] | None = None) -> dict[Key, int]:
+    """Return due_at_ns of every message that the run, or some of its vehicles, were to send.
 
     Vehicle `v` is first due at a phase, drawn evenly from one interval by the stream "SEED/V/plan", then each interval
     until the duration is over. Sequences count from 1. In a stage a vehicle is due only while its number is not above how
     many send at that moment, which grows evenly from the stage's begin to its end.
     """
     found = {}
-    for vehicle in range(1, terms.vehicles + 1):
+    for vehicle in range(1, terms.vehicles + 1) if numbers is None else numbers:
         stream = Random(f"{terms.seed}/{vehicle}/plan")
         stream.choices([kind for kind, _ in _KINDS], [share for _, share in _KINDS])
         offset_ns, sequence = stream.randrange(terms.interval_ns), 1

@@ -1,32 +1,39 @@
 """The binary logs of a run's processes, read by their layout: what vehicles did, gateways took, the capture counted.
 
-A record that a kill cut short is the last one of its file, and left out.
+A record that a kill cut short is the last one of its file, and left out. Logs are read in blocks, and of a share's vehicles alone.
 """
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from ivsim.audit.due import Key, vehicle_name
 from ivsim.audit.result import BadResult
+from ivsim.audit.shares import Share
 
-# kind, reason, words, vehicle, epoch, size, sequence, at_ns; little-endian
-_EVENT: Final = struct.Struct("<BBHIIIqq")
+_EVENT: Final = np.dtype(
+    [("kind", "u1"), ("reason", "u1"), ("words", "<u2"), ("vehicle", "<u4"), ("epoch", "<u4"), ("size", "<u4"),
+     ("sequence", "<i8"), ("at_ns", "<i8")]
+)  # fmt: skip
 (EMITTED, ACKNOWLEDGED, UNSENT, REFUSED, RECEIVED, CONNECTING, CONNECTED, DISCONNECTED, BUFFERED, CONNECT_FAILED,
  STARTED, UNANSWERED, POSTPONED, WORDS, CONNECT_DUE) = range(1, 16)  # fmt: skip
 # A record of the kind WORDS: number of the words, and up to 24 bytes of them in UTF-8 behind those before.
-_WORDS: Final = struct.Struct("<BBHI24s")
+_WORDS: Final = np.dtype(
+    [("kind", "u1"), ("reason", "u1"), ("words", "<u2"), ("vehicle", "<u4"), ("part", "S24")]
+)
 REASONS: Final = (
     "none", "dropped_oldest", "dropped_newest", "left_at_end", "sender_ended", "refused_by_peer", "no_answer",
     "agent_lost", "beyond_peers_limit",
 )  # fmt: skip
-# vehicle id (ASCII, filled with zeros), epoch, sequence, received_at_ns
-_TAKEN: Final = struct.Struct("<32sIqq")
+# The name in ASCII, filled with zeros.
+_TAKEN: Final = np.dtype([("vehicle_id", "S32"), ("epoch", "<u4"), ("sequence", "<i8"), ("at_ns", "<i8")])
 _WIRE_HEAD: Final = b"ivsim-wire-counts-1\n"
 WIRE_COUNTS: Final = (
     "packets", "ip_bytes", "link_bytes", "ip_header_bytes", "tcp_packets", "tcp_header_bytes", "tcp_payload_bytes",
@@ -34,8 +41,11 @@ WIRE_COUNTS: Final = (
     "tcp_retransmitted_packets", "tcp_retransmitted_bytes", "tcp_retransmitted_payload_bytes", "udp_packets",
     "udp_payload_bytes", "other_packets", "other_bytes", "super_frames",
 )  # fmt: skip
-_WIRE: Final = struct.Struct(f"<iII{len(WIRE_COUNTS)}q")
+_WIRE: Final = np.dtype(
+    [("second", "<i4"), ("vehicle", "<u4"), ("way", "<u4"), ("counts", "<i8", len(WIRE_COUNTS))]
+)
 WAYS: Final = ("uplink", "downlink", "aside")
+_BLOCK: Final = 65_536  # records
 
 
 class Event(NamedTuple):
@@ -82,17 +92,30 @@ class WireKey(NamedTuple):
 WireCounts = dict[WireKey, dict[str, int]]
 
 
-def read_events(*paths: Path) -> list[Event]:
+def read_events(
+    *paths: Path, share: Share | None = None, kinds: Collection[int] | None = None
+) -> list[Event]:
     """Return the emission logs, one behind another, each in the order of writing; empty when no sender ever began.
 
     Each log counts its words from 1: those of a log follow the last number of the one before.
+
+    Args:
+        paths: of the logs.
+        share: whose events; None for all.
+        kinds: which; None for all.
     """
     events: list[Event] = []
     last = 0
     for path in paths:
-        own = [Event(*row) for row in _records(path, _EVENT)]
-        events += [one._replace(words=one.words + last) if one.words and last else one for one in own]
-        last += max((one.words for one in own), default=0)
+        highest = 0
+        for block in _blocks(path, _EVENT):
+            highest = max(highest, int(block["words"].max()))
+            wanted = np.full(len(block), True) if share is None else share.has(block["vehicle"])
+            if kinds is not None:
+                wanted &= np.isin(block["kind"], list(kinds))
+            own = [Event(*row) for row in block[wanted].tolist()]
+            events += [one._replace(words=one.words + last) if one.words and last else one for one in own]
+        last += highest
     return events
 
 
@@ -102,10 +125,10 @@ def read_words(*paths: Path) -> dict[int, str]:
     last = 0
     for path in paths:
         highest = 0
-        for kind, _, number, _, part in _records(path, _WORDS):
-            highest = max(highest, number)
-            if kind == WORDS:
-                parts[number + last] = parts.get(number + last, b"") + part.rstrip(b"\0")
+        for block in _blocks(path, _WORDS):
+            highest = max(highest, int(block["words"].max()))
+            for _, _, number, _, part in block[block["kind"] == WORDS].tolist():
+                parts[number + last] = parts.get(number + last, b"") + part
         last += highest
     return {number: text.decode(errors="replace") for number, text in parts.items()}
 
@@ -123,32 +146,39 @@ def steps_of(events: Iterable[Event]) -> dict[Key, Steps]:
     return found
 
 
-def read_taken(path: Path) -> list[tuple[Key, int]]:
-    """Return the messages that a gateway took and when, in the order of its log."""
-    rows = _records(path, _TAKEN)
-    return [
-        (Key(name.rstrip(b"\0").decode("ascii"), epoch, sequence), at) for name, epoch, sequence, at in rows
-    ]
+def read_taken(path: Path, share: Share | None = None) -> Iterator[tuple[Key, int]]:
+    """Yield the messages that a gateway took and when, in the order of its log; of a share, None: of all."""
+    for block in _blocks(path, _TAKEN):
+        own = block if share is None else block[share.has_named(block["vehicle_id"])]
+        for name, epoch, sequence, at in own.tolist():
+            yield Key(name.decode("ascii"), epoch, sequence), at
 
 
-def read_wire(path: Path) -> WireCounts | None:
-    """Return the capture's counts, summed by second, vehicle and direction; None without a capture."""
+def read_wire(path: Path, share: Share | None = None) -> WireCounts | None:
+    """Return the capture's counts, summed by second, vehicle and direction; of a share, None: of all. None without a capture."""
     if not path.is_file():
         return None
-    data = path.read_bytes()
-    if not data.startswith(_WIRE_HEAD):
-        raise BadResult(f"{path}: no log of wire counts")
+    with path.open("rb") as file:
+        if file.read(len(_WIRE_HEAD)) != _WIRE_HEAD:
+            raise BadResult(f"{path}: no log of wire counts")
     found: WireCounts = {}
-    body = memoryview(data)[len(_WIRE_HEAD) :]
-    for second, vehicle, way, *counts in _WIRE.iter_unpack(body[: len(body) // _WIRE.size * _WIRE.size]):
-        if way >= len(WAYS):
-            raise BadResult(f"{path}: direction {way} in a record")
-        cell = found.setdefault(WireKey(second, vehicle, WAYS[way]), dict.fromkeys(WIRE_COUNTS, 0))
-        for name, count in zip(WIRE_COUNTS, counts, strict=True):
-            cell[name] += count
+    for block in _blocks(path, _WIRE, len(_WIRE_HEAD)):
+        if block["way"].max() >= len(WAYS):
+            raise BadResult(f"{path}: direction {block['way'].max()} in a record")
+        own = block if share is None else block[share.has(block["vehicle"])]
+        cells = own[["second", "vehicle", "way"]].tolist()
+        for (second, vehicle, way), counts in zip(cells, own["counts"].tolist(), strict=True):
+            cell = found.setdefault(WireKey(second, vehicle, WAYS[way]), dict.fromkeys(WIRE_COUNTS, 0))
+            for name, count in zip(WIRE_COUNTS, counts, strict=True):
+                cell[name] += count
     return found
 
 
-def _records(path: Path, layout: struct.Struct) -> Iterator[tuple[Any, ...]]:
-    data = memoryview(path.read_bytes() if path.is_file() else b"")
-    return layout.iter_unpack(data[: len(data) // layout.size * layout.size])
+def _blocks(path: Path, layout: np.dtype[Any], begin: int = 0) -> Iterator[npt.NDArray[Any]]:
+    """Yield the whole records of a file behind its head, some at a time, and none of a file that is missing."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        file.seek(begin)
+        while len(block := np.fromfile(file, layout, _BLOCK)):
+            yield block

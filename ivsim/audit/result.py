@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
@@ -117,7 +119,6 @@ class Result:
     path: Path
     manifest: dict[str, Any]
     terms: Terms
-    _tables: dict[str, pa.Table] = field(default_factory=dict)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -136,16 +137,33 @@ class Result:
         """Return an object; BadResult when it is none."""
         return read_json(self.path / name)
 
-    def table(self, name: str) -> pa.Table:
-        """Return a Parquet file whole, read once; BadResult when it is cut off or another thing."""
-        if name not in self._tables:
-            self._tables[name] = read_table(self.path / name)
-        return self._tables[name]
-
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the rows of a Parquet file; none where the run has no such file."""
-        rows: list[dict[str, Any]] = self.table(name).to_pylist() if self.has(name) else []
-        return rows
+        """Return the rows of a Parquet file; none where the run has no such file. BadResult when it is cut off or another thing."""
+        if not self.has(name):
+            return []
+        with reading(self.path / name):
+            return pq.read_table(self.path / name).to_pylist()  # type: ignore[no-any-return]
+
+    def in_order(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a Parquet file in its order; none where the run has no such file."""
+        if not self.has(name):
+            return
+        path = self.path / name
+        with reading(path), pq.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+
+    def metadata(self, name: str) -> dict[bytes, bytes]:
+        """Return what a Parquet file says of itself; nothing where the run has no such file."""
+        if not self.has(name):
+            return {}
+        with reading(self.path / name):
+            return pq.read_schema(self.path / name).metadata or {}
+
+    @cached_property
+    def purposes(self) -> list[dict[str, Any]]:
+        """Return the bytes by purpose: the rows of wire_categories.parquet."""
+        return self.rows("wire_categories.parquet")
 
     @cached_property
     def emission_logs(self) -> list[Path]:
@@ -254,9 +272,10 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def read_table(path: Path) -> pa.Table:
-    """Return a Parquet file whole; BadResult when it is cut off or another thing."""
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Within, a Parquet file that is cut off or another thing is a BadResult."""
     try:
-        return pq.read_table(path)
+        yield
     except (OSError, pa.ArrowException) as error:
         raise BadResult(f"{path}: no whole Parquet file: {str(error).splitlines()[0]}") from None

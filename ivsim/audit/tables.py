@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ivsim.audit import logs
@@ -12,7 +12,8 @@ from ivsim.audit.logs import Event, Steps, WireCounts
 from ivsim.audit.result import BadResult, Result, Terms
 
 Row = dict[str, Any]
-_STEPS: Final = {
+# The steps of a connection.
+STEPS: Final = {
     logs.CONNECTING: "connecting",
     logs.CONNECTED: "connected",
     logs.DISCONNECTED: "disconnected",
@@ -74,13 +75,13 @@ def connection_rows(events: Iterable[Event]) -> list[Row]:
     rows: list[Row] = []
     began: dict[int, int] = {}
     for event in events:
-        if event.kind not in _STEPS:
+        if event.kind not in STEPS:
             continue
         is_up = event.kind == logs.CONNECTED
         rows.append(
             {
                 "vehicle_id": vehicle_name(event.vehicle),
-                "event": _STEPS[event.kind],
+                "event": STEPS[event.kind],
                 "at_ns": event.at_ns,
                 "handshake_ns": event.at_ns - began[event.vehicle]
                 if is_up and event.vehicle in began
@@ -116,9 +117,9 @@ def largest_backlog(events: Iterable[Event]) -> int:
     return max([most, *noted.values()])
 
 
-def received_rows(taken: Iterable[tuple[Key, int]], stamp: str = "received_at_ns") -> list[Row]:
-    """Return a row per message that a gateway took, or noted otherwise, in the order of the logs."""
-    return [{**key._asdict(), stamp: at} for key, at in taken]
+def received_rows(taken: Iterable[tuple[Key, int]], stamp: str = "received_at_ns") -> Iterator[Row]:
+    """Yield a row per message that a gateway took, or noted otherwise, in the order of its log."""
+    return ({**key._asdict(), stamp: at} for key, at in taken)
 
 
 def wire_rows(counts: WireCounts) -> list[Row]:
@@ -153,25 +154,29 @@ def link_wire(link: Sequence[Row], counts: WireCounts | None) -> list[Row]:
     return found
 
 
-def window_of(run: Mapping[str, Any], terms: Terms) -> tuple[int, int]:
-    """Return begin and end of the measurement: after the warm-up, ending with the schedule or a timeout before the stop."""
-    stop = run.get("stop_at_ns")
-    ends = [terms.start_at_ns + terms.duration_ns]
-    if stop is not None:
-        ends.append(stop - terms.loss_timeout_ns)
-    return terms.start_at_ns + round(terms.warmup_s * 1e9), min(ends)
-
-
-def run_facts(result: Result, events: Sequence[Event]) -> Row:
-    """Return what run.json should say beside the stamp of the stop."""
-    terms = result.terms
+def stop_of(result: Result) -> int | None:
+    """Return when the run stopped, by run.json; None where it stayed until every message had its chance."""
     stop = result.json("run.json").get("stop_at_ns")
     if stop is not None and not isinstance(stop, int):
         raise BadResult(f"{result.file('run.json')}: stop_at_ns: {stop!r}: must be an integer or null")
+    return stop
+
+
+def window_of(stop_at_ns: int | None, terms: Terms) -> tuple[int, int]:
+    """Return begin and end of the measurement: after the warm-up, ending with the schedule or a timeout before the stop."""
+    ends = [terms.start_at_ns + terms.duration_ns]
+    if stop_at_ns is not None:
+        ends.append(stop_at_ns - terms.loss_timeout_ns)
+    return terms.start_at_ns + round(terms.warmup_s * 1e9), min(ends)
+
+
+def run_facts(result: Result, backlog_max: int) -> Row:
+    """Return what run.json should say beside the stamp of the stop."""
+    terms = result.terms
     return {
         "start_at_ns": terms.start_at_ns,
         "warmup_s": terms.warmup_s,
         "end_at_ns": terms.start_at_ns + terms.duration_ns,
-        "stop_at_ns": stop,
-        "backlog_max": largest_backlog(events),
+        "stop_at_ns": stop_of(result),
+        "backlog_max": backlog_max,
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ivsim.audit import Audit, BadResult, Sheet, audit
+from ivsim.audit.compare import KEPT
 from ivsim.commands.result_path import result_path
 
 SHOWN = 20
@@ -21,7 +23,7 @@ def command(
     ],
     *,
     every: Annotated[
-        bool, typer.Option("--all", help=f"Print every difference, not the first {SHOWN} of each file.")
+        bool, typer.Option("--all", help=f"Print {KEPT:,} differences of each file, not {SHOWN}.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the outcome as JSON alone on standard output.")
@@ -38,12 +40,31 @@ def command(
     name: no result, one of another version, cut short, or a source changed.
     """
     try:
-        made = audit(results)
+        made = audit(results, Progress() if sys.stderr.isatty() else _unsaid)
     except BadResult as error:
         print(f"ivsim: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     print(json.dumps(as_object(made), indent=2) if as_json else words(made, None if every else SHOWN))
     raise typer.Exit(0 if made.agrees else 1)
+
+
+class Progress:
+    """Says on the terminal's last line which share of the run is being held, and the time left."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+
+    def __call__(self, done: int, shares: int) -> None:
+        left = ""
+        if done:
+            left_s = (time.monotonic() - self._began_s) * (shares - done) / done
+            left = f", {left_s // 60:.0f}:{left_s % 60:02.0f} left"
+        line = "" if done == shares else f"auditing share {done + 1} of {shares}{left}"
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+def _unsaid(*_: int) -> None:
+    """Say nothing: nobody looks."""
 
 
 def as_object(made: Audit) -> dict[str, object]:
@@ -58,6 +79,7 @@ def as_object(made: Audit) -> dict[str, object]:
                 "file": sheet.name,
                 "source": sheet.source,
                 "compared": sheet.compared,
+                "differing": sheet.differing,
                 "as_said": sheet.as_said,
                 "differences": [vars(difference) for difference in sheet.differences],
             }
@@ -73,14 +95,14 @@ def words(made: Audit, most: int | None) -> str:
     lines = [made.result.manifest["run"], f"  {what}", ""]
     width = max(len(sheet.name) for sheet in made.sheets)
     for sheet in made.sheets:
-        differ = len(sheet.differences)
+        differ = sheet.differing
         outcome = f"{differ:,} differ" if differ else "agree"
         lines.append(f"  {sheet.name:<{width}}  {sheet.compared:>9,}  {outcome:<9}  {sheet.source}")
     for sheet in made.sheets:
         lines += _differences(sheet, most)
     lines += [f"  as said: {s.name}: {', '.join(s.as_said)}" for s in made.sheets if s.as_said]
     lines += [f"  not audited: {note}" for note in made.notes]
-    differ = sum(len(sheet.differences) for sheet in made.sheets)
+    differ = sum(sheet.differing for sheet in made.sheets)
     lines.append(
         f"All {made.compared:,} figures agree."
         if made.agrees
@@ -97,6 +119,7 @@ def _differences(sheet: Sheet, most: int | None) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["", f"{sheet.name}, from {sheet.source}:"]
     lines += [f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}" for row in rows]
-    if len(first) < len(sheet.differences):
-        lines.append(f"  and {len(sheet.differences) - len(first):,} more (--all)")
+    if len(first) < sheet.differing:
+        more = " (--all)" if len(first) < len(sheet.differences) else ""
+        lines.append(f"  and {sheet.differing - len(first):,} more{more}")
     return [*lines, ""]

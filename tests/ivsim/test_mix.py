@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from gateways.protocols import PROTOCOLS
 from ivsim import cli
-from ivsim.audit import figures
 from ivsim.audit.parts import Spoken, spoken_by
 from ivsim.mix import checked_mix, deal
 from ivsim.option_rules import run_options
@@ -24,6 +23,7 @@ from ivsim.runs import preflight, shards
 from ivsim.runs.part_figures import FIGURES, part_figures
 from schemas.errors import Refusal
 from schemas.topics import vehicle_id
+from tests.ivsim.audit.whole import link_figures, message_figures
 
 MIX = "mqtt qos1=70,coap con=20,amqp manual=10"
 START = 1_700_000_000 * 10**9
@@ -234,11 +234,11 @@ def test_the_figures_of_a_part_are_the_audits(warmup_s: float, tmp_path: Path) -
     window = START + round(warmup_s * 10**9), START + 10 * 10**9
     for one in found:
         mine = [row for row in rows if speaks[row["vehicle_id"]].protocol == one["protocol"]]
-        said = figures.message_figures(mine, window, kafka=True)
+        said = message_figures(mine, window, kafka=True)
         full = {"drops": None, "qdisc_bytes": None, "qdisc_packets": None, "asked_rate_bps": None}
         full |= {"asked_delay_ms": None, "asked_loss_ratio": None, "probe_delay_ms": None}
         seconds = [row | full for row in link if speaks[row["vehicle_id"]].protocol == one["protocol"]]
-        said |= figures.link_figures(seconds, warmup_s, figures.paid(mine, window[0]))
+        said |= link_figures(seconds, warmup_s, mine, window[0])
         assert {name: one[name] for name in FIGURES} == {name: said[name] for name in FIGURES}
     assert (
         part_figures(tmp_path / "none", tmp_path / "link.parquet", options.parts, start_at_ns=0, warmup_s=0)

@@ -19,6 +19,7 @@ from ledger.config import Topology
 from ledger.metrics import METRICS
 from ledger.sources import KAFKA_RECORD
 from schemas.topics import vehicle_id
+from tests.ivsim.audit.whole import kafka_figures, link_figures, message_figures
 from tests.twin.made_up import CONNECTION_TYPES, EMISSION_TYPES, RECEIVED_TYPES
 
 MS = 1_000_000
@@ -236,12 +237,10 @@ def audited(
     taken = first_taken(names) if bridged else {}
     rows = Ledger(taken, kafka, terms, window, run.stop_at_ns, left).rows(run.emissions)
     found = {
-        **figures.message_figures(rows, window, kafka=bridged),
-        **figures.kafka_figures(rows, kafka if bridged else None),
+        **message_figures(rows, window, kafka=bridged),
+        **kafka_figures(rows, kafka if bridged else None),
         **figures.connection_figures(pq.read_table(directory / "connections.parquet").to_pylist(), 3),
-        **figures.link_figures(
-            pq.read_table(directory / "link.parquet").to_pylist(), run.warmup_s, figures.paid(rows, window[0])
-        ),
+        **link_figures(pq.read_table(directory / "link.parquet").to_pylist(), run.warmup_s, rows, window[0]),
         **figures.window_figures(window, START),
         "clock_drift_ms": -0.25,
     }

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ivsim.audit import certificate, figures, logs, tables
+from ivsim.audit import figures, logs, tables
 from ivsim.audit.due import due_of
 from ivsim.audit.kafka_records import Kafka
 from ivsim.audit.ledger import Ledger
@@ -31,6 +31,7 @@ from simulator.capture.second_log import to_table as wire_table
 from simulator.emission_log import EmissionLog, Kind
 from simulator.emission_table import connections, to_table
 from simulator.scenario import Scenario
+from tests.ivsim.audit.whole import kafka_figures, link_figures, message_figures, played
 
 SECOND = 1_000_000_000
 # Every vehicle is answered by a broker.
@@ -152,17 +153,17 @@ def _account(
     rows = Ledger({}, Kafka(), terms, window).rows(tables.emission_rows(due_of(terms), events, {}, BROKERS))
     kept = [{name: row[name] for name in row if name not in {"held_back", "refused_by"}} for row in rows]
     pq.write_table(pa.Table.from_pylist(kept), directory.ledger)
-    found = figures.message_figures(rows, window, kafka=False) | figures.kafka_figures(rows, None)
+    found = message_figures(rows, window, kafka=False) | kafka_figures(rows, None)
     found |= figures.connection_figures(tables.connection_rows(events), 0)
     found |= (
-        figures.link_figures(link, 1.0, figures.paid(rows, window[0]))
+        link_figures(link, 1.0, rows, window[0])
         | figures.window_figures(window, START)
         | {"clock_drift_ms": 0.5}
     )
-    played = [row for row in link if row["update_ms"] is not None]
+    replay = played([row for row in link if row["update_ms"] is not None], START).replay()
     parts = {
         "run": "made-up", "partial": False, "partial_reason": None,
-        "replay": certificate.replay(played, START) | {"failure": None, "scheduling": "nice 0"},
+        "replay": replay | {"failure": None, "scheduling": "nice 0"},
         "certificate": {"verdict": "unproven", "statement": "", "checks": [], "probe_bytes_uplink": 384,
                         "probe_bytes_downlink": 384},
         "validity": {"verdict": "valid", "causes": []},

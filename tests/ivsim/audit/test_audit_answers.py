@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ivsim.audit.answers import query_figures
 from ivsim.option_rules import run_options
 from ivsim.runs import query_figures as of_run
+from tests.ivsim.audit.whole import query_figures
 from twin.queries import answers
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ivsim.application import app
-from ivsim.audit import BadResult, audit
+from ivsim.audit import BadResult, audit, compare, shares
+from ivsim.audit.compare import Table
 from ivsim.commands.audit import words
 from ivsim.report.page import write_page
 from ivsim.runs.checksums import write_checksums
@@ -45,6 +46,52 @@ def test_a_whole_result_agrees(result: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.rstrip().endswith(f"All {made.compared:,} figures agree.")
     assert all(len(line) <= 80 for line in done.output.splitlines())
+
+
+def test_a_run_is_audited_some_vehicles_at_a_time(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = audit(result)
+    monkeypatch.setattr(shares, "ROWS", 1)
+    held: list[tuple[str, int]] = []
+    hold = Table.hold
+
+    def watched(self: Table, said: Sequence[Any], found: Sequence[Any]) -> None:
+        held.append((self._sheet.name, max(len(said), len(found))))
+        hold(self, said, found)
+
+    monkeypatch.setattr(Table, "hold", watched)
+    done: list[tuple[int, int]] = []
+    made = audit(result, lambda *counts: done.append(counts))
+    assert [(sheet.name, sheet.compared) for sheet in made.sheets] == [
+        (sheet.name, sheet.compared) for sheet in at_once.sheets
+    ]
+    assert made.agrees
+    assert done == [(0, 3), (1, 3), (2, 3), (3, 3)]  # two vehicles, and all others
+    assert max(rows for name, rows in held if name == "ledger.parquet") == 4
+    for change in (change_metric, rewrite("ledger.parquet", column("fate", 6, "lost"))):
+        change(result)
+    wrong = [(sheet.name, one.figure) for sheet in audit(result).sheets for one in sheet.differences]
+    assert wrong == [("ledger.parquet", "YV2RT40A8KB000002/1/3 fate"), ("metrics.json", "delivered")]
+
+
+def test_rows_of_whom_the_run_does_not_know_differ(result: Path) -> None:
+    for name in ("ledger.parquet", "wire.parquet"):
+        table = pq.read_table(result / name)
+        strange = table.slice(0, 1).set_column(
+            table.schema.get_field_index("vehicle_id"), "vehicle_id", pa.array(["stranger"])
+        )
+        pq.write_table(pa.concat_tables([table, strange]), result / name)
+    wrong = [(sheet.name, one.figure) for sheet in audit(result).sheets for one in sheet.differences]
+    assert wrong == [("wire.parquet", "-1/stranger/uplink"), ("ledger.parquet", "stranger/1/1")]
+
+
+def test_more_differences_than_are_kept_are_counted(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "KEPT", 2)
+    rewrite("wire.parquet", lambda t: t.set_column(3, "packets", pa.array([77] * t.num_rows)))(result)
+    made = audit(result)
+    (sheet,) = (sheet for sheet in made.sheets if sheet.differences)
+    assert (len(sheet.differences), sheet.differing) == (2, 20)
+    assert "and 18 more\n" in words(made, None)
+    assert f"20 of {made.compared:,} figures DIFFER." in words(made, None)
 
 
 @pytest.mark.parametrize(("ends", "agrees"), [("[2]", True), ("[1, 2]", False), ("null", False)])

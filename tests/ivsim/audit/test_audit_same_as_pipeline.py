@@ -44,7 +44,9 @@ from simulator.emission_table import connections, largest_backlog, read_events, 
 from simulator.fleet import schedule
 from simulator.links.proof.certificate import certificate as fidelity
 from simulator.scenario import Scenario
+from tests.ivsim.audit import whole
 from tests.ivsim.audit.made_up_result import BROKERS
+from tests.ivsim.audit.whole import live_agreement, message_figures, played
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -185,7 +187,7 @@ def test_what_gateways_took(taken: list[tuple[int, int, int, int]], torn: int) -
         log.close()
         with path.open("ab") as file:
             file.write(b"\1" * torn)
-        assert received_table(path).to_pylist() == tables.received_rows(logs.read_taken(path))
+        assert received_table(path).to_pylist() == list(tables.received_rows(logs.read_taken(path)))
 
 
 CELLS = st.lists(
@@ -281,7 +283,7 @@ def test_echo_cells(events: list[dict[str, Any]], from_s: int, length_s: int) ->
         or row["received_at_ns"] >= row["emitted_at_ns"]
     ]
     rows = Ledger({}, kafka_records.Kafka(), terms(), window).rows(due)
-    found = figures.message_figures(rows, window, kafka=False)
+    found = message_figures(rows, window, kafka=False)
     assert found["due"] == sum(found[fate] for fate in figures.FATES)
     compared = [name for name in said if name in found]
     assert len(compared) >= 15
@@ -338,8 +340,8 @@ def test_live_figures_and_the_senders_own_lag(
         pq.write_table(pa.Table.from_pylist(wire, link_types), directory.link)
         said = agreement(directory, {}, live)
         lag = sender_lag_p99_ms(directory.ledger)
-    assert said == certificate.live_agreement({"vehicles": live}, rows, wire)
-    assert lag == certificate.sender_lag_p99_ms(rows)
+    assert said == live_agreement({"vehicles": live}, rows, wire)
+    assert lag == whole.sender_lag_p99_ms(rows)
 
 
 CHECKS = st.lists(
@@ -410,11 +412,12 @@ def test_certificate_and_replay(seed: int, vehicles: int, seconds: int, counted:
          "probe_sent": 1, "probe_received": 1, "probe_delay_ms": random.uniform(0, 90), "probe_bytes": 48}
         for second in range(seconds) for vehicle in range(1, vehicles + 1) for way in ("uplink", "downlink")
     ]  # fmt: skip
-    replay = certificate.replay(rows, START)
+    of_log = played(rows, START)
+    replay = of_log.replay()
     assert replay["steps"] == seconds
     assert replay["applied_late_max_ms"] <= late / 1e6 + 0.001
     said = fidelity("netem", [pa.Table.from_pylist(rows, schema=LINK_SCHEMA)], replay | {"failure": None})
-    found = certificate.certified(rows, said, replay["applied_late_max_ms"])
+    found = of_log.certified(said)
     assert certificate.said_of(said, list(found)) == found
     assert {"verdict", "probe_bytes_uplink"} <= set(found)
     if seconds and counted:

@@ -132,14 +132,14 @@ def test_a_probe_that_is_off_makes_the_certificate_off():
 def test_the_audit_comes_to_the_same_verdict_from_the_seconds_alone(verdict):
     seconds = probed("pass", direction="downlink") + probed(verdict)
     said = certified(seconds)
-    found = audited.certified([], said, 5.0, {"seconds": seconds})
+    found = audited.Played(0).certified(said, {"seconds": seconds})
     assert found["verdict"] == said["verdict"]
     assert found["rate, saturating probe uplink verdict"] == verdict
     of_probe = {name: value for name, value in found.items() if "probe" in name and "bytes" not in name}
     assert audited.said_of(said, list(of_probe)) == of_probe
     assert len(of_probe) == 2
     wrong = {"seconds": probed("off", direction="downlink") + probed(verdict)}
-    assert audited.certified([], said, 5.0, wrong)["rate, saturating probe downlink verdict"] == "off"
+    assert audited.Played(0).certified(said, wrong)["rate, saturating probe downlink verdict"] == "off"
 
 
 def flow_at(rate_bps, share_lost, count=4_000):
