@@ -182,13 +182,19 @@ def cost(
         all_s = sum(spent_s.values())
         spent_s = {"all": all_s, **spent_s, "other": max(0.0, last.busy_s - first.busy_s - all_s)}
         cpu_us = {name: one / due * 1e6 for name, one in spent_s.items()}
-        behind = ((last.in_twin or 0) - (first.in_twin or 0)) / due < BEHIND
+        behind = taken_ratio(first, last, options.vehicles / options.interval_s) < BEHIND
     memory = [together(one.memory_bytes) for one in samples]
     most = {name: max(one.get(name, 0) for one in memory) / 1e6 for one in memory[-1:] for name in one}
     figures = {head: metrics.get(name) for head, name in FIGURES.items()}
     figures[LINK_LATE] = (metrics.get("replay") or {}).get("applied_late_max_ms")
     figures |= {head: took_s.get(name) for head, name in TIMES.items()}
     return Cost(word, behind, figures, cpu_us, most)
+
+
+def taken_ratio(first: Sample, last: Sample, messages_per_s: float) -> float:
+    """Return what the twins took between two samples, as a share of the messages due between the times that these counts are of."""
+    began_s, ended_s = (one.at_s if one.in_twin_at_s is None else one.in_twin_at_s for one in (first, last))
+    return ((last.in_twin or 0) - (first.in_twin or 0)) / ((ended_s - began_s) * messages_per_s)
 
 
 def together(of_parts: Mapping[str, float]) -> dict[str, float]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.metrics import FATES, HOPS, LATENCIES, QUANTILES, REFUSING_HOPS
-from schemas.quantiles import rank_index
+from schemas.quantiles import nearest_rank_ms
 
 Integers = npt.NDArray[np.int64]
 
@@ -176,9 +176,8 @@ def quantiles(column: Callable[[str], Integers]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, (source, _, _) in LATENCIES.items():
         ordered = np.sort(column(source))
-        values |= {f"{name}_{quantile}_ms": _at_rank(ordered, share) for quantile, share in QUANTILES.items()}
-    return values | {"emission_lag_p99_ms": _at_rank(np.sort(column("emission_lag_ns")), QUANTILES["p99"])}
-
-
-def _at_rank(ordered_ns: Integers, share: float) -> float | None:
-    return int(ordered_ns[rank_index(len(ordered_ns), share)]) / 1e6 if len(ordered_ns) else None
+        values |= {
+            f"{name}_{quantile}_ms": nearest_rank_ms(ordered, share) for quantile, share in QUANTILES.items()
+        }
+    lags = np.sort(column("emission_lag_ns"))
+    return values | {"emission_lag_p99_ms": nearest_rank_ms(lags, QUANTILES["p99"])}

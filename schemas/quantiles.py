@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Ordered(Protocol):
+    """Sorted whole numbers: a list, or an array."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
 
 
 def rank_index(count: int, share: float) -> int:
@@ -11,6 +19,6 @@ def rank_index(count: int, share: float) -> int:
     return max(0, math.ceil(share * count) - 1)
 
 
-def nearest_rank_ms(ordered_ns: Sequence[int], share: float) -> float | None:
-    """Return that value of a sorted sequence of ns, in ms; None without values."""
-    return ordered_ns[rank_index(len(ordered_ns), share)] / 1e6 if ordered_ns else None
+def nearest_rank_ms(ordered_ns: Ordered, share: float) -> float | None:
+    """Return that value of sorted ns, in ms; None without values."""
+    return int(ordered_ns[rank_index(len(ordered_ns), share)]) / 1e6 if len(ordered_ns) else None

@@ -204,7 +204,7 @@ class LiveSums:
         self._fleet: dict[Key, None] = {}
         self._contained: dict[str, tuple[int, int]] = {}
         self._contained_sum = self._given_up_sum = 0
-        self._newest_second = 0
+        self._newest_second = self._newest_ms = 0
         self.refused = 0
 
     def take_state(self, vehicle: str, headers: list[tuple[str, bytes]] | None, appended_ms: int) -> None:
@@ -216,6 +216,7 @@ class LiveSums:
         except (KeyError, TypeError, ValueError):
             self.refused += 1
             return
+        self._newest_ms = max(self._newest_ms, appended_ms)
         contained, given_up = self._contained.get(vehicle, (0, 0))
         self._contained[vehicle] = one.contained, one.given_up
         self._contained_sum += one.contained - contained
@@ -241,6 +242,7 @@ class LiveSums:
         except ValueError:
             self.refused += 1
             return
+        self._newest_ms = max(self._newest_ms, appended_ms)
         for row in said if said and isinstance(said, list) else (said,):
             try:
                 counts = counts_of(row)
@@ -279,6 +281,7 @@ class LiveSums:
                 "contained": self._contained_sum,
                 "received": None if self._given_up_sum else self._contained_sum,
                 "given_up": self._given_up_sum,
+                "counted_to_ms": self._newest_ms,
             }
             yield self._row(key, counters if key[1] is None else {})
 

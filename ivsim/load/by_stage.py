@@ -61,7 +61,7 @@ def _of(rows: pa.Table, length_s: float, begin: int, end: int) -> StageFigures:
     known = "unknown" not in fates
     delivered = fates.get("delivered", 0) if known else None
     arrived = rows.filter(pc.equal(rows["fate"], "delivered"))
-    latencies = _sorted(arrived["end_to_end_latency_ns"]) if known else []
+    latencies_ns = _sorted(arrived["end_to_end_latency_ns"] if known else rows["end_to_end_latency_ns"][:0])
     emitted = len(rows) - rows["emitted_at_ns"].null_count
     return StageFigures(
         duration_s=length_s,
@@ -73,11 +73,10 @@ def _of(rows: pa.Table, length_s: float, begin: int, end: int) -> StageFigures:
         delivered_per_s=None if delivered is None else delivered / length_s,
         delivery_ratio=delivered / len(rows) if delivered is not None and len(rows) else None,
         emission_lag_p99_ms=nearest_rank_ms(_sorted(rows["emission_lag_ns"]), 0.99),
-        end_to_end_latency_p50_ms=nearest_rank_ms(latencies, 0.5),
-        end_to_end_latency_p99_ms=nearest_rank_ms(latencies, 0.99),
+        end_to_end_latency_p50_ms=nearest_rank_ms(latencies_ns, 0.5),
+        end_to_end_latency_p99_ms=nearest_rank_ms(latencies_ns, 0.99),
     )
 
 
-def _sorted(column: pa.ChunkedArray) -> list[int]:
-    values: npt.NDArray[np.int64] = np.sort(column.drop_null().to_numpy())
-    return [int(value) for value in values]
+def _sorted(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return np.sort(column.drop_null().to_numpy())

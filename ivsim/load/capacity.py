@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS
 from ivsim.load.capacity_asked import Asked
-from ivsim.load.saturation import Counters, Saturation, counters_of, saturated
+from ivsim.load.saturation import Counters, Crossing, Saturation, counters_of, saturated
 from ivsim.load.search import Ask, Found, Kind, Verdict, find
 from ivsim.load.service_level import ServiceLevel, judgement
 from ivsim.options import RunOptions
@@ -24,6 +24,7 @@ from ivsim.runs.outcome import Outcome
 from ivsim.runs.processes import session_config
 from ivsim.runs.testbed import Testbed
 from ivsim.thresholds import Judged
+from simulator.links.base import DIRECT
 
 
 class Step(NamedTuple):
@@ -200,8 +201,17 @@ def step_of(
         end_to_end_latency_p50_ms=metrics.get("end_to_end_latency_p50_ms"),
         end_to_end_latency_p99_ms=metrics.get("end_to_end_latency_p99_ms"),
         counters=counters,
-        saturation=saturated(counters, per_s, causes) if judged and said.verdict != "met" else None,
+        saturation=saturated(counters, per_s, causes, _crossing(options, metrics))
+        if judged and said.verdict != "met"
+        else None,
     )
+
+
+def _crossing(options: RunOptions, metrics: dict[str, Any]) -> Crossing | None:
+    one_way_ms, whole_ms = metrics.get("one_way_delay_p99_ms"), metrics.get("end_to_end_latency_p99_ms")
+    if options.link == DIRECT or one_way_ms is None or whole_ms is None:
+        return None
+    return Crossing(one_way_ms, whole_ms)
 
 
 def _per_s(metrics: dict[str, Any], count: str) -> float | None:

@@ -40,13 +40,13 @@ class Result(NamedTuple):
 def result_of(searched: Searched) -> Result:
     """Return what the search says."""
     unit, found = searched.asked.raised, searched.found
+    met = max(
+        (one.load for one in searched.steps if one.verdict == "met" and one.kind != "warm-up"), default=None
+    )
     if searched.stopped is not None or found is None:
-        met = [one.load for one in searched.steps if one.verdict == "met" and one.kind != "warm-up"]
-        so_far = f"{max(met):,} {unit} met the service level, not confirmed" if met else "no load was found"
+        so_far = f"{met:,} {unit} met the service level, not confirmed" if met else "no load was found"
         code = 128 + (0 if searched.stopped is None else searched.stopped.number)
-        return Result(
-            "stopped", max(met, default=None), None, f"by {searched.stopped}; so far {so_far}", code
-        )
+        return Result("stopped", met, None, f"by {searched.stopped}; so far {so_far}", code)
     failed = _failed(searched)
     above = "" if failed is None else f"{failed.load:,} {unit}: {failed.reasons}"
     gave_way = None if failed is None or failed.saturation is None else failed.saturation.part
@@ -54,9 +54,11 @@ def result_of(searched: Searched) -> Result:
         "" if failed is None or failed.saturation is None else f". By the counters: {failed.saturation.words}"
     )
     if found.capacity is None:
-        low = found.failed_at == searched.asked.bounds.first
-        what = f"no load met the service level{_beside(searched.steps)}; {above}{counters}"
-        what += f". Begin lower ({FROM}), or ask for less (--threshold)" if low else ". None was confirmed"
+        once = "no load met the service level"
+        if met is not None:
+            once = f"up to {met:,} {unit} met the service level once, and none was confirmed"
+        what = f"{once}{_beside(searched.steps)}; {above}{counters}"
+        what += f". Begin lower ({FROM}), or ask for less (--threshold)"
         return Result("no capacity", None, gave_way, what, EXIT_MISSED)
     again = f"{found.capacity:,} {unit} on this machine, confirmed {searched.asked.bounds.repetitions} times"
     again += _beside(searched.steps)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from ivsim.runs.counters import ROUTER, RUNNER, Sample
 from ivsim.runs.processes import SENDER
 
@@ -16,6 +18,7 @@ GROWING_S: Final = 0.25
 STALE_S: Final = 1.5
 LEAST_SAMPLES: Final = 6
 FULL: Final = 0.9
+LINKS_SHARE: Final = 0.75
 NOTHING: Final = "no counter says which part gave way"
 # Parts whose work is one thread's.
 ONE_THREAD: Final = (SENDER, "gateway", "mosquitto", "capture", ROUTER, RUNNER)
@@ -55,6 +58,13 @@ class Counters(NamedTuple):
         """Return it for a JSON file."""
         queues = {name: {**one._asdict(), "growth": one.growth} for name, one in self.queues.items()}
         return {**self._asdict(), "queues": queues}
+
+
+class Crossing(NamedTuple):
+    """What messages took to the gateway, and to the twin."""
+
+    one_way_p99_ms: float
+    end_to_end_p99_ms: float
 
 
 class Saturation(NamedTuple):
@@ -103,7 +113,7 @@ def counters_of(
         both = [one for one in inside if one.appended is not None and one.in_twin is not None]
         base, contained = begin.appended or 0, begin.in_twin or 0
         queues["kafka"] = _queue([one.received - ((one.appended or 0) - base) for one in both])
-        lag = _queue([(one.appended or 0) - base - ((one.in_twin or 0) - contained) for one in both])
+        lag = _queue([_appended_at(one, samples) - base - ((one.in_twin or 0) - contained) for one in both])
         queues["spark"] = lag
     known = {name: one for name, one in queues.items() if one is not None}
     growing = None if lag is None else lag.growth > GROWING_S * messages_per_s
@@ -125,6 +135,18 @@ def _cores(inside: Sequence[Sample]) -> tuple[dict[str, float], float | None]:
     return used, max(0.0, busy - sum(used.values()))
 
 
+def _appended_at(one: Sample, samples: Sequence[Sample]) -> float:
+    """Return how many records Kafka had when the twins contained what the sample says; between two samples in proportion.
+
+    What the twins contain is known up to a second late: beside the count of now, a second's messages would seem to wait.
+    """
+    if one.in_twin_at_s is None:
+        return float(one.appended or 0)
+    known = [each for each in samples if each.appended is not None]
+    counts = [float(each.appended or 0) for each in known]
+    return float(np.interp(one.in_twin_at_s, [each.at_s for each in known], counts))
+
+
 def _queue(waiting: Sequence[float]) -> Queue | None:
     """Return medians of both ends; below 0 is 0: a count that is older than the next one's."""
     if len(waiting) < LEAST_SAMPLES:
@@ -134,17 +156,21 @@ def _queue(waiting: Sequence[float]) -> Queue | None:
 
 
 def saturated(
-    counters: Counters, messages_per_s: float, causes: Sequence[Mapping[str, Any]] = ()
+    counters: Counters,
+    messages_per_s: float,
+    causes: Sequence[Mapping[str, Any]] = (),
+    crossing: Crossing | None = None,
 ) -> Saturation:
     """Return the part that gave way in a run that did not meet its level.
 
     The generator first, where the run says so; then the part in front of which most has gathered; then a part of one
-    thread whose core is full; then the link, where its queues were full.
+    thread whose core is full; then the link, where its queues were full or most of the latency is its own.
 
     Args:
         counters: of the run.
         messages_per_s: that were due.
         causes: of the run's validity.
+        crossing: of an emulated link; None for another, and where nothing was delivered.
     """
     if any(cause["name"] == "generator_limited" for cause in causes):
         senders = [name for name in counters.cores if name.partition("-")[0] == SENDER]
@@ -168,6 +194,12 @@ def saturated(
         part = full[0]
     if counters.queue_drops:
         words.append(f"{counters.queue_drops:,} packets found the link's queue full")
+        part = part or "link"
+    if crossing is not None and crossing.one_way_p99_ms > LINKS_SHARE * crossing.end_to_end_p99_ms:
+        words.append(
+            f"most is the link's: one-way delay p99 {crossing.one_way_p99_ms:,.0f} ms,"
+            f" end-to-end {crossing.end_to_end_p99_ms:,.0f} ms"
+        )
         part = part or "link"
     words += [f"{name} used {counters.cores[name]:.2f} of the one core that it can" for name in full]
     words += _busy(counters)

@@ -21,7 +21,7 @@ NOTHING_SAID: Final = ("generator", "invalid")
 
 GROWTH: Final = 1.5
 REPETITIONS: Final = 3
-ATTEMPTS: Final = 3
+ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ class Sample(NamedTuple):
         emitted, acknowledged: messages, by the emission logs, which are read once a second.
         received: messages that the gateways have taken.
         appended: records of vehicle.status, those of the twin's warm-up included.
-        in_twin: distinct messages that the twins contain.
+        in_twin: distinct messages that the twins contain, as far as it is known by now.
+        in_twin_at_s: of when that is, by Kafka's stamps: up to a second ago.
     """
 
     at_s: float
@@ -52,6 +53,7 @@ class Sample(NamedTuple):
     received: int
     appended: int | None
     in_twin: int | None
+    in_twin_at_s: float | None = None
 
 
 class PartProcesses:
@@ -102,6 +104,8 @@ class Sampler:
         self._next_s = time.monotonic() + EVERY_S
         totals = run.publisher.totals()
         reader = run.components.live_reader
+        # Taken before the count: what comes between the two makes less wait, not more.
+        counted_to_ms = None if reader is None else reader.counted_to_ms()
         cpu = psutil.cpu_times()
         self.samples.append(
             Sample(
@@ -114,6 +118,9 @@ class Sampler:
                 received=sum(_size(path) // RECORD.size for path in receive_logs(run.directory.path)),
                 appended=self._appended(run),
                 in_twin=None if reader is None else reader.contained(),
+                in_twin_at_s=None
+                if counted_to_ms is None
+                else (counted_to_ms * 1_000_000 - run.start_at_ns) / 1e9,
             )
         )
 

@@ -58,6 +58,12 @@ class LiveReader:
         """Return how many distinct messages the twins are known to contain by now, over all vehicles."""
         return self._sum("contained")
 
+    def counted_to_ms(self) -> int | None:
+        """Return Kafka's newest stamp among the records that `contained` is of; None before the first, and of Spark's query."""
+        with self._lock:
+            found: int | None = self._fleet.get("counted_to_ms")
+            return found
+
     def given_up(self) -> int:
         """Return how many records are in epochs that the twins gave up: how many of them are distinct is not known."""
         return self._sum("given_up")

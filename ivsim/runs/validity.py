@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.quantiles import rank_index
+from schemas.quantiles import nearest_rank_ms
 from simulator.links.proof.certificate import CHANGES
 
 Verdict = Literal["valid", "degraded", "invalid"]
@@ -202,5 +202,4 @@ def sender_lag_p99_ms(ledger: Path) -> float | None:
         return None
     rows = pq.read_table(ledger, columns=["emission_lag_ns", "buffered"])
     own = rows.filter(pc.and_(pc.is_valid(rows["emission_lag_ns"]), pc.invert(rows["buffered"])))
-    lags = np.sort(own["emission_lag_ns"].to_numpy())
-    return float(lags[rank_index(lags.size, 0.99)]) / 1e6 if lags.size else None
+    return nearest_rank_ms(np.sort(own["emission_lag_ns"].to_numpy()), 0.99)

@@ -56,6 +56,18 @@ def test_the_fleet_s_messages_are_those_of_its_vehicles() -> None:
     assert next(sums.fleet_rows())["contained"] == 4
 
 
+def test_the_fleet_s_row_says_up_to_when_it_counts() -> None:
+    sums = LiveSums(1)
+    sums.take_state("a", state(), AT_S * 1_000 + 700)
+    assert rows(sums)[FLEET, None]["counted_to_ms"] == AT_S * 1_000 + 700
+    # Records of another partition may be older; a twin that stands still has the owner's counts beside it.
+    sums.take_state("b", state(), AT_S * 1_000 + 300)
+    assert rows(sums)[FLEET, None]["counted_to_ms"] == AT_S * 1_000 + 700
+    sums.take_emissions(b'{"at_ns":1,"fleet_offered":9}', AT_S * 1_000 + 1_900)
+    sums.take_state("a", state(messages=2), AT_S * 1_000 + 800)
+    assert rows(sums)[FLEET, None]["counted_to_ms"] == AT_S * 1_000 + 1_900
+
+
 def test_a_tombstone_undoes_nothing() -> None:
     sums = LiveSums(10)
     sums.take_state("a", state(messages=5), AT_S * 1_000)

@@ -16,7 +16,7 @@ from ivsim.load import capacity_report
 from ivsim.load.capacity import Searched, Step, step_of
 from ivsim.load.capacity_asked import asked
 from ivsim.load.capacity_words import result_of, summary_of
-from ivsim.load.saturation import Counters, Queue, counters_of, saturated
+from ivsim.load.saturation import Counters, Crossing, Queue, counters_of, saturated
 from ivsim.load.search import Ask, Found, Verdict
 from ivsim.load.service_level import judgement, service_level
 from ivsim.option_rules import run_options
@@ -146,6 +146,26 @@ def test_a_twin_that_falls_behind_is_found_in_the_counters() -> None:
     assert said.words == "messages waiting for spark grew from 26 to 80"
 
 
+@pytest.mark.parametrize(("twin_rate", "growing"), [(885, False), (840, True)])
+def test_a_count_that_is_known_late_is_held_against_its_own_time(twin_rate: int, growing: bool) -> None:
+    """The counts of the twins come every second, the samples every 1.03 s: now a fresh one, now one a second old."""
+    made = []
+    for index in range(-1, 20):
+        at_s = 1.03 * index
+        counted_at_s = float(int(at_s)) if at_s > 0 else at_s
+        made.append(
+            samples(1, 885, 885)[0]._replace(
+                at_s=at_s, emitted=round(885 * max(0.0, at_s)), acknowledged=round(885 * max(0.0, at_s)),
+                received=round(885 * max(0.0, at_s)), appended=40 + round(885 * max(0.0, at_s)),
+                in_twin=round(twin_rate * max(0.0, counted_at_s)), in_twin_at_s=counted_at_s,
+            )
+        )  # fmt: skip
+    said = {"peer": "mosquitto", "acknowledged_by_broker": True, "all_cores": 2, "queue_drops": 0}
+    found = counters_of(made, from_s=5, to_s=20, messages_per_s=885, **said)
+    assert found.lag_growing is growing
+    assert (found.queues["spark"].begin < 1) is not growing
+
+
 def test_what_was_not_counted_is_not_known() -> None:
     none = [one._replace(appended=None) for one in samples(31, 100, 100)]
     assert counted(none, 100).lag_growing is None
@@ -171,6 +191,28 @@ def test_a_gateway_that_falls_behind_its_broker_is_told_from_the_link() -> None:
     assert saturated(counted(slow, 100), 100).part == "gateway"
     coap = counted(slow, 100, peer="gateway", acknowledged_by_broker=False)
     assert saturated(coap, 100).part == "link or gateway"
+
+
+def test_latency_that_is_the_links_own_is_the_links() -> None:
+    calm = counted(samples(31, 100, 100), 100)
+    said = saturated(calm, 100, (), Crossing(1_650.0, 1_711.0))
+    assert said == ("link", "most is the link's: one-way delay p99 1,650 ms, end-to-end 1,711 ms")
+    assert saturated(calm, 100, (), Crossing(650.0, 1_711.0)).part is None
+    # What gathers before a part is that part's, whatever else there was.
+    assert saturated(counted(samples(31, 100, 97), 100), 100, (), Crossing(1_650.0, 1_711.0)).part == "spark"
+    search = asked({}, None, 100, 200, None)
+    late = {**GOOD, "end_to_end_latency_p99_ms": 1_711.0, "one_way_delay_p99_ms": 1_650.0}
+    for link, part in (("auto", "link"), ("direct", None)):
+        options = search.of(Ask("step", 100)).model_copy(update={"link": link})
+        step = step_of(
+            Ask("step", 100),
+            options,
+            service_level(options, ()),
+            Outcome(metrics=late),
+            samples(31, 100, 100),
+        )
+        assert step.saturation is not None
+        assert step.saturation.part == part
 
 
 def searched(loads: dict[int, Verdict], found: Found | None, stopped: Interrupted | None = None) -> Searched:
@@ -203,6 +245,8 @@ def searched(loads: dict[int, Verdict], found: Found | None, stopped: Interrupte
          "The generator, and not the system, gave way at 104 messages/s: generator-limited: late by 70 ms"),
         (searched({12_345: "met"}, Found(12_345, None, None)), "at least", 12_345, 0, "nothing failed up to --to"),
         (searched({100: "missed"}, Found(None, 100, "missed")), "no capacity", None, EXIT_MISSED, "Begin lower (--from)"),
+        (searched({100: "met", 99: "missed"}, Found(None, 99, "missed")), "no capacity", None, EXIT_MISSED,
+         "up to 100 messages/s met the service level once, and none was confirmed"),
         (searched({100: "met"}, None, Interrupted(2)), "stopped", 100, 130, "100 messages/s met the service level, not"),
         (searched({}, None, Interrupted(15)), "stopped", None, 143, "no load was found"),
     ],

@@ -119,9 +119,8 @@ def measured(
     # A receiver that had `message042` of an earlier session first: when this one's came is not known.
     earlier = pc.less(due["received_at_ns"], due["emitted_at_ns"]).fill_null(False)
     rows = due.filter(pc.invert(earlier))
-    numbers = [int(name[-6:]) for name in rows["vehicle_id"].to_pylist()]
     return EchoCell(
-        vehicle=np.array(numbers, np.int64) - first_vehicle,
+        vehicle=_numbers(rows["vehicle_id"]) - first_vehicle,
         sequence=rows["sequence"].to_numpy(),
         latency_ms=_ms(rows, "received_at_ns", "due_at_ns"),
         delay_ms=_ms(rows, "received_at_ns", "emitted_at_ns"),
@@ -175,7 +174,7 @@ def wire_of(messages: pa.Table, vehicles: range, window: tuple[int, int], cell: 
         window: begin and end in ns, against the stamp of the first byte sent.
         cell: the messages due in the window.
     """
-    numbers = np.array([int(name[-6:]) for name in messages.column("vehicle_id").to_pylist()], np.int64)
+    numbers = _numbers(messages["vehicle_id"])
     sent = np.asarray(messages.column("first_sent_at_ns").fill_null(0)).astype(np.int64)
     inside = (
         (numbers >= vehicles.start) & (numbers < vehicles.stop) & (sent >= window[0]) & (sent < window[1])
@@ -193,6 +192,13 @@ def wire_of(messages: pa.Table, vehicles: range, window: tuple[int, int], cell: 
     scale = published / arrived
     pure = _total(table, "tcp_acknowledgement")
     return WireCell(numbers[inside] - vehicles.start, (overhead - unseen) * scale, wire * scale, pure * scale)
+
+
+def _numbers(names: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return the vehicles' numbers."""
+    few = names.combine_chunks().dictionary_encode()
+    numbers = np.array([int(name[-6:]) for name in few.dictionary.to_pylist()], np.int64)
+    return numbers.take(np.asarray(few.indices))
 
 
 def _total(table: pa.Table, part: str, ways: tuple[str, ...] = _WAYS) -> Floats:

@@ -14,7 +14,7 @@ from ivsim.study.engines.pipe.ledger import CONSUMED, FATES, LOST, REFUSED, UNKN
 from ivsim.study.engines.pipe.measurement import Measured
 from ivsim.study.engines.pipe.site import WAYS
 from ledger.metrics import QUANTILES, Metric
-from schemas.quantiles import rank_index
+from schemas.quantiles import nearest_rank_ms, rank_index
 
 Floats = npt.NDArray[np.float64]
 STAGES: Final = ("build", "encode", "produce", "fetch", "decode", "read")
@@ -258,11 +258,6 @@ def _recovery_s(found: Measured) -> float | None:
     return float(answered.min() - killed_at_ns) / 1e9 if answered.size else None
 
 
-def quantile_ms(ordered_ns: Integers, share: float) -> float | None:
-    """Return the nearest-rank quantile of sorted ns, in ms; None without values."""
-    return float(ordered_ns[rank_index(ordered_ns.size, share)]) / 1e6 if ordered_ns.size else None
-
-
 def delays_ns(found: Measured) -> dict[str, Integers]:
     """Return the delays of the records due after the warm-up that have them, each in the records' order."""
     ledger = found.ledger
@@ -287,7 +282,7 @@ def _times(found: Measured) -> dict[str, Any]:
             continue
         ordered = np.sort(values)
         figures[f"{name}_mean_ms"] = float(values.mean()) / 1e6
-        figures |= {f"{name}_{q}_ms": quantile_ms(ordered, share) for q, share in DELAY_QUANTILES.items()}
+        figures |= {f"{name}_{q}_ms": nearest_rank_ms(ordered, share) for q, share in DELAY_QUANTILES.items()}
         if name == "transit":
             low, high = (float(ordered[rank_index(ordered.size, share)]) for share in (0.25, 0.75))
             reach = 1.5 * (high - low)

@@ -81,10 +81,14 @@ def _per_vehicle(directory: Path) -> list[tuple[Integers, Integers]]:
     if not path.is_file():
         return []
     table = read_table(path, ["vehicle_id", "due_at_ns", "applied_at_ns"])
-    names = np.asarray(table.column("vehicle_id").to_pylist())
-    due = np.asarray(table.column("due_at_ns")).astype(np.int64)
-    applied = np.asarray(table.column("applied_at_ns").fill_null(0)).astype(np.int64)
-    return [(due[names == name], applied[names == name]) for name in np.unique(names)]
+    if not table.num_rows:
+        return []
+    vehicles = np.asarray(table.column("vehicle_id").combine_chunks().dictionary_encode().indices)
+    order = np.argsort(vehicles, kind="stable")
+    ends = np.cumsum(np.bincount(vehicles))[:-1]
+    due = np.asarray(table.column("due_at_ns")).astype(np.int64)[order]
+    applied = np.asarray(table.column("applied_at_ns").fill_null(0)).astype(np.int64)[order]
+    return list(zip(np.split(due, ends), np.split(applied, ends), strict=True))
 
 
 def age_of_information(due: Integers, applied: Integers) -> tuple[float, float] | None:

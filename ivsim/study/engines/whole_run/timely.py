@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow.compute as pc
 
 from ivsim.runs.directory import RunDirectory
 from ivsim.study.sealed import read_table
@@ -40,7 +41,7 @@ def timely_figures(directory: Path, metrics: Mapping[str, Any], limit_ms: float)
     if not path.is_file():
         return {}
     table = read_table(path, ["due_at_ns", "fate", "in_window", "end_to_end_latency_ns"])
-    unknown = np.asarray(table.column("fate").to_pylist()) == "unknown"
+    unknown = np.asarray(pc.equal(table.column("fate"), "unknown"), np.bool_)
     # What never came to the twin has no latency.
     latency_ns = np.asarray(table.column("end_to_end_latency_ns").fill_null(-1)).astype(np.int64)
     timely = (latency_ns >= 0) & (latency_ns <= limit_ms * 1e6)
