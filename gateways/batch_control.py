@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
+from gateways.batching.asked import Batching
 from gateways.batching.batcher import BatchSetting
 from gateways.batching.controller import Controller, ControllerSettings, Decision
 from gateways.batching.decision_log import DecisionLog
@@ -15,7 +16,6 @@ from gateways.batching.period import Period
 from gateways.batching.producer_statistics import ProducerWatch
 from gateways.batching.rules import Bounds
 from gateways.batching.tcp_info import link_between, readings
-from gateways.config import Batching
 
 
 def controller_settings(batching: Batching, receive_max: int, partitions: int) -> ControllerSettings:

@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from gateways.counters import Counters
 from gateways.delivery import Header
-from gateways.producer import POISON
 from gateways.protocols.ends import Receipt
+from gateways.sinks.records import POISON
 from gateways.sinks.sink import Sink, SinkError
 from schemas.topics import KafkaTopics
 

@@ -10,26 +10,13 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from gateways.sinks.kinds import LINGER_MS, SinkSettings
+from gateways.sinks.records import LARGEST_BYTES
 from gateways.sinks.topics import require_topics
 from schemas.errors import Refusal
 from schemas.kafka_login import client_settings
 
-# Errors that no repetition cures: the record itself is at fault and goes to the dead letters.
-POISON = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.INVALID_MSG_SIZE,
-        KafkaError.INVALID_MSG,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
-    }
-)
-
-
 # Records of a partition that librdkafka sends together at most, where nobody asks for less.
 BATCH_MESSAGES = 10_000
-# What a record may take.
-LARGEST_BYTES = 16_000_000
 # Between two statistics, where they are asked for.
 _STATISTICS_MS = 1_000
 

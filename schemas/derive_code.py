@@ -19,7 +19,7 @@ def runs(layout: Layout) -> str:
         "from struct import Struct",
         "from typing import Any",
         "",
-        "from schemas.formats.scalars import TEXT, Names, Numbers, avro_string, json_number, json_string, varint, zigzag",
+        "from schemas.scalars import TEXT, Names, Numbers, avro_string, json_number, json_string, varint, zigzag",
         "from schemas.generated import records as r",
         "",
         'F32 = Struct("<f").pack',

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from schemas.last_words import java_cause_of
-from twin import dead_letters, history, job, live_query, queries, rehearsal, warm
+from twin import asked_query, dead_letters, history, job, live_query, rehearsal, warm
 from twin.config import TwinConfig
 from twin.endings import Endings
 from twin.live import LiveFigures
@@ -51,7 +51,7 @@ class RunQueries:
         rehearsed = rehearsal.start(session, config) if self._warmed.rehearse(config) else None
         if config.live == "spark":
             self._beside += live_query.start(session, config)
-        self._beside += queries.start(session, config)
+        self._beside += asked_query.start(session, config)
         self._all += self._beside
         if config.live == "consumer":
             self._live = LiveFigures(config)

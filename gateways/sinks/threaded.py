@@ -20,9 +20,9 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from gateways.delivery import Header
-from gateways.producer import LARGEST_BYTES, POISON
 from gateways.sinks.arguments import ProducerSettings
 from gateways.sinks.kinds import SinkSettings
+from gateways.sinks.records import LARGEST_BYTES, POISON
 from gateways.sinks.sink import DeliveryReport
 from gateways.sinks.topics import message_limits, require_topics
 from schemas.errors import Refusal

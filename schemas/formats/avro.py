@@ -15,11 +15,11 @@ from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
 from schemas.formats.chunks import Chunks
-from schemas.formats.scalars import zigzag
 from schemas.generated.records import Document
 from schemas.generated.runs import AVRO
 from schemas.layout import LAYOUT, RECORDS, ROOT
 from schemas.messages import CurrentStatus
+from schemas.scalars import zigzag
 
 if TYPE_CHECKING:
     from schemas.formats.blocks import Blocks

@@ -6,9 +6,9 @@ from struct import Struct
 from typing import Any, Final
 
 from schemas.formats.blocks import Columns, Node, Scalar, Shape
-from schemas.formats.scalars import avro_string, zigzag
 from schemas.formats.slots import TEXT_BYTES, SlotLayout
 from schemas.layout import LAYOUT
+from schemas.scalars import avro_string, zigzag
 
 _FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
 _WIDTHS: Final = {"float": 4, "double": 8, "enum": 1, "bool": 1, "uint32": 5, "int32": 5, "uint64": 10}

@@ -9,9 +9,9 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 
 from schemas.formats.blocks import Node, Scalar
-from schemas.formats.scalars import varint
 from schemas.formats.slots import TEXT_BYTES, SlotLayout
 from schemas.generated import current_status_pb2 as pb
+from schemas.scalars import varint
 
 _FLOAT, _DOUBLE, _FIXED = Struct("<f"), Struct("<d"), Struct("<Q")
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5  # wire types (protobuf.dev, encoding)

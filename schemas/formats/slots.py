@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from schemas.formats.blocks import Bytes, Columns, Event, Mask, Node, Scalar, Shape, Sizes, Values
-from schemas.formats.scalars import varint
 from schemas.formats.slot_columns import WRITERS, ColumnGroup, Level, Rows, write_lengths
 from schemas.generated.runs import NAMES
+from schemas.scalars import varint
 
 TEXT_BYTES: Final = 32  # the longest string that a template has room for
 _NUMBERS: Final = {kind: {name: k for k, name in names.items()} for kind, names in NAMES.items()}

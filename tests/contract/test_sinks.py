@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from gateways.batching.partition import partitioner
 from gateways.counters import Counters
 from gateways.kafka_delivery import DEAD_LETTER_BYTES, KafkaDelivery
-from gateways.producer import LARGEST_BYTES
 from gateways.sinks import SINKS
 from gateways.sinks.kinds import Java, SinkSettings
+from gateways.sinks.records import LARGEST_BYTES
 from gateways.sinks.topics import message_limits
 from ivsim.study.engines.pipe.platforms.kafka_libraries.java import class_path
 from ivsim.testbed.java_client import libjvm

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-
-    from twin.config import TwinConfig
+from typing import Final, NamedTuple
 
 
 class Query(NamedTuple):
@@ -18,8 +11,8 @@ class Query(NamedTuple):
     Attributes:
         name: the word of `--query`.
         meaning: one clause for the help text.
-        module: has `start(session, config)`, which returns a streaming query of this name that writes answers
-            (`twin.queries.answers`); imported when it is started.
+        module: has `answering(session, stations)`, which returns what makes answers (`twin.queries.answers`) of a batch of the
+            records of vehicle.status that may enter a twin; imported when the query is started.
         needs_stations: it is about stations, which a run must name.
     """
 
@@ -40,10 +33,3 @@ QUERIES: Final = {
         ),
     )
 }
-
-
-def start(session: SparkSession, config: TwinConfig) -> list[StreamingQuery]:
-    """Start the query that the configuration asks for; none where it asks for none."""
-    if config.query is None:
-        return []
-    return [import_module(QUERIES[config.query].module).start(session, config)]

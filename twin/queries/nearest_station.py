@@ -8,23 +8,19 @@ read in, and one that comes twice has it twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming import StreamingQuery
 
 from schemas.errors import PayloadError
 from schemas.formats import FORMATS
-from twin import source
-from twin.config import TwinConfig
 from twin.queries import answers
+from twin.queries.stations import Station
 
-NAME: Final = "nearest-station"
 # Mean radius of the Earth (IUGG): on a sphere of it a distance is up to 0.56 % off one on the ellipsoid.
 EARTH_RADIUS_M: Final = 6_371_008.8
 POSITIONS: Final = pa.schema([*answers.KEY, ("latitude_deg", pa.float64()), ("longitude_deg", pa.float64())])
@@ -37,30 +33,21 @@ _STATION: Final = pa.schema(
 )
 
 
-def start(session: SparkSession, config: TwinConfig) -> StreamingQuery:
-    """Start the query; each batch of its answers is a file below RUN_DIR/answers.
+def answering(session: SparkSession, stations: Sequence[Station]) -> Callable[[DataFrame], pa.Table]:
+    """Return what finds the station nearest to each position of a batch.
 
-    The warm-up records are read, too: the first batch compiles the query, and they have no position.
+    The warm-up records are in a batch, too: the first one compiles the query, and they have no position.
     """
-    records = source.read_stream(session, config, config.topics.status, source.warm_topic(config))
-    good = source.parsed(records, config).where("reason is null")
     # Of columns: Spark reads a list of rows by Python processes, anew in each batch.
-    columns = zip(_STATION, zip(*config.stations, strict=True), strict=True)
-    stations = session.createDataFrame(
+    columns = zip(_STATION, zip(*stations, strict=True), strict=True)
+    table = session.createDataFrame(
         pa.table([pa.array(values, field.type) for field, values in columns], _STATION)
     )
 
-    def write(frame: DataFrame, number: int) -> None:
-        table = nearest(positions(frame), stations).toArrow()
-        answers.write_batch(table, Path(config.run_dir), number)
+    def answered(frame: DataFrame) -> pa.Table:
+        return nearest(positions(frame), table).toArrow()
 
-    return (
-        good.writeStream.queryName(NAME)
-        .foreachBatch(write)
-        .option("checkpointLocation", str(config.checkpoint / NAME))
-        .trigger(processingTime="0 seconds")
-        .start()
-    )
+    return answered
 
 
 def positions(frame: DataFrame) -> DataFrame:

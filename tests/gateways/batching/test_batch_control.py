@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from gateways.batch_control import BatchControl, controller_settings
+from gateways.batching.asked import Batching
 from gateways.batching.controller import Controller
 from gateways.batching.decision_log import DecisionLog
 from gateways.batching.period import Period
 from gateways.batching.producer_statistics import ProducerWatch
-from gateways.config import Batching, read_gateway_config
+from gateways.config import read_gateway_config
 from gateways.counters import Counters
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.watched_delivery import WatchedDelivery

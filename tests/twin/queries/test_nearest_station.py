@@ -18,7 +18,7 @@ from schemas.formats import FORMATS
 from schemas.topics import vehicle_id
 from simulator.vehicles.vehicle import Vehicle
 from tests.twin.made_up import MadeUpRun, status_headers
-from twin import queries
+from twin import asked_query
 from twin.config import TwinConfig
 from twin.queries import answers
 from twin.queries.nearest_station import (
@@ -135,7 +135,7 @@ def test_a_run_that_asks_for_no_query_starts_none() -> None:
     config = TwinConfig(run_dir=".", topology="echo")
     assert (config.query, config.stations) == (None, ())
     # No session is there to start one in.
-    assert queries.start(None, config) == []  # type: ignore[arg-type]
+    assert asked_query.start(None, config) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.spark
@@ -151,7 +151,7 @@ def test_the_query_answers_what_is_in_kafka(spark: SparkSession, run: MadeUpRun)
         )
         run.produce(config.topics.status, record["vehicle_id"], record["value"], headers)
     run.flush()
-    (query,) = queries.start(spark, config)
+    (query,) = asked_query.start(spark, config)
     try:
         query.processAllAvailable()
     finally:

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gateways.batch_control import BatchControl, controller_settings
+from gateways.batching.asked import Batching
 from gateways.batching.batcher import Batcher, BatchSetting
 from gateways.batching.controller import Controller, Decision
 from gateways.batching.decision_log import decision_row
 from gateways.batching.period import Period
 from gateways.batching.producer_statistics import ProducerWatch
-from gateways.config import Batching
 from gateways.sinks.kinds import LINGER_MS
 from ivsim.study.engines.pipe.platforms.base import Full, Place, Refused, Report
 from ivsim.study.engines.pipe.platforms.kafka_clients import KafkaSender
