@@ -192,9 +192,13 @@ def cost(
 
 
 def taken_ratio(first: Sample, last: Sample, messages_per_s: float) -> float:
-    """Return what the twins took between two samples, as a share of the messages due between the times that these counts are of."""
+    """Return what the twins took between two samples, as a share of the messages due between the times that these counts are of.
+
+    0 where no later count has come.
+    """
     began_s, ended_s = (one.at_s if one.in_twin_at_s is None else one.in_twin_at_s for one in (first, last))
-    return ((last.in_twin or 0) - (first.in_twin or 0)) / ((ended_s - began_s) * messages_per_s)
+    due = (ended_s - began_s) * messages_per_s
+    return ((last.in_twin or 0) - (first.in_twin or 0)) / due if due > 0 else 0.0
 
 
 def together(of_parts: Mapping[str, float]) -> dict[str, float]:

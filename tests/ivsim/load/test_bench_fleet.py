@@ -48,9 +48,21 @@ def test_a_row_has_the_cost_of_a_message_and_says_when_the_twin_falls_behind() -
     assert sum("2*" in line for line in lines) == 4
     assert any(line.split()[:2] == ["1", "744"] for line in lines)
     assert any("12,346" in line for line in lines)
-    late = [one._replace(in_twin_at_s=one.at_s - 0.9 * (one.at_s < 60)) for one in sampled(2_500)]
-    counted_late = [one._replace(in_twin=round(2_500 * max(0, one.in_twin_at_s or 0))) for one in late]
-    assert not cost("valid", SIZE.options(), METRICS, {}, counted_late).behind
+
+
+def test_a_count_of_a_while_ago_is_held_against_the_messages_due_until_then() -> None:
+    def counted(late_s: float) -> list[Sample]:
+        """Return samples of a twin that takes all, whose count is late by so much in the second half."""
+        made = []
+        for one in sampled(2_500):
+            at_s = one.at_s - late_s * (one.at_s >= 30)
+            made.append(one._replace(in_twin_at_s=at_s, in_twin=round(2_500 * max(0, at_s))))
+        return made
+
+    assert not cost("valid", SIZE.options(), METRICS, {}, counted(2.0)).behind
+    # One that has stood still says nothing newer.
+    stood = [one._replace(in_twin_at_s=1.0, in_twin=2_500) for one in sampled(2_500)]
+    assert cost("valid", SIZE.options(), METRICS, {}, stood).behind
 
 
 def test_a_run_without_samples_has_no_costs() -> None:
