@@ -39,8 +39,8 @@ def audit(path: Path, say: Callable[[int, int], None] = lambda *_: None) -> Audi
     result = read_result(path)
     made = Audit(result)
     steps = _audit_connections(made)
-    _audit_in_order(made, "received.parquet", result.receive_logs, "received_at_ns")
-    _audit_in_order(made, "in_flight.parquet", result.in_flight_logs, "noted_at_ns")
+    _audit_in_order(made, "received", result.receive_logs, "received_at_ns")
+    _audit_in_order(made, "in-flight", result.in_flight_logs, "noted_at_ns")
     by_share = ByShare(made)
     all_shares = list(shares.shares_of(result.terms))
     for number, share in enumerate(all_shares):
@@ -69,12 +69,13 @@ def _audit_connections(made: Audit) -> list[Row]:
     return steps
 
 
-def _audit_in_order(made: Audit, name: str, kept: list[Path], stamp: str) -> None:
+def _audit_in_order(made: Audit, noted: str, kept: list[Path], stamp: str) -> None:
     """Hold a table of what gateways noted against their logs, some rows at a time: row for row."""
     result = made.result
+    name = f"{noted.replace('-', '_')}.parquet"
     if not (kept or result.has(name)):
         return
-    sheet = made.sheet(name, {"received.parquet": "received-*.events"}.get(name, "in-flight-*.events"))
+    sheet = made.sheet(name, f"{noted}-*.events")
     table = Table(sheet, ("step",))
     said = result.in_order(name)
     found = (row for log in kept for row in tables.received_rows(logs.read_taken(log), stamp))
