@@ -363,6 +363,8 @@ class CoapVehicle(Upper):
             self._events.unanswered(transfer.token, reason)
 
     def _end(self, transfer: Transfer) -> None:
+        # It names the transfer in what a Reset calls: a circle, which Python's collector alone would take apart.
+        transfer.exchange = None
         if transfer.lingering is not None:
             transfer.lingering.cancel()
         if transfer is self._transfer:
