@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from schemas.config import Strict, read_config
-from schemas.control import emit, failure_line
+from schemas.control import OWNER_DIED, emit, failure_line
 from schemas.errors import Refusal
 from schemas.loop_commands import Commands, stop_on_signal
 from schemas.outlet import log_to_stderr
 from simulator.background import in_background
 from simulator.link_task import Played, Task
-from simulator.links.base import LinkError
+from simulator.links.base import Link, LinkError
 from simulator.links.proof.prober import Prober
 from simulator.links.replay import LinkReplay
+from simulator.links.row_file import write_rows
+from simulator.links.step_log import StepLog
 from simulator.priority import go_first
 
 _PROGRESS_S = 0.5
@@ -33,17 +35,23 @@ class PlayerConfig(Strict):
 
     Attributes:
         task_path: a pickled `Task`.
-        steps_path: file for the steps' columns, whose directory exists.
-        played_path: where to leave a pickled `Played`.
+        steps_path: file for the steps' columns while they are played, whose directory exists.
+        rows_path: where to leave the rows of link.parquet, but for the capture's columns (`RowFile`).
+        played_path: where to leave a pickled `Played`, before them.
     """
 
     task_path: str
     steps_path: str
+    rows_path: str
     played_path: str
 
 
 class Player:
-    """A link's replay and its probes, from the start to the end."""
+    """A link's replay and its probes, from the start to the end.
+
+    Attributes:
+        orphaned: the owner has died, and the link's router may have gone with it.
+    """
 
     def __init__(self, config: PlayerConfig) -> None:
         self._config = config
@@ -51,6 +59,8 @@ class Player:
         self._task: Task | None = None
         self.replay: LinkReplay | None = None
         self.prober: Prober | None = None
+        self.orphaned = False
+        self._full: str | None = None  # why the rows are not in their file
 
     def start(self, at_ns: int) -> None:
         """Take the link, set the conditions of second 0, which begins at `at_ns`, and the others in their time."""
@@ -75,6 +85,8 @@ class Player:
             for thread in (self.replay, self.prober)
             if thread is not None and thread.failure is not None
         ]
+        if self._full is not None:
+            failed.append(self._full)
         return {
             "replay": None if self.replay is None else self.replay.properties(),
             "failure": next(iter(failed), None),
@@ -82,18 +94,30 @@ class Player:
 
     def stop(self) -> None:
         """Stop the probes, then the replay, and leave what was played."""
-        for thread in (self.prober, self.replay):
-            if thread is not None:
-                thread.stop()
+        if self.prober is not None:
+            self.prober.stop()
+        if self.replay is not None:
+            self.replay.stop(counted=not self.orphaned)
         if (
             self._task is not None
             and self.replay is not None
             and (self.prober is not None or not self._task.probed)
         ):
-            probes = None if self.prober is None else self.prober.times
-            played = Played(self.replay.rows(), probes, self._task.link.told())
-            Path(self._config.played_path).write_bytes(pickle.dumps(played))
+            self._leave(self.replay.rows(), self._task.link)
         self._stack.close()
+
+    def _leave(self, steps: StepLog, link: Link) -> None:
+        """Leave what was played to the owner, and to whoever finishes a run whose owner was killed."""
+        rows = Path(self._config.rows_path)
+        try:
+            played = Played(steps.distinct(), link.told())
+            Path(self._config.played_path).write_bytes(pickle.dumps(played))
+            written = rows.with_suffix(".part")
+            write_rows(written, steps if self.prober is None else self.prober.add_to(steps))
+            if written.is_file():
+                written.replace(rows)  # whole, or not there
+        except OSError as error:
+            self._full = f"{rows.name}: {error.strerror or error}"
 
 
 async def run(config: PlayerConfig) -> int:
@@ -114,6 +138,12 @@ async def run(config: PlayerConfig) -> int:
     asyncio.get_running_loop().set_exception_handler(failed)
     stop_on_signal(stop)
     player = Player(config)
+
+    def orphaned() -> None:
+        player.orphaned = True
+        stop.set()
+
+    asyncio.get_running_loop().add_signal_handler(OWNER_DIED, orphaned)
     tasks = [
         in_background("a command", _obey(player, stop)),
         in_background("the progress report", _report(player)),
@@ -141,6 +171,7 @@ async def _obey(player: Player, stop: asyncio.Event) -> None:
             emit("playing")
         else:
             player.cut(int(command["second"]), float(command["length_s"]))
+    player.orphaned |= command is None
     stop.set()
 
 

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from simulator.link_schedule import LinkSchedule, SideBySide
 from simulator.links.base import Link
-from simulator.links.proof.probe_times import ProbeTimes
-from simulator.links.step_log import StepLog
+from simulator.links.step_log import Asked
 
 
 class Task(NamedTuple):
@@ -23,8 +22,7 @@ class Task(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What was played: steps, probes (None where no link was probed), and what vehicles have been told, for `Link.resume`."""
+    """What was played, beside its rows: each pair of conditions once, and what vehicles have been told, for `Link.resume`."""
 
-    steps: StepLog
-    probes: ProbeTimes | None
+    distinct: list[Asked]
     told: list[Any]

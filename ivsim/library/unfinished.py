@@ -1,7 +1,7 @@
 """The result of a run whose own process was killed: made of the logs, tables and Kafka records that it has left.
 
 Parts of a run end in order when their owner is gone, each with its log whole and its last words in a file. So a killed
-run lacks what its owner alone knew (what the link was asked, the live figures) and the work that comes behind: that is
+run lacks what its owner alone knew (the live figures, the drift of the clocks) and the work that comes behind: that is
 done here. Nothing is removed before all of it is made: who is stopped on the way begins anew.
 """
 
@@ -26,6 +26,8 @@ from ivsim.runs.children import last_words_of
 from ivsim.runs.directory import SCHEMA, RunDirectory
 from ivsim.runs.endpoints import KafkaAddress, login_of
 from ivsim.runs.kafka_log import NOT_KEPT, keep
+from ivsim.runs.link_player import LINK_ROWS
+from ivsim.runs.link_player import NAME as REPLAY
 from ivsim.runs.processes import ECHO, SENDER, gateway_places
 from ivsim.runs.result import ledger_config, write_result
 from ivsim.runs.snapshot import Facts, note, write_snapshot
@@ -41,6 +43,7 @@ from simulator.capture.process import CATEGORIES_NAME, HANDSHAKES_NAME, LOG_NAME
 from simulator.capture.second_log import to_table
 from simulator.emission_log import Kind
 from simulator.emission_table import read_events
+from simulator.links.row_file import RowFile
 from twin.queries import answers
 
 KILLED: Final = "the run's own process was killed"
@@ -88,7 +91,7 @@ def _make_result(
     if not run.snapshot.is_file():
         say("reading the logs of its parts")
         problems += _capture_tables(run)
-        write_snapshot(run, options, [], _facts(run, options, manifest))
+        write_snapshot(run, options, RowFile(run.work / LINK_ROWS), _facts(run, options, manifest))
     if TOPOLOGIES[options.topology].bridged and not run.kafka_records.is_file():
         say("reading Kafka's log")
         problems += _kafka_records(run, options, manifest["run"])
@@ -114,6 +117,7 @@ def _facts(run: RunDirectory, options: RunOptions, manifest: dict[str, Any]) -> 
     return Facts(
         start_at_ns=start_at_ns,
         stop_at_ns=_last_event_at_ns(run.emission_logs(), start_at_ns),
+        replay=_last_words(run, REPLAY).get("replay"),
         senders=[_last_words(run, name) for name in senders],
         gateways=[_last_words(run, name) for name in gateways],
         refused_gateways=[

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from simulator.capture.second_log import to_table as wire_table
 from simulator.links import step_log
 from simulator.links.proof import probe_times
+from simulator.links.row_file import write_rows
 from simulator.links.step_log import Rows
 
 KEY = ("second", "vehicle_id", "direction")
@@ -34,12 +33,7 @@ ROWS_TOGETHER: Final = 1 << 17  # in memory, and in a row group of link.parquet
 
 def write_link_log(path: Path, asked: Rows, wire_events: Path, compression: str = "snappy") -> None:
     """Write link.parquet as `link_tables` gives it, some seconds at a time."""
-    with ExitStack() as stack:
-        writer: pq.ParquetWriter | None = None
-        for table in link_tables(asked, wire_events):
-            if writer is None:
-                writer = stack.enter_context(pq.ParquetWriter(path, table.schema, compression=compression))
-            writer.write_table(table)
+    write_rows(path, link_tables(asked, wire_events), compression)
 
 
 def link_table(asked: Rows, wire_events: Path) -> pa.Table:

@@ -14,12 +14,12 @@ from simulator.link_player import PlayerConfig
 from simulator.link_schedule import LinkSchedule, SideBySide
 from simulator.link_task import Played, Task
 from simulator.links.base import Conditions, Link, LinkError
-from simulator.links.proof.probe_times import ProbedRows
 from simulator.links.replay import LINK_STEPS
+from simulator.links.row_file import RowFile
 from simulator.links.step_log import Asked, Rows
 
 NAME: Final = "replay"
-LINK_TASK, LINK_PLAYED = "link.task", "link.played"
+LINK_TASK, LINK_PLAYED, LINK_ROWS = "link.task", "link.played", "link.rows"
 # A cut is heard of while the next second is made ready: the one behind it is the first that has it.
 _CUT_AFTER_S: Final = 2
 
@@ -41,7 +41,12 @@ class LinkPlayer:
         self._start_at_ns = 0
         self._played: Played | None = None
         self._problem: str | None = None
-        paths = {"task_path": LINK_TASK, "steps_path": LINK_STEPS, "played_path": LINK_PLAYED}
+        paths = {
+            "task_path": LINK_TASK,
+            "steps_path": LINK_STEPS,
+            "rows_path": LINK_ROWS,
+            "played_path": LINK_PLAYED,
+        }
         config = PlayerConfig(**{key: str(work / name) for key, name in paths.items()})
         self._child = children.start(ChildSpec(NAME, ("simulator.link_player",), config))
 
@@ -91,6 +96,8 @@ class LinkPlayer:
             self._played = pickle.loads((self._work / LINK_PLAYED).read_bytes())  # noqa: S301 - our own process left it
         except (OSError, EOFError, pickle.UnpicklingError):  # it was killed, maybe while it wrote
             link.resume(None)
+            if (broke := self._figures().get("failure")) is not None:
+                return str(broke)
             try:
                 self._child.check()
             except ProcessDied as death:
@@ -113,11 +120,8 @@ class LinkPlayer:
 
     def rows(self) -> Rows:
         """Return what was asked of the link, counted and probed, a row a second, vehicle and direction; once it has stopped."""
-        if self._played is None:
-            return []
-        steps, probes = self._played.steps, self._played.probes
-        return steps if probes is None else ProbedRows(steps, probes)
+        return RowFile(self._work / LINK_ROWS)
 
     def distinct(self) -> list[Asked]:
         """Return each pair of conditions that was asked for once, with the first place where it was."""
-        return [] if self._played is None else self._played.steps.distinct()
+        return [] if self._played is None else self._played.distinct

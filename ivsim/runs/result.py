@@ -30,10 +30,11 @@ from simulator.links.proof import probe_times
 from simulator.links.proof.after_run import TRAFFIC_S, probe_checks
 from simulator.links.proof.certificate import certificate, unplayed
 from simulator.links.proof.checks import Check
+from simulator.links.row_file import RowFile
 from simulator.links.step_log import SCHEMA
 
 NO_LEDGER: Final = "there is no ledger"
-_COLUMNS: Final = [*SCHEMA.names, *probe_times.SCHEMA.names]
+_COLUMNS: Final = (*SCHEMA.names, *probe_times.SCHEMA.names)
 _OF_SENDERS: Final = frozenset({"sender_died", "agent_lost"})
 
 
@@ -44,10 +45,8 @@ class LinkRows:
     path: Path
 
     def __iter__(self) -> Iterator[pa.Table]:
-        with pq.ParquetFile(self.path) as file:
-            for group in range(file.num_row_groups):
-                rows = file.read_row_group(group, columns=_COLUMNS)
-                yield rows.filter(pc.is_valid(rows["update_ms"]))
+        for rows in RowFile(self.path, _COLUMNS):
+            yield rows.filter(pc.is_valid(rows["update_ms"]))
 
 
 def ledger_config(directory: Path, options: RunOptions) -> LedgerConfig:

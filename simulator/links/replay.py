@@ -17,6 +17,7 @@ SECOND_NS: Final = 1_000_000_000
 # So long before its time a change is handed over: neither whoever holds this process's lock then makes it late, nor reading a
 # large fleet's counts.
 AHEAD_NS: Final = 300_000_000
+_ANSWER_S: Final = 1.0  # of a link that may be gone
 LINK_STEPS: Final = "link.steps"  # what a run names the file of its replay's steps
 Schedule = Callable[[int], Conditions]  # second from the start -> every vehicle's conditions
 
@@ -103,13 +104,17 @@ class LinkReplay(threading.Thread):
         self._step.counters = self._link.counters()
         self._step.counted_at_ns = time.time_ns()
 
-    def stop(self) -> None:
-        """End the replay and take the last counts; the link's conditions stay as they are."""
+    def stop(self, *, counted: bool = True) -> None:
+        """End the replay and take the last counts; the link's conditions stay as they are.
+
+        Args:
+            counted: whether the link still answers; otherwise the step in force has no counts.
+        """
         if self._stopped.is_set():
             return
         self._stopped.set()
-        self.join()
-        if self.failure is None:
+        self.join(None if counted else _ANSWER_S)
+        if self.failure is None and counted:
             try:
                 self._count()
             except LinkError as error:

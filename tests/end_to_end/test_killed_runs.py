@@ -15,6 +15,7 @@ import pytest
 from end_to_end_runs import Finished, Runs, Started, namespaces_of, processes_of
 
 from ivsim.audit import audit
+from simulator.links.proof.certificate import CHANGES
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 
@@ -93,6 +94,13 @@ def test_a_run_that_is_killed_while_it_emits_is_finished_with_what_kafka_held(ru
     stopped_at_ns = json.loads((done.directory / "run.json").read_text())["stop_at_ns"]
     unknown = [row["emitted_at_ns"] for row in done.rows("ledger.parquet") if row["fate"] == "unknown"]
     assert all(at_ns > stopped_at_ns - 2 * 10**9 for at_ns in unknown)
+    # So does the link's player with what it has played, but for the counts of its last second.
+    link = [row for row in done.rows("link.parquet") if row["second"] >= 0 and row["asked_delay_ms"]]
+    seconds = {row["second"] for row in link if row["qdisc_packets"] is not None}
+    assert seconds == set(range(max(row["second"] for row in link)))
+    late = next(one for one in done.metrics["certificate"]["checks"] if one["parameter"] == CHANGES)
+    assert "ms late" in late["achieved"]
+    assert done.metrics["wire_bytes_uplink"] > done.metrics["probe_bytes_uplink"] > 0
     # Parts leave their last words to whoever comes.
     assert done.metrics["security"]["sender_cpu_s"] > 0
     assert done.metrics["security"]["gateway_cpu_s"] > 0

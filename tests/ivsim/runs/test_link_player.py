@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from ivsim.runs.children import Children
 from ivsim.runs.crossing import Crossing
 from ivsim.runs.link_log import link_tables
-from ivsim.runs.link_player import LinkPlayer
+from ivsim.runs.link_player import LINK_ROWS, LinkPlayer
 from ivsim.runs.processes import capture_config
 from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
@@ -27,6 +28,7 @@ from schemas.topics import end_id
 from simulator.link_schedule import LinkSchedule, SideBySide
 from simulator.links import LINKS, Condition, Link, LinkError
 from simulator.links.proof.probes import Flow, run
+from simulator.links.row_file import RowFile
 from simulator.traces import Trace
 
 pytestmark = pytest.mark.netns
@@ -116,6 +118,30 @@ def test_a_player_that_is_killed_is_named_and_the_link_goes_on(link: Link, playe
     assert problem.startswith("replay was ended by SIGKILL")
     assert (list(player.rows()), player.properties()) == ([], None)
     assert passes(link) == 0
+    link.update({1: (FREE, FREE)})
+    assert passes(link) == 20
+
+
+def test_a_player_whose_owner_is_gone_leaves_its_rows_without_asking_the_link(
+    link: Link, player: LinkPlayer, run_record: RunRecord, tmp_path: Path
+) -> None:
+    player.start(link, time.time_ns())
+    wait_until(lambda: steps(player) >= 3)
+    child = player._child
+    assert child.popen.stdin is not None
+    child.popen.stdin.close()
+    assert child.wait_end(10)
+    rows = [row for table in RowFile(tmp_path / LINK_ROWS) for row in table.to_pylist()]
+    last = max(row["second"] for row in rows)
+    assert len(rows) == 2 * VEHICLES * (last + 1)
+    assert last >= 2
+    for row in rows:
+        assert (row["qdisc_packets"] is None) == (row["second"] == last)
+        assert row["update_ms"] is not None
+    said = json.loads((tmp_path / "replay.done.json").read_text())
+    assert said["replay"]["steps"] == last + 1
+    assert said["replay"]["failure"] is said["failure"] is None
+    player.stop()
     link.update({1: (FREE, FREE)})
     assert passes(link) == 20
 
