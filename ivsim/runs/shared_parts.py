@@ -27,9 +27,9 @@ from typing import Final, Self
 from gateways.protocols import PROTOCOLS
 from ivsim.options import RunOptions
 from ivsim.runs import processes
-from ivsim.runs.directory import tag_of
 from ivsim.runs.endpoints import EDGE_PORT, KafkaAddress, login_of
 from ivsim.runs.memory import RUNNER, SPARK
+from ivsim.runs.noted_link import noted_link
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.target_credentials import left_on_target, target_credentials
 from ivsim.runs.twin_session import TwinSession
@@ -49,7 +49,7 @@ from ivsim.testbed.target_server import TargetServer
 from ivsim.topologies import TOPOLOGIES
 from schemas.java import Jit
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics, broker_address, gateway_address, kafka_address
-from simulator.links import Condition, Link, choose, open_link, tcp_stack, wiring
+from simulator.links import Condition, Link, choose, tcp_stack, wiring
 from simulator.links.plan import shards_for
 from simulator.links.silence import silent
 from twin.new_topics import Copies
@@ -352,14 +352,10 @@ class _OpenLink:
 
     @classmethod
     def open(cls, name: str, record: RunRecord, options: RunOptions) -> _OpenLink:
-        link = open_link(name, tag_of(record.run_id), len(options.links), options.links.start)
-        # Noted before they are made: a kill in between leaves a note of nothing, not a thing without a note.
-        for namespace in link.namespaces:
-            record.namespace(namespace)
-        stack = ExitStack()
-        with record.marking():  # the router outlives the run that it is opened in
-            stack.enter_context(link)
-        with stack:
+        with ExitStack() as stack:
+            link = stack.enter_context(
+                noted_link(record, name, len(options.links), first=options.links.start)
+            )
             for gateway in range(options.gateways) if TOPOLOGIES[options.topology].edge else ():
                 wiring.route_to(link.vehicles_namespace, kafka_address(gateway), gateway_address(gateway))
             tcp_stack.use(link, options.tcp)  # of the routes that there are

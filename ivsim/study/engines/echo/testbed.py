@@ -10,13 +10,14 @@ from typing import Any, Self
 
 from gateways.protocols import PROTOCOLS
 from ivsim.runs.children import READY_S, Children, ChildSpec
+from ivsim.runs.noted_link import noted_link
 from ivsim.runs.processes import echo_config
 from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.server import Broker
 from ivsim.testbed.servers import SERVERS
 from schemas.topics import CLOUD_ADDRESS
-from simulator.links import Link, open_link
+from simulator.links import Link
 
 
 class EchoTestbed:
@@ -55,10 +56,7 @@ class EchoTestbed:
         self.work.mkdir(parents=True, exist_ok=True)
         run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-study-{secrets.token_hex(2)}"
         self.record = self._stack.enter_context(RunRecord(run, self.work))
-        link = open_link(self._link_name, run[-4:], self._vehicles)
-        self.record.namespace(link.vehicles_namespace)
-        self.record.namespace(link.cloud_namespace)
-        self.link = self._stack.enter_context(link)
+        self.link = self._stack.enter_context(noted_link(self.record, self._link_name, self._vehicles))
         children = Children(self.record, self.work, self._stack)
         for protocol in sorted(self._protocols):
             self._serve(protocol, children)

@@ -8,7 +8,7 @@ certificate. All producers share the link, as the clients of one road-side gatew
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from ivsim.options import RunOptions
 from ivsim.runs.crossing import Crossing
-from ivsim.runs.directory import tag_of
 from ivsim.runs.link_log import link_table
+from ivsim.runs.noted_link import noted_link
 from ivsim.runs.processes import capture_config
 from ivsim.runs.runner import link_schedule_of
 from ivsim.study.engines.pipe.link_series import changing
@@ -27,7 +27,7 @@ from ivsim.study.engines.pipe.platforms.base import Host
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import CLOUD_ADDRESS, vehicle_address
 from simulator.link_schedule import LinkSchedule
-from simulator.links import Condition, choose, open_link, tcp_stack, wiring
+from simulator.links import Condition, Link, tcp_stack, wiring
 from simulator.links.base import DEFAULT_TCP_ALGORITHM
 from simulator.links.proof.certificate import certificate
 from simulator.links.proof.prober import PROBE_PORT
@@ -97,24 +97,21 @@ class Site:
     """
 
     def __init__(self, link: str, record: RunRecord) -> None:
-        self._record = record
-        self.link = open_link(choose(link), tag_of(record.run_id), _VEHICLES)
+        self._name, self._record = link, record
+        self._stack = ExitStack()
+        self.link: Link
 
     def __enter__(self) -> Self:
-        for namespace in self.link.namespaces:
-            self._record.namespace(namespace)
-        self.link.__enter__()
-        try:
+        with self._stack:
+            self.link = self._stack.enter_context(noted_link(self._record, self._name, _VEHICLES))
             # Kafka's clients cannot bind an address: they are vehicle 1.
             wiring.prefer_source(self.link.vehicles_namespace, vehicle_address(1))
             tcp_stack.use(self.link, DEFAULT_TCP_ALGORITHM)
-        except BaseException:
-            self.link.__exit__(None, None, None)
-            raise
+            self._stack = self._stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.link.__exit__(None, None, None)
+        self._stack.close()
 
     @property
     def host(self) -> Host:
