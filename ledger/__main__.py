@@ -1,4 +1,7 @@
-"""`python -m ledger CONFIG.json` builds a run's ledger; 2 for bad input, 1 for a ledger that fails."""
+"""`python -m ledger [--when-told] CONFIG.json` builds a run's ledger; 2 for bad input, 1 for a ledger that fails.
+
+With `--when-told` it waits for the command `build` on standard input, ready; its end instead means that none is wanted.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,24 @@ import time
 import duckdb
 
 from ledger.build import build
-from ledger.config import LedgerConfig
+from ledger.config import BUILD, WHEN_TOLD, LedgerConfig
 from ledger.metrics import FATES
 from schemas.config import read_config
-from schemas.control import emit
+from schemas.control import commands, emit
 from schemas.errors import Refusal
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Return the exit status; the last line on standard output says what the messages came to."""
-    words = sys.argv[1:] if arguments is None else arguments
-    if len(words) != 1:
-        print("usage: python -m ledger CONFIG.json", file=sys.stderr)
+    *flags, path = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if not path or flags not in ([], [WHEN_TOLD]):
+        print(f"usage: python -m ledger [{WHEN_TOLD}] CONFIG.json", file=sys.stderr)
         return 2
-    started = time.monotonic()
     try:
-        config = read_config(words[0], LedgerConfig)
+        config = read_config(path, LedgerConfig)
+        if flags and next(commands(BUILD), None) is None:
+            return 0
+        started = time.monotonic()
         metrics = build(config, lambda step: emit("step", words=step))
     except Refusal as error:
         print(error, file=sys.stderr)

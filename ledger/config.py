@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+# The flag by which the process of a ledger waits for its owner's command, and that command.
+WHEN_TOLD: Final = "--when-told"
+BUILD: Final = "build"
 Topology = Literal["gateway", "edge", "echo", "peer"]
 
 

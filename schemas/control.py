@@ -36,6 +36,11 @@ _LAST_WORDS: Final = os.environ.pop(LAST_WORDS, None)
 OWNER_DIED: Final = signal.SIGUSR1
 
 
+def heeded(*numbers: signal.Signals) -> tuple[signal.Signals, ...]:
+    """Return those signals that this process was not started to ignore, as `nohup` and a shell's `&` have it."""
+    return tuple(number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN)
+
+
 def emit(event: str, **fields: Any) -> None:
     """Tell the owner one event, a line of JSON; `done` is left in the file for last words, too.
 

@@ -6,27 +6,26 @@ import asyncio
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-from schemas.control import MAX_COMMAND_BYTES, OWNER_DIED, command, has_owner, refuse_command
-
-_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+from schemas.control import MAX_COMMAND_BYTES, OWNER_DIED, command, has_owner, heeded, refuse_command
 
 
 def stop_on_signal(stop: asyncio.Event) -> None:
     """Let the first SIGTERM or SIGINT set `stop`; the second finds no handler any more, and ends the process at once.
 
-    The owner's death sets it, too, however often it is told.
+    The owner's death sets it, too, however often it is told. A SIGINT that is ignored stays so.
     """
     loop = asyncio.get_running_loop()
+    ending = (signal.SIGTERM, *heeded(signal.SIGINT))
 
     def once() -> None:
         stop.set()
-        for number in _ENDING:
+        for number in ending:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
-    for number in _ENDING:
+    for number in ending:
         loop.add_signal_handler(number, once)
     loop.add_signal_handler(OWNER_DIED, stop.set)
 

@@ -7,6 +7,7 @@ import gc
 import os
 import re
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -33,6 +34,13 @@ ROOT = Path(__file__).resolve().parents[1]
 # What commands keep of their times belongs to the session, and not to whoever runs the tests.
 os.environ["IVSIM_CACHE"] = tempfile.mkdtemp(prefix="ivsim-cache-")
 atexit.register(shutil.rmtree, os.environ["IVSIM_CACHE"], ignore_errors=True)
+
+# A shell's `&` starts its jobs with SIGINT ignored, which what they start inherits, as nohup does with SIGHUP: a program under
+# test would not hear what is sent to it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Hypothesis' own profile for shared machines: no deadline for an example (200 ms otherwise, which any pause breaks), and
 # the same examples in every run, so that a failure belongs to the change that it meets. `make properties` asks for more.

@@ -51,9 +51,10 @@ def command(
 async def _serve(address: Address, token: str) -> None:
     from ivsim.agents.service import Agent  # noqa: PLC0415
     from ivsim.code_version import version_line  # noqa: PLC0415
+    from schemas.control import heeded  # noqa: PLC0415
 
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, *heeded(signal.SIGINT, signal.SIGHUP)):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with Agent(address, token, version_line()) as agent:
         print(f"agent at {agent.address} (Ctrl-C ends)", flush=True)

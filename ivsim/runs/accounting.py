@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from ivsim.runs.children import Part
 from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
-from ivsim.runs.interrupt import unhurried
+from ivsim.runs.interrupt import again, unhurried
 from ivsim.runs.ledger_job import LedgerJob, why
 from ivsim.runs.result import write_proof, write_result
 from ivsim.runs.snapshot import Facts, note, write_snapshot
@@ -49,13 +51,16 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
     display.phase("accounting for every message")
     problems = [ending.error] if ending.error else []
     directory = started.directory
-    with unhurried() as late:
+    job = LedgerJob(started, problems)
+    with again(), unhurried() as late:
+        job.prepare()
         _stop_sources(started, problems)
         _prove_link(started, ending, display)
         write_snapshot(directory, started.options, started.replay.rows(), _facts(started, ending, problems))
     if ending.error is not None:
         display.note(so_far(started, ending))
-    job = LedgerJob(started, problems)
+    # Its charts take a second to load: while other processes work on the ledger.
+    threading.Thread(target=import_module, args=("ivsim.report.page",), name="charts", daemon=True).start()
     figures, error, number = job.write(display, late.number)
     with unhurried() as late:
         job.keep_kafka_records()  # of a run that a signal has stopped before

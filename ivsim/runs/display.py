@@ -79,6 +79,11 @@ class Display:
         if self._live is None:
             self._console.print(text + self._usual(text), highlight=False)
 
+    def usual_s(self, *phases: str) -> float | None:
+        """Return how long these phases usually take together; None where that of one is not known."""
+        known = [] if self._times is None else [self._times.usual_s(phase) for phase in phases]
+        return sum(one for one in known if one is not None) if known and None not in known else None
+
     def _usual(self, text: str) -> str:
         """Return what is known of a phase's time and of all that follows, to stand behind its words; "" for nothing."""
         if self._times is None:
@@ -161,9 +166,9 @@ class JsonDisplay(Display):
     """Says the same as lines of JSON for programs, an object each: phases, notes, and progress once a second.
 
     Keys: `event` (phase, note or progress), `at_s` since the beginning; of a phase or a note its `text`; of a phase what it
-    usually takes (`usual_s`); of progress `share` (0 to 1), `left_s` until the last loss timeout is over, and `figures`; of a
-    phase and of progress `all_left_s`, about how long it is until the run is over; of progress `cores` too, of each kind of
-    part. null where one is not known.
+    usually takes (`usual_s`); of progress the `share` of the time in which messages are due (0 to 1), `left_s` until that is
+    over, and then until the last loss timeout is, and `figures`; of a phase and of progress `all_left_s`, about how long it
+    is until the run is over; of progress `cores` too, of each kind of part. null where one is not known.
     """
 
     def __init__(self, out: TextIO, times: PhaseTimes | None = None) -> None:

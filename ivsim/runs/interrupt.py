@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM: the first one stops a run in order, further ones wait until everything is closed.
+"""Ctrl-C, SIGTERM and SIGHUP: the first one stops a run in order; further ones wait until everything is closed.
+
+What takes long and can be made later from what is kept heeds one more (`again`).
+
+A SIGINT or SIGHUP that the process was started to ignore (a shell's `&`, `nohup`) is ignored.
 
 Between the runs of a testbed that stays up they end the program, which closes it first.
 """
@@ -6,14 +10,20 @@ Between the runs of a testbed that stays up they end the program, which closes i
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from ivsim.imports import imports_at, postponed
+from schemas.control import heeded
+
+# So soon a signal is the one before once more: `timeout` sends it to the process, and to its group.
+TWICE_S = 1.0
 
 
 class Interrupted(BaseException):
@@ -37,11 +47,14 @@ class _First:
         self._outer = imports_at(inspect.currentframe())
         self.seen = False
         self.late: Late | None = None
+        self._at_s = -math.inf
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.seen or postponed(self, number, frame, outer=self._outer):
             return
-        self.seen = True
+        if time.monotonic() - self._at_s < TWICE_S:
+            return
+        self.seen, self._at_s = True, time.monotonic()
         if self.late is None:
             raise Interrupted(number)
         self.late.number = number
@@ -57,9 +70,8 @@ def interruptible() -> Iterator[None]:
         yield
         return
     stop = _First()
-    before = {
-        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+    ending = (signal.SIGTERM, *heeded(signal.SIGINT, signal.SIGHUP))
+    before = {number: signal.signal(number, stop) for number in ending}
     try:
         yield
     finally:
@@ -73,16 +85,36 @@ def interruptible() -> Iterator[None]:
 def unhurried() -> Iterator[Late]:
     """Let the block come to its end whatever signal arrives, and say which did; within `interruptible`."""
     late = Late()
-    main = threading.current_thread() is threading.main_thread()
-    handlers = [signal.getsignal(signal.SIGINT)] if main else []
-    waiting = [handler for handler in handlers if isinstance(handler, _First)]
-    for handler in waiting:
-        handler.late = late
+    waiting = _handler()
+    if waiting is not None:
+        waiting.late = late
     try:
         yield late
     finally:
-        for handler in waiting:
-            handler.late = None
+        if waiting is not None:
+            waiting.late = None
+
+
+@contextmanager
+def again() -> Iterator[None]:
+    """Raise Interrupted in the block at a signal though one has come before: who asks twice does not want to wait for it."""
+    heeding = _handler()
+    before = heeding is not None and heeding.seen
+    if heeding is not None:
+        heeding.seen = False
+    try:
+        yield
+    finally:
+        if heeding is not None:
+            heeding.seen = heeding.seen or before
+
+
+def _handler() -> _First | None:
+    """Return the handler of the innermost `interruptible`; None outside of one, and outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    handler = signal.getsignal(signal.SIGTERM)
+    return handler if isinstance(handler, _First) else None
 
 
 class EndingSignals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from contextlib import closing
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from ivsim.runs.children import ChildSpec
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
-from ivsim.runs.interrupt import Interrupted
+from ivsim.runs.interrupt import Interrupted, again
 from ivsim.runs.kafka_log import NOT_KEPT, keep
 from ivsim.runs.reconciliation import agreement
 from ivsim.runs.result import NO_LEDGER, ledger_config
@@ -24,11 +25,12 @@ from ivsim.testbed.child import Child
 from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.process import NotReady, ProcessDied
 from ledger.build import ledger_limit_s
+from ledger.config import BUILD, WHEN_TOLD
 from ledger.kept import Tally
 from ledger.metrics import METRICS
 
 LEDGER: Final = "ledger"
-LEDGER_POLL_S: Final = 0.2
+LEDGER_POLL_S: Final = 0.05
 LIVE_S: Final = 10.0
 KAFKA_ANSWERS_S: Final = 5.0
 # A twin that has fallen behind takes thousands of records a second; one that takes none for so long takes no more.
@@ -47,6 +49,24 @@ class LedgerJob:
     def __init__(self, started: StartedRun, problems: list[str]) -> None:
         self._started, self._problems = started, problems
         self._taking: Taking | None = None
+        self._config = ledger_config(started.directory.path, started.options)
+
+    def prepare(self) -> None:
+        """Start the process that will build the ledger: it loads what it needs while the sources stop."""
+        with contextlib.suppress(OSError):  # no memory for it, say: a later attempt has its reason told
+            self._process()
+
+    def _process(self) -> Child:
+        children = self._started.components.children
+        arguments = ("ledger", WHEN_TOLD)
+        return children.get(LEDGER) or children.start(ChildSpec(LEDGER, arguments, self._config))
+
+    def _end_process(self) -> None:
+        """End the ledger's process at once: nothing of it may come behind what is said without it."""
+        child = self._started.components.children.get(LEDGER)
+        if child is not None and child.running():
+            child.kill()
+            child.stop()
 
     def write(self, display: Display, signalled: int | None) -> tuple[dict[str, Any], str | None, int | None]:
         """Return the ledger's figures; without one, why there is none and the signal that ended it, or had come before it.
@@ -58,12 +78,13 @@ class LedgerJob:
         number = signalled
         if number is None:
             try:
-                with display.still("accounting for every message", self.step):
+                with again(), display.still("accounting for every message", self.step):
                     return self._write(), None, None
             except (ProcessDied, NotReady) as failure:
                 reason = why(failure)
             except Interrupted as stop:
                 number = stop.number
+                self._end_process()
         if number is not None:
             reason = f"stopped by {Interrupted(number)}"
         error = f"{NO_LEDGER}: {reason}"
@@ -74,10 +95,10 @@ class LedgerJob:
 
     def step(self) -> str | None:
         """Return what the work is at."""
+        if (taking := self._taking) is not None:
+            return taking.words()
         child = self._started.components.children.get(LEDGER)
-        if child is None:
-            return None if self._taking is None else self._taking.words()
-        step = child.latest.get("step")
+        step = None if child is None else child.latest.get("step")
         return None if step is None else str(step["words"])
 
     def keep_kafka_records(self) -> None:
@@ -100,19 +121,22 @@ class LedgerJob:
             self._problems.append("Kafka does not answer any more")
         ended = twin is not None and twin.running() and self._end_twin(twin)
         self.keep_kafka_records()
-        config = ledger_config(self._started.directory.path, self._started.options)
-        child = self._started.components.children.start(ChildSpec(LEDGER, ("ledger",), config))
+        child = self._process()
+        child.send(BUILD)
+        live = self._live_figures() if ended else None  # while the ledger is built
         await_ledger(child, self._limit_s())
         metrics = _read_metrics(self._started.directory)
-        if ended and (live := self._live()) is not None:
-            note(self._started.directory, live=live)
+        if live is not None:
+            compared = (
+                agreement(self._started.directory, *live) if live else {"verdict": "not read to its end"}
+            )
+            note(self._started.directory, live=compared)
         return metrics
 
     def _end_twin(self, twin: TwinSession) -> bool:
         """Keep Kafka's records once the twin has taken all of them, then let its queries end; False where one could not."""
-        config = ledger_config(self._started.directory.path, self._started.options)
         due = pq.read_metadata(self._started.directory.emissions).num_rows
-        with closing(Tally(config)) as tally:
+        with closing(Tally(self._config)) as tally:
             self._taking = Taking(tally, twin, due)
             try:
                 self.keep_kafka_records()
@@ -132,13 +156,10 @@ class LedgerJob:
         kafka = self._started.components.endpoints.kafka
         return not kafka.bootstrap or answers(kafka.bootstrap, KAFKA_ANSWERS_S, kafka.login)
 
-    def _live(self) -> dict[str, Any] | None:
-        """Return how the streaming job's last figures compare with the ledger; None without a streaming job."""
+    def _live_figures(self) -> tuple[Any, ...] | None:
+        """Return the streaming job's last figures, nothing of them where they do not come; None without a streaming job."""
         reader = self._started.components.live_reader
-        if reader is None:
-            return None
-        figures = reader.final(LIVE_S)
-        return agreement(self._started.directory, *figures) if figures else {"verdict": "not read to its end"}
+        return None if reader is None else reader.final(LIVE_S) or ()
 
     def _limit_s(self) -> float:
         return ledger_limit_s(pq.read_metadata(self._started.directory.emissions).num_rows)
@@ -187,20 +208,15 @@ class Taking:
 def await_ledger(child: Child, limit_s: float) -> None:
     """Return once the process has written its ledger; ProcessDied when it fails, NotReady when it takes too long.
 
-    Interrupted, and the process is gone, when a signal asks for an end.
+    Interrupted, and the process goes on, when a signal asks for an end.
     """
     end_s = time.monotonic() + limit_s
     while child.running():
         if time.monotonic() >= end_s:
             child.stop()
             raise NotReady(f"{child.name} was not written within {limit_s:,.0f} s")
-        try:
-            # `running` takes in what the child says on the way, and does not wait for it.
-            time.sleep(LEDGER_POLL_S)
-        except Interrupted:
-            child.kill()
-            child.stop()
-            raise
+        # `running` takes in what the child says on the way, and does not wait for it.
+        time.sleep(LEDGER_POLL_S)
     if (code := child.stop()) != 0:
         raise child.death(code)
 

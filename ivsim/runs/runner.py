@@ -171,6 +171,7 @@ class Run:
                 outcome.exit_code, outcome.error = EXIT_STOPPED_EARLY, str(reason)
             except Interrupted as stop:
                 outcome.exit_code, outcome.error = EXIT_SIGNALLED + stop.number, f"stopped by {stop}"
+                self._display.note(self._what_follows(stop, started))
             except Refusal:
                 accounting.discard(plan.directory)
                 raise
@@ -183,6 +184,17 @@ class Run:
                 if outcome.error is None:
                     self._display.ended()
         return outcome
+
+    def _what_follows(self, stop: Interrupted, started: StartedRun | None) -> str:
+        """Return what is done once a signal has come, how long that takes, and what a second one would do."""
+        if started is None:
+            return f"{stop}: closing what was opened; nothing was sent"
+        usual_s = self._display.usual_s("accounting for every message", "writing the report")
+        usually = "" if usual_s is None else f" (usually {usual_s:.0f} s)"
+        return (
+            f"{stop}: no more is sent; accounting for what was{usually}."
+            f" A second signal leaves that to `ivsim report {started.directory.path} --ledger`"
+        )
 
     def _open_scrape(self, stack: ExitStack) -> Scrape | None:
         """Open the page for Prometheus, if it was asked for; Refusal for a port that is taken."""
@@ -235,7 +247,7 @@ class Run:
         self._display.phase("running")
         end_ns = started.start_at_ns + round(started.options.duration_s * 1e9)
         while (left_s := (end_ns - time.time_ns()) / 1e9) > 0:
-            self._tick(started, left_s)
+            self._tick(started, max(0.0, 1 - left_s / started.options.duration_s), left_s)
             time.sleep(min(TICK_S, max(left_s, 0.0)))
 
     def _drain(self, started: StartedRun) -> bool:
@@ -244,13 +256,13 @@ class Run:
         scenario = processes.scenario_of(started.options)
         due = [messages_due(scenario, share.vehicles) for share in started.plan.senders]
         while (left_s := (_drain_end_ns(started, due) - time.time_ns()) / 1e9) > 0:
-            self._tick(started, left_s)
+            self._tick(started, 1.0, left_s)
             time.sleep(TICK_S)
             if arrived(started, due):
                 return True
         return False
 
-    def _tick(self, started: StartedRun, left_s: float) -> None:
+    def _tick(self, started: StartedRun, share: float, left_s: float) -> None:
         started.spare_new()
         self._disk.check()
         if self._scrape is not None:
@@ -259,17 +271,17 @@ class Run:
             self._disturb(started)
         started.components.check()
         started.replay.check()
-        total_s = started.options.duration_s + started.options.loss_timeout_s
         self._live = self._live or LiveFigures(started)
-        self._display.progress(max(0.0, 1 - left_s / total_s), left_s, *self._live.tell())
+        self._display.progress(share, left_s, *self._live.tell())
 
     def _account(self, started: StartedRun, ending: Ending, outcome: Outcome) -> None:
         """Stop the sources, write ledger and report of what there is, however the run ended."""
         try:
             result = accounting.account(started, ending, self._display)
             outcome.metrics, outcome.report = result.metrics, result.report
-            if result.signal is not None and outcome.signal is None:
-                outcome.exit_code = EXIT_SIGNALLED + result.signal
+            if result.signal is not None:
+                if outcome.signal is None:
+                    outcome.exit_code = EXIT_SIGNALLED + result.signal
                 outcome.error = kept_words(result, started.directory.path)
             elif result.error is not None:
                 add_failure(outcome, self._disk.full() or result.error)

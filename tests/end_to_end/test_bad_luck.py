@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 
 import pytest
 from end_to_end_runs import Runs, namespaces_of, processes_of
@@ -38,6 +39,29 @@ def test_ctrl_c_keeps_the_partial_result(runs: Runs) -> None:
     assert "This run is invalid: the ledger is partial" in (done.directory / "report.html").read_text()
     assert processes_of(done.manifest["run"]) == []
     assert namespaces_of(done.manifest["run"]) == []
+
+
+@pytest.mark.full
+def test_a_second_ctrl_c_leaves_the_account_for_later(runs: Runs) -> None:
+    # To account for 400,000 messages takes some seconds.
+    long = ("--topology", "echo", "--vehicles", "100", "--duration", "800", "--interval", "0.2")
+    run = runs.start("twice", *long)
+    run.wait_until_emitting(500)
+    run.popen.send_signal(signal.SIGINT)
+    run.wait_for(lambda: "SIGINT: no more is sent; accounting for what was" in run.stderr())
+    assert f"A second signal leaves that to `ivsim report {run.directory} --ledger`" in run.stderr()
+    time.sleep(1.2)  # sooner it would be the first once more
+    run.popen.send_signal(signal.SIGINT)
+    done = run.finish()
+    assert done.code == 128 + signal.SIGINT
+    kept = f"stopped by SIGINT while accounting: every log, table and record is kept in {done.directory}"
+    assert kept in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (done.directory / "ledger.parquet").exists()
+    made = runs.call("report", str(done.directory), "--ledger")
+    assert "Traceback" not in made.stderr
+    assert len(done.rows("ledger.parquet")) == done.metrics["run_due"] == 400_000
+    assert done.metrics["partial_reason"] == "stopped by SIGINT"
 
 
 @pytest.mark.full

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from random import Random
@@ -15,7 +17,7 @@ import pytest
 
 from ledger.__main__ import main
 from ledger.build import build
-from ledger.config import LedgerConfig
+from ledger.config import BUILD, WHEN_TOLD, LedgerConfig
 from ledger.metrics import FATES
 from schemas.errors import Refusal
 from tests.ledger.adversary import TIMEOUT_S, Adversary
@@ -115,3 +117,26 @@ def test_ctrl_c_ends_a_ledger_at_once_and_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         build(run)
     assert files(run) == before
+
+
+@pytest.mark.parametrize(("told", "built"), [(f'{{"command": "{BUILD}"}}\n', True), ("", False)])
+def test_a_process_that_waits_builds_when_it_is_told_to_and_not_when_its_owner_is_gone(
+    run: LedgerConfig, told: str, built: bool
+) -> None:
+    config = run.run_file("ledger.json")
+    config.write_text(run.model_dump_json())
+    before = files(run)
+    command = [sys.executable, "-m", "ledger", WHEN_TOLD, str(config)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as waiting:
+        said, _ = waiting.communicate(told, timeout=60)
+    assert waiting.returncode == 0
+    assert files(run) == (sorted([*before, "ledger.parquet", "metrics.json"]) if built else before)
+    assert ('"partial": false' in said) == built
+
+
+@pytest.mark.parametrize(
+    "words", [[], [WHEN_TOLD, "a.json", "b.json"], ["--soon", "ledger.json"], ["a.json", "b.json"]]
+)
+def test_other_words_get_the_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err == "usage: python -m ledger [--when-told] CONFIG.json\n"

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from ivsim.runs import interrupt
 from ivsim.runs.accounting import Result, so_far
-from ivsim.runs.interrupt import Interrupted, interruptible, unhurried
+from ivsim.runs.interrupt import Interrupted, again, interruptible, unhurried
 from ivsim.runs.outcome import EXIT_FAILED, Outcome
 from ivsim.runs.runner import add_failure, kept_words
 from ivsim.runs.started import Ending
@@ -125,6 +126,44 @@ def test_what_must_not_be_cut_short_hears_of_a_signal_when_it_is_over() -> None:
         assert none.number is None
         with pytest.raises(Interrupted):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_what_can_be_made_later_heeds_one_signal_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    with interruptible():
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGINT)
+        with again():
+            os.kill(os.getpid(), signal.SIGINT)  # the same one: `timeout` sends it twice
+    monkeypatch.setattr(interrupt, "TWICE_S", 0.0)
+    with interruptible():
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGINT)
+        with again():
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(Interrupted) as second, again():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert second.value.number == signal.SIGTERM
+        with again(), unhurried() as late:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert late.number == signal.SIGTERM
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_is_ignored_from_the_beginning_stays_ignored(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with interruptible():
+            os.kill(os.getpid(), number)
+            with unhurried() as late:
+                os.kill(os.getpid(), number)
+                os.kill(os.getpid(), signal.SIGTERM)
+            assert late.number == signal.SIGTERM
+            assert signal.getsignal(number) is signal.SIG_IGN
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
 
 
 def test_a_signal_says_what_is_kept_of_a_run() -> None:

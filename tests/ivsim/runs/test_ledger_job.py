@@ -10,11 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from ivsim.option_rules import run_options
 from ivsim.runs import ledger_job
+from ivsim.runs.directory import RunDirectory
+from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
-from ivsim.runs.ledger_job import Taking, await_ledger, why
+from ivsim.runs.ledger_job import LEDGER, LedgerJob, Taking, await_ledger, why
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
@@ -159,13 +163,18 @@ def test_one_that_takes_too_long_is_ended(run_record, tmp_path, monkeypatch) -> 
 def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> None:
     slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
 
-    def interrupted(_seconds: float) -> None:
+    def interrupted() -> dict[str, Any]:
         raise Interrupted(2)
 
-    monkeypatch.setattr("ivsim.runs.ledger_job.time.sleep", interrupted)
-    with pytest.raises(Interrupted):
-        await_ledger(slow, 60.0)
-    monkeypatch.undo()
+    directory = RunDirectory(tmp_path)
+    pq.write_table(pa.table({"sequence": [1, 2]}), directory.emissions)
+    components = SimpleNamespace(children={LEDGER: slow})
+    started: Any = SimpleNamespace(components=components, directory=directory, options=run_options())
+    job = LedgerJob(started, problems := [])
+    monkeypatch.setattr(job, "_write", interrupted)
+    figures, error, number = job.write(Display(quiet=True), None)
+    assert (figures["run_due"], error, number) == (2, "there is no ledger: stopped by SIGINT", 2)
+    assert problems == [error]
     assert not slow.running()
 
 
