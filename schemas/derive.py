@@ -24,7 +24,7 @@ _PYTHON: Final = {
     "uint64": ("UInt64", "0"),
     "uint32": ("UInt32", "0"),
     "int32": ("Int32", "0"),
-    "bool": ("bool", "False"),
+    "bool": ("Any", "False"),  # the lax reading of JSON would take 1 and "true" for a bool
     "string": ("str", '""'),
 }
 # By width, widest first, as flatc's own packers order a table; strings last.
@@ -98,7 +98,7 @@ def records(layout: Layout) -> str:
         "",
         "from __future__ import annotations",
         "",
-        "from typing import Annotated, Literal",
+        "from typing import Annotated, Any, Literal",
         "",
         "import msgspec",
         "",
@@ -128,6 +128,12 @@ def _struct(name: str, fields: tuple[Field, ...], layout: Layout) -> Iterator[st
             yield f'    {field.name}: {field.type_name} = "{layout.enums[field.type_name][0]}"'
         else:
             yield "    {}: {} = {}".format(field.name, *_PYTHON[field.kind])
+    for field in fields:
+        if field.kind == "bool":
+            yield ""
+            yield "    def __post_init__(self) -> None:"
+            yield f"        if type(self.{field.name}) is not bool:"
+            yield '            raise ValueError("Expected `bool`")'
 
 
 assert {"Reading", "Counter", "Flag"} == RECORDS

@@ -11,7 +11,7 @@ from schemas.errors import PayloadError
 from schemas.formats.base import Peek, peeked
 from schemas.formats.chunks import Chunks
 from schemas.formats.faults import refusal
-from schemas.generated.records import Document
+from schemas.generated.records import Document, Header
 from schemas.generated.runs import JSON, whole_json_current_status
 from schemas.layout import LAYOUT, ROOT
 from schemas.messages import CurrentStatus
@@ -46,7 +46,9 @@ _BEGINNING: Final = re.compile(
 class Json:
     """Canonical proto3 JSON; unchanged parts of a living status keep their text.
 
-    `decode` reads and checks the whole payload: types, ranges, enum names. Unknown names are passed over.
+    `decode` reads and checks the whole payload: types, ranges, enum names. Unknown names are passed over. Of a name that stands
+    twice in an object the last one counts (RFC 8259, 4, leaves it open), but a payload of which `peek` would say another
+    vehicle, sequence, time or epoch than its header is refused.
     """
 
     name = "json"
@@ -70,9 +72,13 @@ class Json:
 
     def decode(self, payload: bytes) -> CurrentStatus:
         try:
-            return CurrentStatus.of(_DECODER.decode(payload))
+            document = _DECODER.decode(payload)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise refusal(self.name, payload, error) from None
+        begun = _BEGINNING.match(payload)
+        if begun is not None and not _same(begun, document.header):
+            raise PayloadError(self.name, payload.rfind(b'"header"'), "a second header says another message")
+        return CurrentStatus.of(document)
 
     def peek(self, payload: bytes) -> Peek:
         match = _BEGINNING.match(payload)
@@ -88,6 +94,16 @@ class Json:
         return peeked(
             self.name, 0, header.vehicle_id, header.sequence_number, header.epoch, header.sampled_at_ms
         )
+
+
+def _same(begun: re.Match[bytes], header: Header | None) -> bool:
+    """Say whether the first header of a payload, as `_BEGINNING` has it, names the message of the last one."""
+    vehicle_id, *numbers = begun.groups()
+    return header is not None and (
+        vehicle_id == header.vehicle_id.encode()
+        and [int(number) for number in numbers]
+        == [header.sequence_number, header.sampled_at_ms, header.epoch]
+    )
 
 
 def _write(out: Chunks[str], name: str, message: Any) -> None:

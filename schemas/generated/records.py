@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -51,10 +51,14 @@ class Reading(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Flag(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    active: bool = False
+    active: Any = False
     age_cs: UInt32 = 0
     quality: Quality = "VALID"
     origin: Origin = "POWERTRAIN_BUS"
+
+    def __post_init__(self) -> None:
+        if type(self.active) is not bool:
+            raise ValueError("Expected `bool`")
 
 
 class Counter(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):

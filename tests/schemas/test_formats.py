@@ -164,6 +164,37 @@ def test_the_offset_points_at_the_fault(name, payload, offset):
     assert caught.value.offset == offset
 
 
+def test_json_takes_true_and_false_alone_for_a_bool():
+    def status(written):
+        return b'{"motion":{"parkingBrakeEngaged":{"active":' + written + b"}}}"
+
+    for written, value in ((b"true", True), (b"false", False)):
+        assert FORMATS["json"].decode(status(written)).motion.parking_brake_engaged.active is value
+    for written in (b"1", b"0", b"1.0", b'"true"', b'"false"', b'"1"', b"null", b"[]"):
+        with pytest.raises(PayloadError, match="Expected `bool`") as caught:
+            FORMATS["json"].decode(status(written))
+        assert caught.value.offset == 11
+
+
+def test_json_with_two_headers_names_one_message(status):
+    tried = FORMATS["json"]
+    payload = tried.encode(status)
+    begun, _, rest = payload.partition(b',"position"')
+    header = begun.removeprefix(b"{")
+    assert tried.decode(b"%b,%b,%b}" % (begun, b'"position"' + rest[:-1], header)) == status
+    for other in (
+        header.replace(b"YV2RT40A8KB000007", b"YV2RT40A8KB000008"),
+        header.replace(b'"sequenceNumber":"3"', b'"sequenceNumber":"4"'),
+        header.replace(b'"epoch":1', b'"epoch":2'),
+        b'"header":null',
+    ):
+        assert other != header
+        doubled = b"%b,%b}" % (payload[:-1], other)
+        assert tried.peek(doubled) == tried.peek(payload)
+        with pytest.raises(PayloadError, match="a second header says another message"):
+            tried.decode(doubled)
+
+
 def test_nesting_is_bounded():
     for payload in (b"[" * 1_000_000, b'{"a":' * 200_000, b'{"header":' + b"[" * 100_000):
         with pytest.raises(PayloadError):
