@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -25,6 +25,9 @@ from ivsim.runs.processes import session_config
 from ivsim.runs.testbed import Testbed
 from ivsim.thresholds import Judged
 from simulator.links.base import DIRECT
+
+# How the names of figures begin in which a link has no part.
+BEHIND_THE_LINK: Final = ("bridge_delay", "processing_delay")
 
 
 class Step(NamedTuple):
@@ -201,13 +204,17 @@ def step_of(
         end_to_end_latency_p50_ms=metrics.get("end_to_end_latency_p50_ms"),
         end_to_end_latency_p99_ms=metrics.get("end_to_end_latency_p99_ms"),
         counters=counters,
-        saturation=saturated(counters, per_s, causes, _crossing(options, metrics))
+        saturation=saturated(counters, per_s, causes, _crossing(options, metrics, said.judged))
         if judged and said.verdict != "met"
         else None,
     )
 
 
-def _crossing(options: RunOptions, metrics: dict[str, Any]) -> Crossing | None:
+def _crossing(options: RunOptions, metrics: dict[str, Any], judged: Sequence[Judged]) -> Crossing | None:
+    """Return the delays of which the link may have most; None where it has no part in what was missed."""
+    missed = [one.threshold.figure for one in judged if one.verdict != "met"]
+    if missed and all(figure.startswith(BEHIND_THE_LINK) for figure in missed):
+        return None
     one_way_ms, whole_ms = metrics.get("one_way_delay_p99_ms"), metrics.get("end_to_end_latency_p99_ms")
     if options.link == DIRECT or one_way_ms is None or whole_ms is None:
         return None

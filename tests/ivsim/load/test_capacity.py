@@ -202,12 +202,13 @@ def test_latency_that_is_the_links_own_is_the_links() -> None:
     assert saturated(counted(samples(31, 100, 97), 100), 100, (), Crossing(1_650.0, 1_711.0)).part == "spark"
     search = asked({}, None, 100, 200, None)
     late = {**GOOD, "end_to_end_latency_p99_ms": 1_711.0, "one_way_delay_p99_ms": 1_650.0}
-    for link, part in (("auto", "link"), ("direct", None)):
+    behind = parse("p99(processing_delay) <= 10ms")
+    for link, asked_for, part in (("auto", (), "link"), ("direct", (), None), ("auto", (behind,), None)):
         options = search.of(Ask("step", 100)).model_copy(update={"link": link})
         step = step_of(
             Ask("step", 100),
             options,
-            service_level(options, ()),
+            service_level(options, asked_for),
             Outcome(metrics=late),
             samples(31, 100, 100),
         )
