@@ -64,6 +64,9 @@ class Target:
 
 def parse(url: str) -> Target:
     """Return what a URL names; ValueError says what it may be."""
+    if "@" in url:
+        # What is typed is in the shell's history, in the list of processes and in the manifest; it is not printed, too.
+        raise ValueError("no user and no password in the URL: name a file of them")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -73,9 +76,6 @@ def parse(url: str) -> Target:
         raise ValueError(
             f"{url!r}: expected SCHEME://HOST or SCHEME://HOST:PORT, SCHEME one of {', '.join(SCHEMES)}"
         )
-    if parts.username is not None or parts.password is not None:
-        # What is typed is in the shell's history, in the list of processes and in the manifest.
-        raise ValueError("no user and no password in the URL: name a file of them")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{url!r}: nothing may stand behind host and port")
     if port == 0:

@@ -18,6 +18,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from xml.etree import ElementTree as ET
@@ -58,6 +59,7 @@ _FORM: Final = re.compile(
 )
 _TIMED: Final = re.compile(rf"(\w+)_({'|'.join(QUANTILES)})_ms")
 _SHOWN: Final = 80
+MOST_LISTED: Final = 20
 _EXAMPLES: Final = "'p99(end_to_end) < 1s' or 'delivery_ratio == 1'"
 
 
@@ -138,21 +140,29 @@ def parse(text: str, option: str = "--threshold", table: Mapping[str, str] | Non
 
 
 def _figure(found: re.Match[str], names: Mapping[str, str]) -> str:
-    """Return the figure's name in the table; ValueError lists what there is."""
+    """Return the figure's name in the table; ValueError says which there are."""
     if (name := found["name"]) is not None:
         if name not in names:
-            quantile_of = ", ".join(f"p99({subject})" for subject in _subjects(names))
-            raise ValueError(f"no figure {name}: allowed are {', '.join(names)}, or {quantile_of}")
+            quantiles = [f"p99({subject})" for subject in _subjects(names)]
+            raise ValueError(f"no figure {name}: {_allowed(name, [*names, *quantiles])}")
         return str(name)
     quantile, subject = found["quantile"], found["subject"]
     stems = _subjects(names)
     if subject not in stems:
-        raise ValueError(f"nothing timed is called {subject}: allowed are {', '.join(stems)}")
+        raise ValueError(f"nothing timed is called {subject}: {_allowed(subject, list(stems))}")
     full = f"{stems[subject]}_{quantile}_ms"
     if full not in names:
         having = [q for q in QUANTILES if f"{stems[subject]}_{q}_ms" in names]
         raise ValueError(f"no {quantile} of {subject}: allowed are {', '.join(having)}")
     return full
+
+
+def _allowed(word: str, names: Sequence[str]) -> str:
+    """Return in words which names there are: all of a few, of more the three that are nearest to a word."""
+    if len(names) <= MOST_LISTED:
+        return f"allowed are {', '.join(names)}"
+    nearest = get_close_matches(word, names, n=3, cutoff=0.0)
+    return f"nearest are {', '.join(nearest)}; all are in docs/results.md"
 
 
 def _subjects(names: Iterable[str]) -> dict[str, str]:

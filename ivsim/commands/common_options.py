@@ -71,10 +71,17 @@ def run_parameters() -> list[inspect.Parameter]:
     return [protocol, *word_parameters(PROTOCOLS.values(), PROTOCOL), *others]
 
 
-def checked_thresholds(threshold: Sequence[str] | None, junit: Path | None) -> list[Threshold]:
-    """Return the thresholds; Refusal for one that says nothing, a JUnit file that cannot be, a variable of no option."""
+def checked_thresholds(
+    typed: Sequence[str] | None, of_file: Sequence[str] | None, junit: Path | None
+) -> list[Threshold]:
+    """Return the thresholds: those that were typed, and those of the configuration file on other figures.
+
+    Refusal for one that says nothing, a JUnit file that cannot be, a variable of no option.
+    """
     check_variables(run_parameters(), os.environ)
-    thresholds = [parse(text) for text in threshold or ()]
+    thresholds = [parse(text) for text in typed or ()]
+    figures = {one.figure for one in thresholds}
+    thresholds += [one for one in map(parse, of_file or ()) if one.figure not in figures]
     if junit is not None:
         check_writable("--junit", junit)
     return thresholds

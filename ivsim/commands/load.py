@@ -69,7 +69,7 @@ def command(
     rate: Annotated[
         float | None,
         typer.Option(
-            help="Messages/s of a vehicle that sends, in place of --interval.", rich_help_panel=VEHICLES
+            help="Each vehicle's messages/s while it sends, in place of --interval.", rich_help_panel=VEHICLES
         ),
     ] = None,
     threshold: Thresholds = None,
@@ -134,7 +134,7 @@ def command(
     said, own = read_config(config, _OWN)
     stage, rate = stage or own.get("stage"), own.get("rate") if rate is None else rate
     abort_on = abort_on or own.get("abort_on")
-    thresholds = checked_thresholds(threshold or own.get("threshold"), junit)
+    thresholds = checked_thresholds(threshold, own.get("threshold"), junit)
     service = chosen(annotations)
     typed, words = given_of(RunOptions, given)
     shared = read_profile(profile)

@@ -100,7 +100,11 @@ def rm(
     found = [found_in(path) for path in results]
     for one in found:
         print(f"{one.path}: {one.what}, {one.bytes / 1e6:,.1f} MB")
-    if not yes and not typer.confirm(f"remove {len(found)}?"):
+    try:
+        sure = yes or typer.confirm(f"remove {len(found)}?")
+    except typer.Abort:
+        raise Refusal("nothing is removed without an answer; --yes does not ask") from None
+    if not sure:
         raise typer.Exit(1)
     for one in found:
         remove(one.path)

@@ -68,7 +68,7 @@ def command(
 ) -> None:
     """Send messages from a fleet over a replayed cellular link, keep its twins, and account for every message."""
     said, own = read_config(config, {"threshold": TEXTS})
-    thresholds = checked_thresholds(threshold or own.get("threshold"), junit)
+    thresholds = checked_thresholds(threshold, own.get("threshold"), junit)
     service = chosen(annotations)
     options = agreed(_options(given, config, said, read_profile(profile)))
     if progress not in _PROGRESS:

@@ -136,7 +136,10 @@ def charts(directory: Path) -> Charts:
     if is_study(directory):
         return load_study(directory).charts()
     load_results(directory)
-    return run_charts(directory)
+    try:
+        return run_charts(directory)
+    except pa.ArrowException as error:
+        raise Refusal(f"{directory}: a table cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def export(

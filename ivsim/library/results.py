@@ -57,7 +57,10 @@ class Results:
         if not path.is_file():
             there = ", ".join(sorted(found.stem for found in self.directory.glob("*.parquet")))
             raise Refusal(f"{self.directory}: no table {name!r}; there are {there}")
-        return pq.read_table(path)
+        try:
+            return pq.read_table(path)
+        except (OSError, pa.ArrowException) as error:
+            raise Refusal(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def load_results(directory: str | Path) -> Results:
@@ -75,6 +78,8 @@ def load_results(directory: str | Path) -> Results:
             raise Refusal(f"{directory}: no result of a run: {file.name}: {error.strerror}") from None
         except ValueError as error:
             raise Refusal(f"{file}: no JSON: {error}") from None
+        if not isinstance(found[-1], dict):
+            raise Refusal(f"{file}: no JSON object")
     metrics, manifest = found
     if manifest.get("schema") != SCHEMA:
         raise Refusal(f"{path.manifest}: schema {manifest.get('schema')!r}: this version reads {SCHEMA}")

@@ -31,7 +31,7 @@ class DiskNearlyFull(Exception):  # noqa: N818 - what happened
 
 def needed_bytes(options: RunOptions) -> int:
     """Return about how much a run writes, in bytes."""
-    messages = options.vehicles * options.duration_s / options.interval_s
+    messages = _messages(options)
     payload = options.message_bytes or PAYLOAD_BYTES
     return round(BASE_BYTES + messages * (MESSAGE_BYTES + 2 * payload))
 
@@ -39,11 +39,15 @@ def needed_bytes(options: RunOptions) -> int:
 def check_room(path: Path, options: RunOptions) -> None:
     """Refuse a run whose results would not fit; `path` need not exist yet."""
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    free, needed = shutil.disk_usage(existing).free, needed_bytes(options) + _reserve_bytes(options)
-    if free < needed:
+    usage = shutil.disk_usage(existing)
+    if not usage.total:
+        raise Refusal(f"--output {path}: {existing} is a file system without room for files of ours")
+    needed = needed_bytes(options) + _reserve_bytes(options)
+    if usage.free < needed:
+        messages, per_s = _messages(options), options.vehicles / options.interval_s
         raise Refusal(
-            f"--output {path}: {free // MB} MB free on its disk, about {needed // MB} MB needed: free some, name"
-            " another directory, or ask for fewer messages"
+            f"--output {path}: {usage.free // MB:,} MB free on its disk, about {needed // MB:,} MB needed for {messages:,.0f}"
+            f" messages ({per_s:,.10g}/s of all vehicles): free some, name another directory, or ask for fewer messages"
         )
 
 
@@ -82,5 +86,9 @@ def ran_out(error: OSError) -> bool:
 
 
 def _reserve_bytes(options: RunOptions) -> int:
-    messages = options.vehicles * options.duration_s / options.interval_s
-    return round(RESERVE_BYTES + messages * LEDGER_ROW_BYTES)
+    return round(RESERVE_BYTES + _messages(options) * LEDGER_ROW_BYTES)
+
+
+def _messages(options: RunOptions) -> float:
+    """Return how many messages are due, all vehicles sending throughout."""
+    return options.vehicles * options.duration_s / options.interval_s

@@ -59,6 +59,7 @@ def test_results_are_read_back(tmp_path: Path) -> None:
     [
         (lambda path: (path / "metrics.json").unlink(), "no result of a run: metrics.json"),
         (lambda path: (path / "manifest.json").write_text("{"), "manifest.json: no JSON"),
+        (lambda path: (path / "metrics.json").write_text("[]"), "metrics.json: no JSON object"),
         (lambda path: made_up(path, schema=99), f"schema 99: this version reads {SCHEMA}"),
     ],
 )
@@ -67,6 +68,15 @@ def test_what_is_no_result_is_refused(tmp_path: Path, break_it, named: str) -> N
     break_it(path)
     with pytest.raises(Refusal, match=named):
         load_results(path)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"", lambda data: data[:4]])
+def test_a_table_that_is_damaged_is_named(tmp_path: Path, damage) -> None:
+    table = made_up(tmp_path) / "ledger.parquet"
+    table.write_bytes(damage(table.read_bytes()))
+    with pytest.raises(Refusal, match=f"^{table}: cannot be read: ") as refused:
+        _ = load_results(tmp_path).ledger
+    assert "\n" not in str(refused.value)
 
 
 def test_bad_fields_are_refused_before_anything_is_made(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -26,6 +27,7 @@ from ivsim.runs.link_log import WIRE
 from ledger.fates import COLUMNS
 from ledger.metrics import METRICS
 from ledger.sources import EMISSIONS, KAFKA_RECORD, REACHED_CLOUD
+from schemas.errors import Refusal
 from simulator.emission_table import CONNECTION_SCHEMA
 from tests.ivsim.audit.made_up_result import made_up_result
 from twin.queries.answers import SCHEMA as ANSWERS
@@ -116,10 +118,16 @@ def test_only_what_was_agreed_to_is_removed(
 ) -> None:
     for name in ("one", "two"):
         made_up_result(tmp_path / name)
-    monkeypatch.setattr("sys.stdin.readline", lambda: "n\n", raising=False)
-    monkeypatch.setattr("typer.confirm", lambda _: False)
-    assert said(["results", "rm", str(tmp_path / "one")], monkeypatch, capsys)[0] == 1
-    assert (tmp_path / "one").is_dir()
+    for answer, code, says in (
+        ("n\n", 1, ""),
+        ("", 2, "nothing is removed without an answer; --yes does not ask\n"),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        ended, _, err = said(["results", "rm", str(tmp_path / "one")], monkeypatch, capsys)
+        assert ended == code
+        assert err.endswith(says)
+        assert "Traceback" not in err
+        assert (tmp_path / "one").is_dir()
     assert said(["results", "rm", str(tmp_path / "one"), "--yes"], monkeypatch, capsys)[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
 
@@ -177,6 +185,15 @@ def test_the_charts_of_a_report_are_files_for_a_paper(to: str, folder: Path, tmp
         assert caption[0].isupper()
     ((again, _),) = export(folder / "one", to, tmp_path / "again", drawn=("stages",))
     assert again.read_bytes() == (tmp_path / "out" / f"stages.{to}").read_bytes()
+
+
+@pytest.mark.parametrize("to", ["csv", "svg"])
+def test_a_damaged_table_is_not_exported_and_nothing_is_left(to: str, tmp_path: Path) -> None:
+    ledger = made_up_result(tmp_path / "run") / "ledger.parquet"
+    ledger.write_bytes(ledger.read_bytes()[:-9])
+    with pytest.raises(Refusal, match="cannot be read: "):
+        export(tmp_path / "run", to, tmp_path / "out")
+    assert not list(tmp_path.glob("out/*"))
 
 
 @pytest.mark.parametrize("word", ["pandas", "polars"])

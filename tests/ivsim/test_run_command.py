@@ -68,6 +68,18 @@ def test_a_threshold_that_is_not_met_is_exit_code_3(
     assert out.splitlines()[-2:] == ["delivery_ratio == 1: met: 1", says]
 
 
+def test_a_typed_threshold_takes_the_place_of_the_files_on_that_figure_alone(
+    command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('threshold = ["p99(end_to_end) < 500ms", "delivery_ratio == 1", "lost == 0"]')
+    found, out, _ = command("--config", str(file), "--threshold", "p99(end_to_end) < 1s")
+    assert found == 3
+    assert out.splitlines()[-3:] == [
+        "p99(end_to_end) < 1s: met: 600 ms", "delivery_ratio == 1: met: 1", "lost == 0: not measured"
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("worse", [1, 4, 130])
 def test_a_run_that_failed_or_is_invalid_says_so_first(command: Command, worse: int) -> None:
     command.outcome.exit_code = worse

@@ -48,7 +48,10 @@ def test_what_a_threshold_says(text, figure, comparison, limit) -> None:
         ("delivery_ratio = 1", "write a figure"),
         ("delivery_ratio == one", "write a figure"),
         ("delivery_ratio == 1 or lost == 0", "write a figure"),
-        ("delivery == 1", "no figure delivery: allowed are window_from_s"),
+        (
+            "delivery == 1",
+            "no figure delivery: nearest are delivered, delivery_ratio, duplicates; all are in docs",
+        ),
         ("p99(latency) < 1s", "nothing timed is called latency: allowed are one_way_delay"),
         ("p98(end_to_end) < 1s", "no p98 of end_to_end: allowed are p50, p95, p99, max"),
         ("p50(emission_lag) < 1s", "no p50 of emission_lag: allowed are p99"),

@@ -66,7 +66,7 @@ def test_stages_say_vehicles_and_duration(words, stages) -> None:
         (["--rate", "0"], "--rate 0: messages per second of a vehicle, above 0"),
         (["--rate", "nan"], "--rate nan: messages per second"),
         (["--threshold", "p99(latency) < 1s"], "--threshold 'p99(latency) < 1s': nothing timed is called"),
-        (["--threshold", "speed < 1"], "--threshold 'speed < 1': no figure speed: allowed are"),
+        (["--threshold", "speed < 1"], "--threshold 'speed < 1': no figure speed: nearest are"),
         (["--abort-on", "delivery_ratio < 1"], "--abort-on 'delivery_ratio < 1': no figure delivery_ratio: allowed are"),
         (["--abort-on", "p95(end_to_end) > 1s"], "--abort-on 'p95(end_to_end) > 1s': no p95 of end_to_end"),
         (["--junit", "/"], "--junit /: Is a directory"),

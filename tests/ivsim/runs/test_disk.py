@@ -20,6 +20,7 @@ OPTIONS = run_options(vehicles=200, interval_s=0.5, duration_s=30.0)
 
 class Usage(NamedTuple):
     free: int
+    total: int = 1_000 * MB
 
 
 @pytest.fixture
@@ -44,7 +45,9 @@ def test_a_run_that_would_not_fit_is_refused_with_both_figures(
     output = tmp_path / "not" / "there"
     free((tmp_path, 100 * MB))
     with pytest.raises(
-        Refusal, match=rf"^--output {output}: 100 MB free on its disk, about 17\d MB needed: "
+        Refusal,
+        match=rf"^--output {output}: 100 MB free on its disk, about 17\d MB needed for 12,000 messages"
+        r" \(400/s of all vehicles\): free some, ",
     ):
         check_room(output, OPTIONS)
     free((tmp_path, 200 * MB))

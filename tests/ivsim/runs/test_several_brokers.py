@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ivsim.option_rules import run_options
-from ivsim.runs import preflight, processes, shared_parts
+from ivsim.runs import noted_link, preflight, processes, shared_parts
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import Endpoints, KafkaAddress
 from ivsim.runs.processes import gateway_places, queues
@@ -102,7 +102,7 @@ def test_brokers_gateways_and_vehicles_meet_at_the_same_addresses(
     )
     kind = dataclasses.replace(SERVERS["mosquitto"], open=_Server)
     monkeypatch.setitem(SERVERS, "mosquitto", kind)
-    monkeypatch.setattr(shared_parts, "open_link", lambda *_: _Link())
+    monkeypatch.setattr(noted_link, "open_link", lambda *_: _Link())
     monkeypatch.setattr(shared_parts.tcp_stack, "use", lambda *_: None)
     record: Any = SimpleNamespace(directory=tmp_path, run_id="r-1", marking=nullcontext)
     shared = SharedParts(record, keep=False)
