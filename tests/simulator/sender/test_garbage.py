@@ -82,8 +82,9 @@ async def test_refused_connections_leave_nothing_behind(collector: QuietCollecto
             objects.append(len(gc.get_objects()))
         await one.close()
     log.close()
-    # 200 more attempts: less than what makes a collection worth it, whether knots were collected or never tied.
-    assert objects[1] - objects[0] < 1_000
+    # 200 more attempts: what waits for a collection to be worth it, and of what stays less than an object each, whether knots
+    # were collected or never tied. Without collections it is 8,000.
+    assert objects[1] - objects[0] < 1_000 + 200
 
 
 def test_what_lives_is_spared_within_the_block_and_what_is_new_is_not() -> None:
