@@ -25,7 +25,7 @@ from simulator.links.proof.prober import Prober
 from simulator.links.replay import LinkReplay
 from simulator.links.row_file import write_rows
 from simulator.links.step_log import StepLog
-from simulator.priority import go_first
+from simulator.priority import go_back, go_first
 
 _PROGRESS_S = 0.5
 
@@ -108,16 +108,17 @@ class Player:
 
     def _leave(self, steps: StepLog, link: Link) -> None:
         """Leave what was played to the owner, and to whoever finishes a run whose owner was killed."""
+        go_back()  # whoever is still at work goes before
         rows = Path(self._config.rows_path)
+        written = rows.with_suffix(".part")
         try:
             played = Played(steps.distinct(), link.told())
             Path(self._config.played_path).write_bytes(pickle.dumps(played))
-            written = rows.with_suffix(".part")
             write_rows(written, steps if self.prober is None else self.prober.add_to(steps))
             if written.is_file():
                 written.replace(rows)  # whole, or not there
         except OSError as error:
-            self._full = f"{rows.name}: {error.strerror or error}"
+            self._full = f"the rows of the link: {error.strerror or error}"
 
 
 async def run(config: PlayerConfig) -> int:

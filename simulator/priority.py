@@ -20,3 +20,9 @@ def go_first() -> str:
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     return f"nice {os.getpriority(os.PRIO_PROCESS, 0)}"
+
+
+def go_back() -> None:
+    """Let the scheduler treat the calling thread as any other; a nice value stays."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

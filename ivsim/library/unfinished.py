@@ -114,10 +114,11 @@ def _facts(run: RunDirectory, options: RunOptions, manifest: dict[str, Any]) -> 
     if topology.echoed and options.parts[0].protocol.broker is None:
         gateways = [ECHO]
     start_at_ns = int(manifest["start_at_ns"])
+    player = _last_words(run, REPLAY)
     return Facts(
         start_at_ns=start_at_ns,
         stop_at_ns=_last_event_at_ns(run.emission_logs(), start_at_ns),
-        replay=_last_words(run, REPLAY).get("replay"),
+        replay=player.get("replay") if (run.work / LINK_ROWS).is_file() else None,
         senders=[_last_words(run, name) for name in senders],
         gateways=[_last_words(run, name) for name in gateways],
         refused_gateways=[
@@ -125,6 +126,7 @@ def _facts(run: RunDirectory, options: RunOptions, manifest: dict[str, Any]) -> 
             for name in gateways
             if (count := _last_words(run, name).get("connections_refused"))
         ],
+        problems=[failure] if (failure := player.get("failure")) else [],
     )
 
 

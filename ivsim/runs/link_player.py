@@ -22,6 +22,9 @@ NAME: Final = "replay"
 LINK_TASK, LINK_PLAYED, LINK_ROWS = "link.task", "link.played", "link.rows"
 # A cut is heard of while the next second is made ready: the one behind it is the first that has it.
 _CUT_AFTER_S: Final = 2
+# Until it has ended, and how many rows it writes each second of that at least.
+_STOP_S: Final = 15.0
+_ROWS_PER_S: Final = 100_000
 
 
 class LinkPlayer:
@@ -91,7 +94,7 @@ class LinkPlayer:
         return self._problem
 
     def _ended(self, link: Link) -> str | None:
-        code = self._child.stop()
+        code = self._child.stop(_STOP_S + self._rows() / _ROWS_PER_S)
         try:
             self._played = pickle.loads((self._work / LINK_PLAYED).read_bytes())  # noqa: S301 - our own process left it
         except (OSError, EOFError, pickle.UnpicklingError):  # it was killed, maybe while it wrote
@@ -106,7 +109,13 @@ class LinkPlayer:
         assert self._played is not None
         link.resume(self._played.told)
         failure: str | None = self._figures().get("failure")
+        if failure is None and code != 0:  # it was killed while it wrote the rows
+            failure = ProcessDied(NAME, code, None).line
         return failure
+
+    def _rows(self) -> int:
+        """Return how many rows there may be at most."""
+        return 2 * max(0, self._second()) * len(self._schedule.at(0))
 
     def properties(self) -> dict[str, Any] | None:
         """Return how punctual the replay has been (`LinkReplay.properties`); None where it has left nothing, or not begun."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from simulator.links.base import Conditions, Link, LinkError
+from simulator.links.base import Applied, Conditions, Link, LinkError
 from simulator.links.step_log import Second, StepLog
 from simulator.priority import go_first
 
@@ -39,6 +39,8 @@ class LinkReplay(threading.Thread):
         self._schedule = schedule
         self._start_at_ns = start_at_ns
         self._stopped = threading.Event()
+        # A change that is answered when nobody waits for it any more is not noted.
+        self._noting, self._left = threading.Lock(), False
         self._log = StepLog(path)
         self._step: Second | None = None  # in force
         self._played = 0
@@ -82,6 +84,11 @@ class LinkReplay(threading.Thread):
 
         def change() -> None:
             applied = apply()
+            with self._noting:
+                if not self._left:
+                    noted(applied)
+
+        def noted(applied: Applied) -> None:
             began_ns, ended_ns, counted_at_ns = (
                 due_at_ns + round((at_s - due_s) * 1e9)
                 for at_s in (applied.began_s, applied.ended_s, applied.counted_s)
@@ -114,6 +121,8 @@ class LinkReplay(threading.Thread):
             return
         self._stopped.set()
         self.join(None if counted else _ANSWER_S)
+        with self._noting:
+            self._left = True
         if self.failure is None and counted:
             try:
                 self._count()

@@ -9,6 +9,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import pytest
 from ivsim.runs.children import Children
 from ivsim.runs.crossing import Crossing
 from ivsim.runs.link_log import link_tables
-from ivsim.runs.link_player import LINK_ROWS, LinkPlayer
+from ivsim.runs.link_player import LINK_PLAYED, LINK_ROWS, LinkPlayer
 from ivsim.runs.processes import capture_config
 from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
@@ -144,6 +145,39 @@ def test_a_player_whose_owner_is_gone_leaves_its_rows_without_asking_the_link(
     player.stop()
     link.update({1: (FREE, FREE)})
     assert passes(link) == 20
+
+
+def test_a_player_that_is_killed_while_it_leaves_its_rows_is_named(
+    link: Link, player: LinkPlayer, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "link.part")  # whose writer waits for a reader
+    player.start(link, time.time_ns())
+    wait_until(lambda: steps(player) >= 1)
+
+    def kill() -> None:
+        wait_until((tmp_path / LINK_PLAYED).exists)
+        os.kill(player.pid, signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as other:
+        killed = other.submit(kill)
+        problem = player.stop()
+        killed.result()
+    assert problem is not None
+    assert problem.startswith("replay was ended by SIGKILL")
+    assert list(player.rows()) == []
+
+
+def test_rows_that_find_no_room_are_a_problem_with_its_reason(
+    link: Link, player: LinkPlayer, tmp_path: Path
+) -> None:
+    (tmp_path / "link.part").mkdir()
+    player.start(link, time.time_ns())
+    wait_until(lambda: steps(player) >= 1)
+    problem = player.stop()
+    assert problem is not None
+    assert problem.startswith("the rows of the link: ")
+    assert problem.endswith("Is a directory")
+    assert list(player.rows()) == []
 
 
 @pytest.fixture
