@@ -1,6 +1,7 @@
 """`python -m ledger [--when-told] CONFIG.json` builds a run's ledger; 2 for bad input, 1 for a ledger that fails.
 
-With `--when-told` it waits for the command `build` on standard input, ready; its end instead means that none is wanted.
+With `--when-told` it loads all that it needs, then waits for the command `build`; if standard input ends before, it builds
+nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         config = read_config(path, LedgerConfig)
-        if flags and next(commands(BUILD), None) is None:
+        if flags and (next(commands(BUILD, "stop"), None) or {}).get("command") != BUILD:
             return 0
         started = time.monotonic()
         metrics = build(config, lambda step: emit("step", words=step))

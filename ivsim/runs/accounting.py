@@ -52,15 +52,17 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
     problems = [ending.error] if ending.error else []
     directory = started.directory
     job = LedgerJob(started, problems)
-    with again(), unhurried() as late:
+    with unhurried() as late, again():
         job.prepare()
         _stop_sources(started, problems)
         _prove_link(started, ending, display)
         write_snapshot(directory, started.options, started.replay.rows(), _facts(started, ending, problems))
-    if ending.error is not None:
-        display.note(so_far(started, ending))
-    # Its charts take a second to load: while other processes work on the ledger.
-    threading.Thread(target=import_module, args=("ivsim.report.page",), name="charts", daemon=True).start()
+        if ending.error is not None:
+            display.note(so_far(started, ending))
+        # Its charts take a second to load: while other processes work on the ledger.
+        threading.Thread(
+            target=import_module, args=("ivsim.report.page",), name="charts", daemon=True
+        ).start()
     figures, error, number = job.write(display, late.number)
     with unhurried() as late:
         job.keep_kafka_records()  # of a run that a signal has stopped before

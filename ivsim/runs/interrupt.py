@@ -109,6 +109,12 @@ def again() -> Iterator[None]:
             heeding.seen = heeding.seen or before
 
 
+def heard() -> bool:
+    """Say whether a signal has come to this process within `interruptible`, and not from elsewhere by other means."""
+    handler = _handler()
+    return handler is not None and handler.seen
+
+
 def _handler() -> _First | None:
     """Return the handler of the innermost `interruptible`; None outside of one, and outside the main thread."""
     if threading.current_thread() is not threading.main_thread():

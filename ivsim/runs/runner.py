@@ -17,7 +17,7 @@ from ivsim.runs.components import Components, open_components
 from ivsim.runs.directory import make_run_directory, new_run_id, run_path
 from ivsim.runs.disk import DiskNearlyFull, DiskWatch, check_room, ran_out
 from ivsim.runs.display import Display
-from ivsim.runs.interrupt import Interrupted, interruptible
+from ivsim.runs.interrupt import Interrupted, heard, interruptible
 from ivsim.runs.live_figures import LiveFigures
 from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.memory import check_memory, check_memory_with_link
@@ -190,11 +190,9 @@ class Run:
         if started is None:
             return f"{stop}: closing what was opened; nothing was sent"
         usual_s = self._display.usual_s("accounting for every message", "writing the report")
-        usually = "" if usual_s is None else f" (usually {usual_s:.0f} s)"
-        return (
-            f"{stop}: no more is sent; accounting for what was{usually}."
-            f" A second signal leaves that to `ivsim report {started.directory.path} --ledger`"
-        )
+        usually = "" if usual_s is None else f" (usually {max(usual_s, 1.0):.0f} s)"
+        later = f". A second signal leaves that to `ivsim report {started.directory.path} --ledger`"
+        return f"{stop}: no more is sent; accounting for what was{usually}{later if heard() else ''}"
 
     def _open_scrape(self, stack: ExitStack) -> Scrape | None:
         """Open the page for Prometheus, if it was asked for; Refusal for a port that is taken."""

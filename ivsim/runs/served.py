@@ -28,6 +28,7 @@ from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.outcome import Outcome
 from ivsim.testbed.paths import state_dir
+from schemas.control import heeded
 from schemas.errors import Refusal
 
 if TYPE_CHECKING:  # a client loads nothing that a run is made of: the testbed has it
@@ -98,7 +99,8 @@ def _stopping(server: socket.socket) -> Iterator[None]:
         with contextlib.suppress(OSError):
             server.shutdown(socket.SHUT_WR)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    ending = (signal.SIGTERM, *heeded(signal.SIGINT))
+    before = {number: signal.signal(number, stop) for number in ending}
     try:
         yield
     finally:

@@ -129,11 +129,14 @@ def test_what_must_not_be_cut_short_hears_of_a_signal_when_it_is_over() -> None:
 
 
 def test_what_can_be_made_later_heeds_one_signal_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "TWICE_S", 60.0)
     with interruptible():
+        assert not interrupt.heard()
         with pytest.raises(Interrupted):
             os.kill(os.getpid(), signal.SIGINT)
         with again():
             os.kill(os.getpid(), signal.SIGINT)  # the same one: `timeout` sends it twice
+        assert interrupt.heard()
     monkeypatch.setattr(interrupt, "TWICE_S", 0.0)
     with interruptible():
         with pytest.raises(Interrupted):
