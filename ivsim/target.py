@@ -65,7 +65,7 @@ class Target:
 def parse(url: str) -> Target:
     """Return what a URL names; ValueError says what it may be."""
     if "@" in url:
-        # What is typed is in the shell's history, in the list of processes and in the manifest; it is not printed, too.
+        # What is typed is in the shell's history, in the list of processes and in the manifest; at least it is not printed.
         raise ValueError("no user and no password in the URL: name a file of them")
     try:
         parts = urlsplit(url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -103,6 +104,8 @@ def rm(
     try:
         sure = yes or typer.confirm(f"remove {len(found)}?")
     except typer.Abort:
+        if sys.stdin.isatty():  # Ctrl-C
+            raise KeyboardInterrupt from None
         raise Refusal("nothing is removed without an answer; --yes does not ask") from None
     if not sure:
         raise typer.Exit(1)

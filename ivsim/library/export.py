@@ -138,7 +138,7 @@ def charts(directory: Path) -> Charts:
     load_results(directory)
     try:
         return run_charts(directory)
-    except pa.ArrowException as error:
+    except (OSError, pa.ArrowException) as error:
         raise Refusal(f"{directory}: a table cannot be read: {str(error).splitlines()[0]}") from None
 
 

@@ -41,7 +41,7 @@ def check_room(path: Path, options: RunOptions) -> None:
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     usage = shutil.disk_usage(existing)
     if not usage.total:
-        raise Refusal(f"--output {path}: {existing} is a file system without room for files of ours")
+        raise Refusal(f"--output {path}: {existing} is on a file system that holds no ordinary files")
     needed = needed_bytes(options) + _reserve_bytes(options)
     if usage.free < needed:
         messages, per_s = _messages(options), options.vehicles / options.interval_s

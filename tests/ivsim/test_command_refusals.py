@@ -20,7 +20,7 @@ CASES = {
     "import": (f"trace import {TUNNEL} --out /proc/x.csv", "--out /proc/x.csv: No such file"),
     "results of a study": ("study run tunnel --output /proc/x", "--output /proc/x: No such file"),
     "results of a platform": ("pipe --output /proc/x", "--output /proc/x: No such file"),
-    "results of a run": ("run --output /proc/x", "--output /proc/x: /proc is a file system without room for files of ours"),
+    "results of a run": ("run --output /proc/x", "--output /proc/x: /proc is on a file system that holds no ordinary files"),
     "a registry": ("pipe --registry nowhere", "--registry 'nowhere': "),
     "directory": ("trace show /", "/: cannot be read: Is a directory"),
     "no case": ("chaos --protocol coap --fault broker-kill", "--fault broker-kill: coap has no broker"),

@@ -188,9 +188,13 @@ def test_the_charts_of_a_report_are_files_for_a_paper(to: str, folder: Path, tmp
 
 
 @pytest.mark.parametrize("to", ["csv", "svg"])
-def test_a_damaged_table_is_not_exported_and_nothing_is_left(to: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[:-9], lambda data: bytes(len(data) // 2) + data[len(data) // 2 :], lambda data: b""],
+)
+def test_a_damaged_table_is_not_exported_and_nothing_is_left(damage: Any, to: str, tmp_path: Path) -> None:
     ledger = made_up_result(tmp_path / "run") / "ledger.parquet"
-    ledger.write_bytes(ledger.read_bytes()[:-9])
+    ledger.write_bytes(damage(ledger.read_bytes()))
     with pytest.raises(Refusal, match="cannot be read: "):
         export(tmp_path / "run", to, tmp_path / "out")
     assert not list(tmp_path.glob("out/*"))
