@@ -30,7 +30,6 @@ from ledger.kept import Tally
 from ledger.metrics import METRICS
 
 LEDGER: Final = "ledger"
-LEDGER_POLL_S: Final = 0.05
 LIVE_S: Final = 10.0
 KAFKA_ANSWERS_S: Final = 5.0
 # A twin that has fallen behind takes thousands of records a second; one that takes none for so long takes no more.
@@ -210,13 +209,9 @@ def await_ledger(child: Child, limit_s: float) -> None:
 
     Interrupted, and the process goes on, when a signal asks for an end.
     """
-    end_s = time.monotonic() + limit_s
-    while child.running():
-        if time.monotonic() >= end_s:
-            child.stop()
-            raise NotReady(f"{child.name} was not written within {limit_s:,.0f} s")
-        # `running` takes in what the child says on the way, and does not wait for it.
-        time.sleep(LEDGER_POLL_S)
+    if not child.wait_end(limit_s):
+        child.stop()
+        raise NotReady(f"{child.name} was not written within {limit_s:,.0f} s")
     if (code := child.stop()) != 0:
         raise child.death(code)
 
