@@ -50,9 +50,9 @@ class _First:
         self._at_s = -math.inf
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.seen or postponed(self, number, frame, outer=self._outer):
+        if self.seen or time.monotonic() - self._at_s < TWICE_S:
             return
-        if time.monotonic() - self._at_s < TWICE_S:
+        if postponed(self, number, frame, outer=self._outer):
             return
         self.seen, self._at_s = True, time.monotonic()
         if self.late is None:
@@ -110,7 +110,7 @@ def again() -> Iterator[None]:
 
 
 def heard() -> bool:
-    """Say whether a signal has come to this process within `interruptible`, and not from elsewhere by other means."""
+    """Say whether a signal has come within the innermost `interruptible`; a testbed's runs are stopped by other means, too."""
     handler = _handler()
     return handler is not None and handler.seen
 

@@ -25,7 +25,7 @@ def write_rows(path: Path, rows: Rows, compression: str = "snappy") -> None:
 
 @dataclass(frozen=True)
 class RowFile:
-    """The tables of a file that `write_rows` has written, again and again; none where there is no file.
+    """Yields the tables of a file that `write_rows` has written, each time from the first; none where there is no file.
 
     Attributes:
         columns: names of those to read; None: all.

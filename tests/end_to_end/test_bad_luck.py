@@ -12,6 +12,8 @@ import time
 import pytest
 from end_to_end_runs import Runs, namespaces_of, processes_of
 
+from ivsim.runs.interrupt import TWICE_S
+
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 
 LONG = ("--vehicles", "5", "--duration", "120", "--loss-timeout", "5", "--link", "auto")
@@ -50,7 +52,7 @@ def test_a_second_ctrl_c_leaves_the_account_for_later(runs: Runs) -> None:
     run.popen.send_signal(signal.SIGINT)
     run.wait_for(lambda: "SIGINT: no more is sent; accounting for what was" in run.stderr())
     assert f"A second signal leaves that to `ivsim report {run.directory} --ledger`" in run.stderr()
-    time.sleep(1.2)  # sooner it would be the first once more
+    time.sleep(TWICE_S + 0.2)  # sooner it would be the first once more
     run.popen.send_signal(signal.SIGINT)
     done = run.finish()
     assert done.code == 128 + signal.SIGINT

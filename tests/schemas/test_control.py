@@ -203,6 +203,18 @@ def test_a_second_signal_ends_at_once(first: signal.Signals) -> None:
         assert child.wait(30) == -signal.SIGINT
 
 
+def test_a_ctrl_c_that_is_ignored_from_the_beginning_stays_ignored() -> None:
+    ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "tests.ends_slowly"]
+    with started(ignoring, subprocess.DEVNULL) as child:
+        child.send_signal(signal.SIGTERM)
+        assert "stopping" in child.stdout.readline()
+        child.send_signal(signal.SIGINT)  # a second signal that is heeded ends it at once
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.5)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == -signal.SIGTERM
+
+
 def test_what_may_not_be_dropped_waits_for_its_reader_behind_what_was_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

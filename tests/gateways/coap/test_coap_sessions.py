@@ -157,7 +157,7 @@ class Session:
         vehicle.pump()
         async with asyncio.timeout(LIMIT_S):
             while not vehicle.over():
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # by the loop's own clock, which jumps
         await asyncio.sleep(AFTER_S)
         await vehicle.client.close()
         await intake.close()

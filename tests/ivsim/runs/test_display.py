@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from ivsim.option_rules import run_options
 from ivsim.runs.display import Display
+from ivsim.runs.runner import Run
 
 
 def drawn(display: Display) -> str:
@@ -71,3 +74,21 @@ def test_a_file_has_a_line_a_phase() -> None:
         display.phase("running")
         display.phase("draining")
     assert out.getvalue() == "running\ndraining\n"
+
+
+def test_progress_begins_with_nothing_and_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a short run it began at 59 %, as if the loss timeout were over, and at 0 % again when it was waited for."""
+    run, told = Run.__new__(Run), []
+    monkeypatch.setattr(run, "_display", Display(quiet=True), raising=False)
+    monkeypatch.setattr(run, "_tick", lambda _started, share, _left_s: told.append(share))
+    monkeypatch.setattr("ivsim.runs.runner.arrived", lambda *_: len(told) > 8)
+    monkeypatch.setattr("ivsim.runs.runner._drain_end_ns", lambda *_: time.time_ns() + 10**10)
+    options = run_options(duration_s=1.0, loss_timeout_s=30.0)
+    plan = SimpleNamespace(senders=[])
+    started: Any = SimpleNamespace(start_at_ns=time.time_ns(), options=options, plan=plan)
+    run._wait(started)
+    assert 0 <= told[0] < 0.3
+    assert told[-1] < 1
+    assert run._drain(started)
+    assert told == sorted(told)
+    assert told[-1] == 1
