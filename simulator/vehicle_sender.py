@@ -43,6 +43,7 @@ class Totals:
     disconnections: int = 0
     connect_failures: int = 0
     access_refused: int = 0
+    datagrams_unsent: int = 0
     subscribed: int = 0
     last_emitted_at_ns: int = 0
 
@@ -143,6 +144,9 @@ class VehicleSender:
         self._totals.unanswered += 1
         self._note_token(Kind.UNANSWERED, token, time.time_ns(), Reason.NO_ANSWER)
         self._pump()
+
+    def datagram_unsent(self) -> None:
+        self._totals.datagrams_unsent += 1
 
     def connected(self, at_ns: int, session_present: bool) -> None:
         if not self._connection.accepted():

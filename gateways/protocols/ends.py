@@ -39,6 +39,9 @@ class VehicleEvents(typing.Protocol):
     def unanswered(self, token: int, reason: str) -> None:
         """The client gave the message up without a word of the peer (CON time-out): it may have arrived."""
 
+    def datagram_unsent(self) -> None:
+        """This machine's system did not take a datagram (no route, full buffer), which is lost before the link."""
+
     def connected(self, at_ns: int, session_present: bool) -> None:
         """The handshake is over; with `session_present` the peer remembers this vehicle."""
 

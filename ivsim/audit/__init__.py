@@ -132,6 +132,7 @@ def _audit_metrics(made: Audit, by_share: ByShare, found: figures.Figures) -> No
         _capture_drops(result),
         len(run.get("dead_senders", [])),
         run.get("gateway_drops"),
+        vehicle_drops=sum(sender.get("datagrams_unsent") or 0 for sender in run.get("senders", [])),
         refused_gateways=len(run.get("refused_gateways", [])),
         lost_senders=len(run.get("lost_senders", [])),
         agents=run.get("agents", []),

@@ -178,6 +178,7 @@ def validity(
     dead_senders: int = 0,
     gateway_drops: int | None = None,
     *,
+    vehicle_drops: int = 0,
     refused_gateways: int = 0,
     lost_senders: int = 0,
     agents: Sequence[Mapping[str, Any]] = (),
@@ -206,8 +207,8 @@ def validity(
         causes.append(("clock_moved", "degraded"))
     if capture_drops:
         causes.append(("capture_dropped", "invalid"))
-    if gateway_drops:
-        causes.append(("gateway_dropped", "degraded"))
+    causes += [("vehicle_dropped", "degraded")] * bool(vehicle_drops)
+    causes += [("gateway_dropped", "degraded")] * bool(gateway_drops)
     causes += [("gateway_refused", "degraded")] * refused_gateways
     known = [agent["clock_uncertainty_ms"] for agent in agents]
     unsure = [within_ms for within_ms in known if within_ms is None or within_ms > DRIFT_DEGRADES_MS]

@@ -138,6 +138,7 @@ def _validity(directory: RunDirectory, run: Mapping[str, Any], metrics: Mapping[
         metrics,
         sender_lag_p99_ms=sender_lag_p99_ms(directory.ledger),
         capture_drops=_capture_drops(directory.path),
+        vehicle_drops=sum(sender.get("datagrams_unsent") or 0 for sender in run.get("senders", [])),
         gateway_drops=run.get("gateway_drops"),
         refused_gateways=run.get("refused_gateways", []),
         dead_senders=[words for name, words in deaths.items() if name not in lost],

@@ -29,7 +29,7 @@ from schemas.topics import vehicle_id
 from simulator import emission_table
 from simulator.links.step_log import Rows
 
-_OF_SENDER: Final = ("access_refused", "cpu_s")
+_OF_SENDER: Final = ("access_refused", "datagrams_unsent", "cpu_s")
 _OF_GATEWAY: Final = ("datagrams_dropped", "cpu_s")
 
 

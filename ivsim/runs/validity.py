@@ -69,6 +69,7 @@ def judge(
     *,
     sender_lag_p99_ms: float | None,
     capture_drops: int | None,
+    vehicle_drops: int = 0,
     gateway_drops: int | None = None,
     refused_gateways: Sequence[str] = (),
     dead_senders: Sequence[str] = (),
@@ -80,6 +81,7 @@ def judge(
         metrics: metrics.json, with certificate and the comparison of live figures.
         sender_lag_p99_ms: emission lag of messages that were not held back; None when none was emitted.
         capture_drops: frames that the kernel dropped before the capture read them; None when nobody knows.
+        vehicle_drops: datagrams that this system did not take from the vehicles, as far as senders have said so.
         gateway_drops: datagrams that found a gateway's socket full; None where nobody knows, and with a broker.
         refused_gateways: a line for each gateway that its broker refused on the way.
         dead_senders: a line for each of several senders that died on the way, while the others went on.
@@ -87,7 +89,7 @@ def judge(
     """
     causes = (
         *_causes(metrics, sender_lag_p99_ms, capture_drops),
-        *_dropped(gateway_drops),
+        *_dropped(vehicle_drops, gateway_drops),
         *(Cause("gateway_refused", "degraded", line) for line in refused_gateways),
         *_clocks(metrics),
         *map(_died, dead_senders),
@@ -103,9 +105,15 @@ def of_causes(causes: Iterable[Cause]) -> Validity:
     return Validity(max(severities, key=lambda one: _RANK[one]), found)
 
 
-def _dropped(datagrams: int | None) -> Iterator[Cause]:
-    if datagrams:
-        words = f"{datagrams} datagrams found the gateway's socket full: what came no other time counts as lost at the link"
+def _dropped(vehicle_drops: int, gateway_drops: int | None) -> Iterator[Cause]:
+    if vehicle_drops:
+        words = (
+            f"the system did not take {vehicle_drops} datagrams of vehicles (no route, or a full buffer):"
+            " what left no other time counts as lost at the link"
+        )
+        yield Cause("vehicle_dropped", "degraded", words)
+    if gateway_drops:
+        words = f"{gateway_drops} datagrams found the gateway's socket full: what came no other time counts as lost at the link"
         yield Cause("gateway_dropped", "degraded", words)
 
 

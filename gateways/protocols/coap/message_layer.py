@@ -70,6 +70,9 @@ class Upper:
     def heard(self, remote: Remote) -> None:
         """Something other than a request has come from `remote`: it responds."""
 
+    def datagram_unsent(self) -> None:
+        """The system did not take a datagram (no route, full buffer): it is lost, as on any link."""
+
     def newer(self, message: Message) -> Message | None:
         """Return what shall go out in place of a retransmission of `message` (RFC 7641, 4.5.2), or None."""
         del message

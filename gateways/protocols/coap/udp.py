@@ -46,13 +46,14 @@ class UdpEndpoint:
 
     Attributes:
         layer: the rules; `layer.transmit` may be replaced by a test that loses datagrams.
-        unsent: datagrams that the system did not take (no route, full buffer): lost, as on any link.
+        unsent: datagrams that the system did not take.
     """
 
     _dropped = 0
 
     def __init__(self, upper: Upper, *, server: bool = False, dtls: Dtls | None = None) -> None:
         self.unsent = 0
+        self._upper = upper
         self._server = server
         self._loop = asyncio.get_running_loop()
         self.layer = MessageLayer(
@@ -165,6 +166,7 @@ class UdpEndpoint:
             self._socket.sendto(datagram, remote)
         except OSError:
             self.unsent += 1
+            self._upper.datagram_unsent()
 
     def _arm(self) -> None:
         """Have `expire` called in time; a timer that comes too early arms itself anew."""

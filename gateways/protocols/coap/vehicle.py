@@ -183,6 +183,9 @@ class CoapVehicle(Upper):
 
     # The layer below calls these.
 
+    def datagram_unsent(self) -> None:
+        self._events.datagram_unsent()
+
     def process_response(self, response: Message) -> bool:
         if self._guard is not None and (response := self._proven(response)) is None:
             return False

@@ -12,12 +12,14 @@ from aiocoap.numbers.optionnumbers import OptionNumber
 from aiocoap.numbers.types import CON
 from hypothesis import given
 
+from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.coap import blocks
 from gateways.protocols.coap.blocks import MAX_PAYLOAD_BYTES, Assemblies, BlockError
 from gateways.protocols.coap.datagram import Remote, decoded
 from gateways.protocols.coap.message_ids import SeenMessageIds
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.parameters import PARAMETERS
+from gateways.protocols.coap.protocol import Coap
 from gateways.protocols.coap.transfer import RoundTrip, Transfer
 from gateways.protocols.coap.udp import UdpEndpoint
 
@@ -186,6 +188,29 @@ def test_the_round_trip_estimate_follows_the_link():
     assert 0.9 < estimate.timeout_s() < RoundTrip.most_s
     estimate.sample(60.0)
     assert estimate.timeout_s() == RoundTrip.most_s
+
+
+class Sending:
+    """A vehicle's events: how often the system did not take a datagram."""
+
+    def __init__(self):
+        self.unsent = 0
+
+    def connected(self, at_ns, session_present): ...
+
+    def datagram_unsent(self):
+        self.unsent += 1
+
+
+async def test_a_vehicle_says_which_datagrams_its_system_did_not_take():
+    protocol, events = Coap(), Sending()
+    nowhere = Endpoint("255.255.255.255", 9)  # a broadcast, which a socket may not send unless it asks to
+    settings = VehicleSettings(coap_block_bytes=16)
+    client = protocol.vehicle_client(nowhere, 1, protocol.modes["non"], events, settings)
+    await client.connect()
+    client.send(1, b"one datagram")
+    await client.close()
+    assert events.unsent == 1
 
 
 async def test_datagrams_that_find_the_socket_full_are_counted():

@@ -114,6 +114,14 @@ def test_a_socket_that_overflowed_is_said(drops: int | None, verdict: str) -> No
     assert audited.validity({}, None, 0, gateway_drops=drops) == (verdict, [one.name for one in found.causes])
 
 
+@pytest.mark.parametrize(("drops", "verdict"), [(0, "valid"), (3, "degraded")])
+def test_datagrams_that_the_system_did_not_take_from_vehicles_are_said(drops: int, verdict: str) -> None:
+    found = judge({}, sender_lag_p99_ms=None, capture_drops=0, vehicle_drops=drops)
+    assert found.verdict == verdict
+    assert [cause.name for cause in found.causes] == ["vehicle_dropped"] * (verdict == "degraded")
+    assert audited.validity({}, None, 0, vehicle_drops=drops) == (verdict, [one.name for one in found.causes])
+
+
 def test_a_gateway_that_its_broker_refused_is_named() -> None:
     line = "gateway-1 was refused 7 times: MQTT broker 127.0.0.1:1883 refuses: not authorized"
     found = judge({}, sender_lag_p99_ms=None, capture_drops=0, refused_gateways=[line])
