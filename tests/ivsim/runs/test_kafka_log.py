@@ -22,6 +22,7 @@ from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
 from schemas.kafka_login import client_settings
 from schemas.topics import KafkaTopics
+from twin.listed_topics import await_listed
 
 pytestmark = pytest.mark.kafka
 
@@ -33,6 +34,7 @@ def address(kafka: str) -> KafkaAddress:
     made = admin.create_topics([NewTopic(name, 2, 1) for name in (topics.status, topics.state)])
     for future in made.values():
         future.result(30)
+    await_listed(admin, kafka, {topics.status, topics.state})
     return KafkaAddress(kafka, topics)
 
 
