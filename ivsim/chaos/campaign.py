@@ -13,10 +13,22 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from gateways.protocols import PROTOCOLS
-from ivsim.chaos.case import LOSS_TIMEOUT_S, MAY_LOSE_TIMEOUT_S, VEHICLES
+from ivsim.chaos.case import LOSS_TIMEOUT_S, MAY_LOSE_TIMEOUT_S, taken_at_ns
+from ivsim.chaos.faults import GATEWAYS
 from ivsim.chaos.history import broken_history
 from ivsim.chaos.injector import Injector
-from ivsim.chaos.promises import KEEPS, SAVED, Judgement, Promise, judge, owed_by_broker, promise_of, weakest
+from ivsim.chaos.promises import (
+    KEEPS,
+    SAVED,
+    Judgement,
+    Promise,
+    acknowledged_and_lost,
+    judge,
+    of_kills,
+    owed_by_broker,
+    promise_of,
+    weakest,
+)
 from ivsim.chaos.schedule import Schedule, draw
 from ivsim.chaos.shrink import shrink
 from ivsim.option_rules import run_options
@@ -30,6 +42,9 @@ ROWS: Final = "runs.jsonl"
 TABLE: Final = "campaign.md"
 SIGNALLED: Final = 128
 KILLS_OF_TWIN: Final = "spark-kill"
+# 200 messages/s: so many are under way when a part fails that each of its ways to lose one is met.
+VEHICLES: Final = 100
+INTERVAL_S: Final = 0.5
 
 
 @dataclass
@@ -44,6 +59,7 @@ class Row:
         judgement: its counts, and what is broken; empty where all is kept.
         smallest: the smallest failing schedule, where one failed and was made smaller.
         tried: how many smaller schedules were run for it.
+        kills: of a broker that saves now and then, as `of_kills`.
     """
 
     name: str
@@ -55,6 +71,7 @@ class Row:
     judgement: Judgement = field(default_factory=Judgement)
     smallest: dict[str, Any] | None = None
     tried: int = 0
+    kills: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of_line(cls, line: str) -> Row:
@@ -83,6 +100,8 @@ def options_of(schedule: Schedule) -> RunOptions:
         protocol=schedule.protocol,
         mode=schedule.mode,
         vehicles=VEHICLES,
+        interval_s=INTERVAL_S,
+        gateways=len(GATEWAYS),
         duration_s=schedule.duration_s,
         loss_timeout_s=LOSS_TIMEOUT_S if keeps else MAY_LOSE_TIMEOUT_S,
         loss_ratio=0.01,
@@ -106,7 +125,7 @@ def run_schedule(schedule: Schedule, base: Path, testbed: Testbed) -> Row:
     if outcome.exit_code > SIGNALLED:
         raise Stopped(outcome.exit_code)
     ledger, records = _rows(directory / "ledger.parquet"), _rows(directory / "kafka_records.parquet")
-    ledger = owed_by_broker(ledger, injector.injected_at_ns)
+    ledger = owed_by_broker(ledger, injector.injected_at_ns, taken_at_ns(directory, ledger))
     promise = promise_after(schedule).after(injector.kills)
     judgement = judge(ledger, promise, outcome.twin_distinct, injector.back_at_ns)
     if outcome.error is not None:
@@ -119,9 +138,7 @@ def run_schedule(schedule: Schedule, base: Path, testbed: Testbed) -> Row:
         )
     if not injector.done():
         judgement.broken.append("the faults were not injected, and their parts back, in time")
-    acknowledged = [row for row in ledger if row["acknowledged_at_ns"] is not None]
-    gone = [row for row in acknowledged if row["appended_at_ns"] is None and row["fate"] != "unknown"]
-    by_hop = dict(sorted(Counter(str(row["hop"]) for row in gone).items()))
+    by_hop = dict(sorted(Counter(str(row["hop"]) for row in acknowledged_and_lost(ledger)).items()))
     if judgement.broken:
         directory.mkdir(exist_ok=True)  # a run that broke before its first message has left none
         write_json(directory / "schedule.json", schedule.as_dict())
@@ -132,9 +149,10 @@ def run_schedule(schedule: Schedule, base: Path, testbed: Testbed) -> Row:
         schedule.protocol,
         schedule.mode,
         injector.injected,
-        len(acknowledged),
+        sum(row["acknowledged_at_ns"] is not None for row in ledger),
         by_hop,
         judgement,
+        kills=of_kills(ledger, injector.kills),
     )
 
 

@@ -12,7 +12,7 @@ from ivsim.chaos.disturbances import DISTURBANCES
 
 def markdown(rows: Sequence[Row], base: Path) -> str:
     """Return the tables: faults injected by mode, messages by mode, then each failure with the command that repeats it."""
-    lines = [_summary(rows), "", *_tried(rows), "", *_messages(rows)]
+    lines = [_summary(rows), "", *_tried(rows), "", *_messages(rows), *_kills(rows)]
     failed = [row for row in rows if row.judgement.broken]
     if failed:
         lines += ["", "Broken promises:", ""]
@@ -70,6 +70,30 @@ def _messages(rows: Sequence[Row]) -> list[str]:
         )
         lines.append("| " + " | ".join(cells) + " |")
     return lines
+
+
+def _kills(rows: Sequence[Row]) -> list[str]:
+    """Return a row for each mode whose broker saves now and then, by which its losses are held against its last saves."""
+    lines = [
+        "",
+        "| mode | kills of the broker | unsaved for at most | acknowledged since and lost | first one lost behind the save |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for protocol, mode in _modes(rows):
+        own = [kill for row in rows if (row.protocol, row.mode) == (protocol, mode) for kill in row.kills]
+        if not own:
+            continue
+        unsaved = [kill["unsaved_s"] for kill in own if kill["unsaved_s"] is not None]
+        first = [kill["first_lost_s"] for kill in own if kill["first_lost_s"] is not None]
+        cells = (
+            f"{protocol} {mode}",
+            f"{len(own):,}",
+            f"{max(unsaved):.1f} s" if unsaved else "",
+            f"{sum(kill['lost'] for kill in own):,}",
+            f"{min(first):.3f} s" if first else "",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines if len(lines) > 3 else []
 
 
 def _modes(rows: Iterable[Row]) -> list[tuple[str, str]]:

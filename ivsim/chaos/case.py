@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
+from gateways import receive_log
 from gateways.protocols import PROTOCOLS
 from gateways.sinks import CONFLUENT
 from ivsim.chaos.faults import FAULTS, Fault, kill_of_broker
-from ivsim.chaos.promises import KEEPS, Judgement, Kill, Promise, judge, owed_by_broker, promise_of
+from ivsim.chaos.promises import (
+    KEEPS,
+    Judgement,
+    Kill,
+    Message,
+    Promise,
+    judge,
+    message_of,
+    owed_by_broker,
+    promise_of,
+)
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.runs.outcome import Outcome
+from ivsim.runs.processes import receive_logs
 from ivsim.runs.started import StartedRun
 from ivsim.runs.testbed import Testbed
 
@@ -106,7 +120,7 @@ def run_case(case: Case, output: Path, *, seed: int, testbed: Testbed) -> tuple[
     outcome = testbed.run(options_of(case, seed), directory, disturb=disturber)
     ledger = directory / "ledger.parquet"
     rows = pq.read_table(ledger).to_pylist() if ledger.is_file() else []
-    rows = owed_by_broker(rows, {case.fault: disturber.injected_at_ns})
+    rows = owed_by_broker(rows, {case.fault: disturber.injected_at_ns}, taken_at_ns(directory, rows))
     promise = case.promise().after(disturber.kills)
     judgement = judge(rows, promise, outcome.twin_distinct, disturber.restored_at_ns)
     if outcome.error is not None:
@@ -114,3 +128,17 @@ def run_case(case: Case, output: Path, *, seed: int, testbed: Testbed) -> tuple[
     if not disturber.done:
         judgement.broken.append("the fault was not injected and restored in time")
     return outcome, judgement
+
+
+def taken_at_ns(directory: Path, rows: Iterable[Mapping[str, Any]]) -> dict[Message, dict[int, int]]:
+    """Return when each gateway, by its number, last took each of the rows' messages that were last seen at a gateway."""
+    found: defaultdict[Message, dict[int, int]] = defaultdict(dict)
+    held = {message_of(row) for row in rows if row["hop"] == "gateway"}
+    if not held:
+        return found
+    for path in receive_logs(directory):
+        number = int(path.stem.partition("-")[2])
+        for row in receive_log.to_table(path).to_pylist():
+            if (message := message_of(row)) in held:
+                found[message][number] = row["received_at_ns"]
+    return found

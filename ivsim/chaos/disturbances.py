@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ivsim.chaos.faults import FAULTS, Fault
+from ivsim.chaos.faults import FAULTS, GATEWAYS, Fault, gateways_of
 from ivsim.runs.started import StartedRun
+from ivsim.testbed.child import Child
 from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.process import NotReady, OwnedProcess
 
@@ -40,12 +41,12 @@ class Disturbance:
 
 
 def process_of(run: StartedRun, part: str) -> OwnedProcess | None:
-    """Return the process of a part; None for the link, which has none."""
+    """Return the process of a part; None for the link, which has none, and for a second gateway where there is one."""
     components = run.components
     if part == "broker":
         return None if components.broker is None else components.broker.process
-    if part == "gateway":
-        return components.children[components.gateways[0]]
+    if part in GATEWAYS:
+        return _gateway(run, part)
     if part == "kafka":
         return components.kafka[0].process
     if part == "twin":
@@ -54,13 +55,19 @@ def process_of(run: StartedRun, part: str) -> OwnedProcess | None:
     return None
 
 
+def _gateway(run: StartedRun, part: str) -> Child | None:
+    names = gateways_of(run)
+    member = GATEWAYS.index(part)
+    return run.components.children[names[member]] if member < len(names) else None
+
+
 def settled(run: StartedRun, part: str) -> bool:
     """Say whether a part that was begun to be brought back is ready; ProcessDied when it has ended instead."""
     components = run.components
     try:
-        if part == "gateway":
-            child = components.children[components.gateways[0]]
-            if "ready" not in child.latest:
+        if part in GATEWAYS:
+            child = _gateway(run, part)
+            if child is not None and "ready" not in child.latest:
                 child.wait_for("ready", 0.0)
         elif part == "twin":
             assert components.twin is not None
@@ -89,8 +96,9 @@ def relaunch(*parts: str) -> Callable[[StartedRun], None]:
             if part == "broker":
                 assert components.broker is not None
                 components.broker.restart()  # waits for its own listener alone
-            elif part == "gateway":
-                components.children.relaunch(components.gateways[0])
+            elif part in GATEWAYS:
+                if (child := _gateway(run, part)) is not None:
+                    components.children.relaunch(child.name)
             elif part == "twin":
                 assert components.twin is not None
                 components.twin.relaunch()
@@ -115,13 +123,26 @@ def _continue(part: str) -> Callable[[StartedRun], None]:
     return lambda run: resume(run, part)
 
 
-def _terminate_gateway(run: StartedRun) -> set[str]:
-    process = process_of(run, "gateway")
-    assert process is not None
-    os.kill(process.pid, signal.SIGTERM)
-    process.wait_end(process.stop_timeout_s)
-    process.kill()
-    return {process.name}
+def _kill(part: str) -> Callable[[StartedRun], set[str]]:
+    def kill(run: StartedRun) -> set[str]:
+        process = process_of(run, part)
+        assert process is not None
+        process.kill()
+        return {process.name}
+
+    return kill
+
+
+def _terminate(part: str) -> Callable[[StartedRun], set[str]]:
+    def terminate(run: StartedRun) -> set[str]:
+        process = process_of(run, part)
+        assert process is not None
+        os.kill(process.pid, signal.SIGTERM)
+        process.wait_end(process.stop_timeout_s)
+        process.kill()
+        return {process.name}
+
+    return terminate
 
 
 def _fill_disk(run: StartedRun) -> set[str]:
@@ -155,6 +176,19 @@ def _paused(part: str, what: str) -> Disturbance:
     return Disturbance(fault, PAUSE_S, go_on)
 
 
+def _of_gateway(part: str, name: str) -> list[Disturbance]:
+    """Return what one of the gateways suffers; it joins the others again behind a kill or a stop."""
+    kill = Fault(f"{part}-kill", f"kill -9 of {name}", _kill(part), relaunch(part), parts=(part,))
+    stop = Fault(
+        f"{part}-stop", f"SIGTERM to {name}, and a restart", _terminate(part), relaunch(part), parts=(part,)
+    )
+    return [
+        Disturbance(kill, KILL_S, relaunch(part)),
+        Disturbance(stop, KILL_S, relaunch(part)),
+        _paused(part, name),
+    ]
+
+
 def _cut(run: StartedRun, length_s: float) -> None:
     run.replay.cut(length_s)
 
@@ -174,19 +208,8 @@ DISTURBANCES: Final = {
         _of_case("broker-stop", KILL_S),
         _of_case("backlog-kill", KILL_S),
         _paused("broker", "the broker"),
-        _of_case("gateway-kill", KILL_S),
-        Disturbance(
-            Fault(
-                "gateway-stop",
-                "SIGTERM to the gateway, and a restart",
-                _terminate_gateway,
-                relaunch("gateway"),
-                parts=("gateway",),
-            ),
-            KILL_S,
-            relaunch("gateway"),
-        ),
-        _paused("gateway", "the gateway"),
+        *_of_gateway("gateway", "the gateway"),
+        *_of_gateway("second-gateway", "the second gateway"),
         _of_case("kafka-kill", KILL_S),
         _paused("kafka", "Kafka"),
         Disturbance(

@@ -15,7 +15,8 @@ from ivsim.testbed.kafka_admin import leader_of
 from ivsim.testbed.process import POLL_S
 from ivsim.testbed.server import Broker
 
-PARTS = ("broker", "gateway", "kafka", "twin", "link")
+GATEWAYS = ("gateway", "second-gateway")
+PARTS = ("broker", *GATEWAYS, "kafka", "twin", "link")
 OUTAGE_S = 20.0
 DOWN_S = 3.0
 BACKLOG_S = 4.0
@@ -90,9 +91,16 @@ def _restart_gateway(run: StartedRun) -> None:
     run.components.children.restart(run.components.gateways[0])
 
 
+def gateways_of(run: StartedRun) -> tuple[str, ...]:
+    """Return the names of the gateways that share the vehicles of the fleet's protocol, of a mix the first one's."""
+    return run.components.gateways[: run.options.gateways]
+
+
 def _kill_broker_with_backlog(run: StartedRun) -> set[str]:
-    # With its gateway away the broker holds every message that it acknowledges: the most it can lose.
-    down = _kill_gateway(run)
+    # With its gateways away the broker holds every message that it acknowledges: the most it can lose.
+    down = set(gateways_of(run))
+    for name in down:
+        run.components.children[name].kill()
     time.sleep(BACKLOG_S)
     # What a broker has just saved it does not lose: wait until it has acknowledged more.
     while (saved_s := _broker(run).last_save_s()) is not None and time.time() - saved_s < UNSAVED_S:
@@ -102,7 +110,8 @@ def _kill_broker_with_backlog(run: StartedRun) -> set[str]:
 
 def _restart_both(run: StartedRun) -> None:
     _restart_broker(run)
-    _restart_gateway(run)
+    for name in gateways_of(run):
+        run.components.children.restart(name)
 
 
 def _kill_kafka(run: StartedRun) -> set[str]:
@@ -165,11 +174,11 @@ FAULTS = {
         ),
         Fault(
             "backlog-kill",
-            "kill -9 of the broker while it holds the gateway's backlog",
+            "kill -9 of the broker while it holds its gateways' backlog",
             _kill_broker_with_backlog,
             _restart_both,
             of_broker=True,
-            parts=("broker", "gateway"),
+            parts=("broker", *GATEWAYS),
         ),
         Fault("gateway-kill", "kill -9 of the gateway", _kill_gateway, _restart_gateway, parts=("gateway",)),
         Fault("kafka-kill", "kill -9 of Kafka", _kill_kafka, _restart_kafka, parts=("kafka",)),

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ivsim.audit.kafka_records import integer, rejection
-from ivsim.chaos.promises import Promise
+from ivsim.chaos.promises import Message, Promise, message_of
 
 Row = Mapping[str, Any]
-Name = tuple[str, int, int]  # vehicle, epoch, sequence
 
 
 class _State(NamedTuple):
@@ -36,7 +35,7 @@ def broken_history(
             twin.state a second time (docs/twin.md). Only then a state may be there twice.
         tolerance_ns: how far a record's stamps may be ahead of Kafka's, of the run.
     """
-    taken: dict[Name, int] = defaultdict(int)
+    taken: dict[Message, int] = defaultdict(int)
     states: dict[str, list[_State]] = defaultdict(list)
     for record in records:
         order = integer(record["header_epoch"]), integer(record["header_sequence"])
@@ -56,13 +55,11 @@ def broken_history(
     ]
 
 
-def _acknowledged(ledger: Iterable[Row], taken: Mapping[Name, int], promise: Promise) -> list[str]:
+def _acknowledged(ledger: Iterable[Row], taken: Mapping[Message, int], promise: Promise) -> list[str]:
     missing = [
         row
         for row in ledger
-        if row["acknowledged_at_ns"] is not None
-        and (row["vehicle_id"], row["epoch"], row["sequence"]) not in taken
-        and not promise.excuses(row)
+        if row["acknowledged_at_ns"] is not None and message_of(row) not in taken and not promise.excuses(row)
     ]
     if not missing:
         return []
@@ -72,7 +69,7 @@ def _acknowledged(ledger: Iterable[Row], taken: Mapping[Name, int], promise: Pro
     ]
 
 
-def _counted(taken: Mapping[Name, int], states: Mapping[str, list[_State]]) -> list[str]:
+def _counted(taken: Mapping[Message, int], states: Mapping[str, list[_State]]) -> list[str]:
     """Each record is in its twin's counter once: none twice, none passed over; the newest is the twin's."""
     records: dict[str, int] = defaultdict(int)
     newest: dict[str, tuple[int, int]] = {}

@@ -10,7 +10,6 @@ all, so that a case in which nothing was sent cannot pass.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,9 +21,15 @@ from ivsim.testbed.servers import SERVERS
 from ledger.metrics import ACCOUNT, FATES
 
 Row = Mapping[str, Any]
+Message = tuple[str, int, int]  # vehicle, epoch, sequence
 IN_TWIN = ("delivered", "late")
 KILLS_OF_BROKER = ("broker-kill", "backlog-kill")
-ENDS_OF_GATEWAY = ("gateway-kill", "gateway-stop", "backlog-kill")
+# By the gateway's number.
+ENDS_OF_GATEWAY = {
+    0: ("gateway-kill", "gateway-stop"),
+    1: ("second-gateway-kill", "second-gateway-stop"),
+}
+ENDS_OF_EVERY_GATEWAY = ("backlog-kill",)
 
 
 class Kill(NamedTuple):
@@ -37,6 +42,16 @@ class Kill(NamedTuple):
 
     saved_at_ns: int
     killed_at_ns: int
+
+    def may_lose(self, row: Row) -> bool:
+        """Say whether an acknowledged message may have gone with the broker, and was not in its last save.
+
+        mosquitto writes its queues in one thread, between two messages: whatever it has acknowledged before the file's
+        time of change is in it.
+        """
+        return (
+            self.saved_at_ns < row["acknowledged_at_ns"] and (row["emitted_at_ns"] or 0) < self.killed_at_ns
+        )
 
 
 @dataclass(frozen=True)
@@ -60,17 +75,10 @@ class Promise:
         return replace(self, kills=tuple(kills)) if self.word == SAVED.word else self
 
     def excuses(self, row: Row) -> bool:
-        """Say whether an acknowledged message may be lost as this row says.
-
-        mosquitto writes its queues in one thread, between two messages: whatever it has acknowledged before the file's
-        time of change is in it.
-        """
+        """Say whether an acknowledged message may be lost as this row says."""
         if row["hop"] not in self.lost_at:
             return False
-        if self.kills is None:
-            return True
-        acknowledged, emitted = row["acknowledged_at_ns"], row.get("emitted_at_ns") or 0
-        return any(kill.saved_at_ns < acknowledged and emitted < kill.killed_at_ns for kill in self.kills)
+        return self.kills is None or any(kill.may_lose(row) for kill in self.kills)
 
 
 KEEPS = Promise("keeps", "every message acknowledged to its vehicle is in Kafka")
@@ -125,28 +133,80 @@ def promise_of(protocol: str, mode: Mode, fault: str) -> Promise:
     return SAVED if late and fault in KILLS_OF_BROKER else KEEPS
 
 
-def owed_by_broker(rows: Iterable[Row], injected_at_ns: Mapping[str, Sequence[int]]) -> list[Row]:
+def owed_by_broker(
+    rows: Iterable[Row],
+    injected_at_ns: Mapping[str, Sequence[int]],
+    taken_at_ns: Mapping[Message, Mapping[int, int]],
+) -> list[Row]:
     """Return the rows, with the broker as the hop of messages that it had not got off its hands when it was killed.
 
     A gateway acknowledges to its broker what Kafka has. One that ends while Kafka stands still leaves what it had
     received to the broker, which still has it; where that is killed too before it has saved it, the message was last
-    seen at the gateway, and lost by the broker.
+    seen at the gateway, and lost by the broker. A gateway that lived on still had it, and is not excused.
 
     Args:
         rows: the ledger's.
         injected_at_ns: when each fault had done what it does, by its name.
+        taken_at_ns: of each message that was last seen at a gateway: when each gateway, by its number, took it last.
     """
 
     def last(faults: Iterable[str]) -> int:
         return max((at for fault in faults for at in injected_at_ns.get(fault, ())), default=0)
 
-    ended, killed = last(ENDS_OF_GATEWAY), last(KILLS_OF_BROKER)
+    def end(number: int) -> int:
+        return last((*ENDS_OF_GATEWAY.get(number, ()), *ENDS_OF_EVERY_GATEWAY))
+
+    killed = last(KILLS_OF_BROKER)
 
     def owed(row: Row) -> bool:
-        # None where it had reached the gateway's host, and nobody had read it.
-        return row["hop"] == "gateway" and (row["received_at_ns"] or math.inf) < min(ended, killed)
+        # None has one that had reached the gateway's host, and that nobody had read.
+        taken = taken_at_ns.get(message_of(row), {}) if row["hop"] == "gateway" else {}
+        return bool(taken) and all(at_ns < min(end(number), killed) for number, at_ns in taken.items())
 
     return [{**row, "hop": "broker"} if owed(row) else row for row in rows]
+
+
+def message_of(row: Row) -> Message:
+    """Return what names a message."""
+    return row["vehicle_id"], row["epoch"], row["sequence"]
+
+
+def acknowledged_and_lost(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of messages that were acknowledged to their vehicles and are not in Kafka."""
+    return [
+        row
+        for row in rows
+        if row["acknowledged_at_ns"] is not None
+        and row["appended_at_ns"] is None
+        and row["fate"] != "unknown"
+    ]
+
+
+def of_kills(rows: Iterable[Row], kills: Iterable[Kill]) -> list[dict[str, Any]]:
+    """Return what each kill of a broker came to: the proof that a loss is what its last save did not have.
+
+    `unsaved_s`: since the last save, None without any; `lost`: acknowledged messages that went with it; `first_lost_s`: how
+    long behind the save the first of them was acknowledged, None without any.
+    """
+    left = [row for row in acknowledged_and_lost(rows) if row["hop"] == "broker"]
+    found = []
+    for kill in kills:
+        own = [row for row in left if kill.may_lose(row)]
+        left = [row for row in left if row not in own]
+        saved_at_ns = kill.saved_at_ns or None
+        first = min((row["acknowledged_at_ns"] for row in own), default=None)
+        found.append(
+            {
+                "unsaved_s": _seconds(saved_at_ns, kill.killed_at_ns),
+                "lost": len(own),
+                "first_lost_s": _seconds(saved_at_ns, first),
+            }
+        )
+    return found
+
+
+def _seconds(from_ns: int | None, to_ns: int | None) -> float | None:
+    return None if from_ns is None or to_ns is None else round((to_ns - from_ns) / 1e9, 3)
 
 
 def weakest(promises: Iterable[Promise]) -> Promise:
@@ -198,13 +258,7 @@ def _closed(judgement: Judgement, lost: list[Row]) -> list[str]:
 
 
 def _acknowledged(ledger: list[Row], promise: Promise, judgement: Judgement) -> list[str]:
-    missing = [
-        row
-        for row in ledger
-        if row["acknowledged_at_ns"] is not None
-        and row["appended_at_ns"] is None
-        and row["fate"] != "unknown"
-    ]
+    missing = acknowledged_and_lost(ledger)
     judgement.acknowledged_and_lost = len(missing)
     broken = [row for row in missing if not promise.excuses(row)]
     if not broken:

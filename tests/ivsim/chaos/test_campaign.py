@@ -34,7 +34,8 @@ class Runs:
         if self.fault in faults:
             judgement.broken.append("the sky fell")
         lost = {"gateway": 2} if judgement.broken else {}
-        return Row(schedule.name, schedule.protocol, schedule.mode, faults, 9, lost, judgement)
+        kills = [{"unsaved_s": 4.25, "lost": 2, "first_lost_s": 0.125}] if "broker-kill" in faults else []
+        return Row(schedule.name, schedule.protocol, schedule.mode, faults, 9, lost, judgement, kills=kills)
 
 
 def call(monkeypatch: pytest.MonkeyPatch, runs: Runs, base: Path, faults: int = 40) -> int:
@@ -51,6 +52,10 @@ def test_no_breach_is_0_and_leaves_rows_and_a_table(
     shown = capsys.readouterr()
     table = (tmp_path / TABLE).read_text()
     assert table in shown.out
+    killed = {f"{row['protocol']} {row['mode']}": len(row["kills"]) for row in rows if row["kills"]}
+    assert killed
+    for mode, kills in killed.items():
+        assert f"| {mode} | {kills} | 4.2 s | {2 * kills} | 0.125 s |" in table
     assert f"40 faults in {len(rows)} runs; {9 * len(rows)} messages acknowledged; 0 runs broke" in table
     assert f"[{len(rows)}/{len(rows)}, " in shown.err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gateways.protocols import PROTOCOLS
-from ivsim.chaos.case import Case, options_of
+from gateways.receive_log import ReceiveLog
+from ivsim.chaos.case import Case, options_of, taken_at_ns
 from ivsim.chaos.faults import FAULTS
 from ivsim.chaos.promises import (
     ANSWERED,
@@ -23,6 +25,8 @@ from ivsim.chaos.promises import (
     Kill,
     Promise,
     judge,
+    message_of,
+    of_kills,
     owed_by_broker,
     promise_of,
 )
@@ -39,6 +43,7 @@ def row(fate: str = "delivered", hop: str | None = None, **stamps: Any) -> dict[
     arrived = fate in {"delivered", "late"}
     return {
         "vehicle_id": "YV2RT40A8KB000001",
+        "epoch": 0,
         "sequence": 7,
         "fate": fate,
         "hop": hop,
@@ -46,6 +51,7 @@ def row(fate: str = "delivered", hop: str | None = None, **stamps: Any) -> dict[
         "appended_at_ns": 1 if arrived else None,
         "copies": 1 if arrived else None,
         "due_at_ns": 1_000,
+        "emitted_at_ns": 1,
     } | stamps
 
 
@@ -121,11 +127,62 @@ def test_what_a_gateway_held_when_it_and_its_broker_were_killed_is_the_brokers_l
     injected_at_ns: dict[str, list[int]], owes: str
 ) -> None:
     held = row("lost", "gateway", acknowledged_at_ns=2, received_at_ns=5, appended_at_ns=None)
-    unread = row("lost", "gateway", acknowledged_at_ns=None, received_at_ns=None, appended_at_ns=None)
+    unread = row(
+        "lost", "gateway", acknowledged_at_ns=None, received_at_ns=None, appended_at_ns=None, sequence=8
+    )
     others = [*(row() for _ in range(6)), lost("link"), lost("broker"), unread]
-    found = owed_by_broker([held, *others], injected_at_ns)
+    found = owed_by_broker([held, *others], injected_at_ns, {message_of(held): {0: 5}})
     assert found == [{**held, "hop": owes}, *others]
     assert len(broken(found, SAVED)) == (owes == "gateway")
+
+
+@pytest.mark.parametrize(
+    ("taken_at_ns", "injected_at_ns", "owes"),
+    [
+        ({1: 5}, {"second-gateway-kill": [7], "broker-kill": [9]}, "broker"),
+        ({1: 5}, {"gateway-kill": [7], "broker-kill": [9]}, "gateway"),  # the second lives, and has it still
+        (
+            {0: 5, 1: 8},
+            {"gateway-kill": [7], "broker-kill": [9]},
+            "gateway",
+        ),  # delivered again to one that lives
+        ({0: 5, 1: 6}, {"gateway-stop": [7], "second-gateway-stop": [8], "broker-kill": [9]}, "broker"),
+        ({0: 5, 1: 6}, {"backlog-kill": [7]}, "broker"),
+        ({}, {"backlog-kill": [7]}, "gateway"),
+    ],
+)
+def test_a_gateway_that_lives_is_not_excused_by_the_end_of_another(
+    taken_at_ns: dict[int, int], injected_at_ns: dict[str, list[int]], owes: str
+) -> None:
+    held = row("lost", "gateway", acknowledged_at_ns=2, received_at_ns=5, appended_at_ns=None)
+    (found,) = owed_by_broker([held], injected_at_ns, {message_of(held): taken_at_ns})
+    assert found["hop"] == owes
+
+
+def test_each_gateways_own_log_says_when_it_took_a_message_last(tmp_path: Path) -> None:
+    held = row("lost", "gateway", received_at_ns=5)
+    for number, stamps in ((0, (5, 9)), (1, (7,)), (10, (8,))):
+        log = ReceiveLog(tmp_path / f"received-{number}.events")
+        for at_ns in stamps:
+            log.append(held["vehicle_id"].encode(), held["epoch"], held["sequence"], at_ns)
+        log.append(held["vehicle_id"].encode(), held["epoch"], held["sequence"] + 1, 11)
+        log.close()
+    assert taken_at_ns(tmp_path, [held, row()]) == {message_of(held): {0: 9, 1: 7, 10: 8}}
+    assert taken_at_ns(tmp_path, [row()]) == {}
+
+
+def test_losses_are_held_against_the_save_before_each_kill() -> None:
+    def gone(acknowledged_at_ns: int, hop: str = "broker") -> dict[str, Any]:
+        stamps = {"emitted_at_ns": 1, "acknowledged_at_ns": acknowledged_at_ns, "appended_at_ns": None}
+        return row("lost", hop, **stamps)
+
+    s = 1_000_000_000
+    rows = [gone(3 * s), gone(4 * s), gone(14 * s), gone(14 * s, "gateway"), row()]
+    assert of_kills(rows, [Kill(2 * s, 5 * s), Kill(12 * s, 15 * s), Kill(0, 20 * s)]) == [
+        {"unsaved_s": 3.0, "lost": 3, "first_lost_s": 1.0},
+        {"unsaved_s": 3.0, "lost": 0, "first_lost_s": None},
+        {"unsaved_s": None, "lost": 0, "first_lost_s": None},
+    ]
 
 
 def test_a_mode_that_may_lose_may_lose_what_was_acknowledged() -> None:

@@ -60,7 +60,9 @@ def test_sixteen_runs_have_every_mode_once_and_a_thousand_faults_every_fault() -
     ]
     assert len(overlaps) > 100
     for schedule in drawn[:16]:
-        assert options_of(schedule).duration_s == schedule.duration_s
+        options = options_of(schedule)
+        assert options.duration_s == schedule.duration_s
+        assert (options.vehicles / options.interval_s, options.gateways) == (200, 2)
 
 
 def test_a_schedule_keeps_what_the_weakest_of_its_faults_keeps() -> None:
