@@ -34,16 +34,21 @@ import pyarrow.parquet as pq
 from bench.java_heap import SPARK_CONF, heaps, java_options
 from bench.slope import Slope, slope_of
 from ivsim.chaos.campaign import promise_after
+from ivsim.chaos.case import taken_at_ns
 from ivsim.chaos.disturbances import DISTURBANCES
+from ivsim.chaos.faults import GATEWAYS
 from ivsim.chaos.injector import Injector
-from ivsim.chaos.promises import judge, owed_by_broker, weakest
+from ivsim.chaos.promises import IN_TWIN, Promise, judge, owed_by_broker
 from ivsim.chaos.schedule import Planned, Schedule
+from ivsim.mix import FleetPart
 from ivsim.option_rules import run_options
 from ivsim.runs.started import StartedRun
 from ivsim.runs.testbed import Testbed
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.process import OwnedProcess
 from ivsim.testbed.servers import KAFKA
+from schemas.json_files import read_json
+from schemas.topics import vehicle_id
 
 LEGS: Final = (("mqtt", "qos1"), ("amqp", "manual-confirms-persistent"), ("coap", "con"))
 SHARES: Final = (34, 33, 33)
@@ -52,8 +57,8 @@ FAULT_EACH_S: Final = 180.0
 TAIL_S: Final = 20.0  # of a leg without a new fault
 LOSS_TIMEOUT_S: Final = 60.0
 NEEDED: Final = [
-    "vehicle_id", "sequence", "fate", "hop", "acknowledged_at_ns", "received_at_ns", "appended_at_ns", "copies",
-    "due_at_ns",
+    "vehicle_id", "epoch", "sequence", "fate", "hop", "acknowledged_at_ns", "received_at_ns", "appended_at_ns", "copies",
+    "due_at_ns", "emitted_at_ns",
 ]  # fmt: skip
 
 
@@ -112,7 +117,8 @@ class Sampler:
                 self._processes(at_s, process.name, process.pid)
         self._processes(at_s, "ivsim", psutil.Process().pid, deep=False)
         if twin is not None:
-            self._add(at_s, "twin", twin.process.pid, "checkpoint", bytes_below(run.directory.work))
+            checkpoint = Path(read_json(run.directory.work / "twin.json")["checkpoint_dir"])
+            self._add(at_s, "twin", twin.process.pid, "checkpoint", bytes_below(checkpoint))
         kafka = run.components.servers[KAFKA]
         assert isinstance(kafka, KafkaServer)
         self._add(at_s, KAFKA, 0, "log", bytes_below(kafka.log))
@@ -156,7 +162,11 @@ def legs(minutes: float, seed: int) -> list[tuple[Schedule, float]]:
     at_s = FAULT_EACH_S / 2
     found = []
     for index, (protocol, mode) in enumerate(LEGS):
-        rows = [row for row in DISTURBANCES.values() if row.fault.applies_to(protocol)]
+        rows = [
+            row
+            for row in DISTURBANCES.values()
+            if row.fault.applies_to(protocol) and row.fault.parts != GATEWAYS[1:]  # each protocol has one
+        ]
         planned = []
         while at_s < (index + 1) * length_s:
             row = stream.choice(rows)
@@ -206,23 +216,43 @@ def run_leg(
         raise SystemExit(outcome.exit_code)
     ledger = directory / "ledger.parquet"
     rows = pq.read_table(ledger, columns=NEEDED).to_pylist() if ledger.is_file() else []
-    # A fault of one part may cost what any of the three modes may lose by it, and no more.
-    promise = weakest(
-        promise_after(replace(schedule, protocol=protocol, mode=mode)) for protocol, mode in LEGS
-    )
-    rows = owed_by_broker(rows, injector.injected_at_ns)
-    judgement = judge(rows, promise, outcome.twin_distinct, injector.back_at_ns)
+    rows = owed_by_broker(rows, injector.injected_at_ns, taken_at_ns(directory, rows))
+    print(f"faults of {schedule.protocol}: {', '.join(injector.injected) or 'none'}")
+    broken, in_twin = [], 0
+    for part in options.parts:
+        names = {vehicle_id(number) for number in part.vehicles}
+        own = [row for row in rows if row["vehicle_id"] in names]
+        distinct = sum(row["fate"] in IN_TWIN for row in own)
+        promise = promise_of_part(schedule, part).after(injector.kills)
+        judgement = judge(own, promise, distinct, injector.back_at_ns)
+        counts = ", ".join(f"{n:,} {fate}" for fate, n in judgement.counts.items() if n)
+        print(f"    {part.words} ({promise.word}): {counts}")
+        print(f"        acknowledged and lost: {judgement.acknowledged_and_lost:,}", flush=True)
+        broken += [f"{part.words}: {line}" for line in judgement.broken]
+        in_twin += distinct
+    if in_twin != outcome.twin_distinct:
+        broken.append(f"the twins count {outcome.twin_distinct} distinct messages, the ledger {in_twin}")
     if outcome.error is not None:
         # Its other lines are the end of the part's log.
-        judgement.broken.append(outcome.error.replace("\n", "\n            "))
+        broken.append(outcome.error.replace("\n", "\n            "))
     if not injector.done():
-        judgement.broken.append("the faults were not injected, and their parts back, in time")
-    counts = ", ".join(f"{n:,} {fate}" for fate, n in judgement.counts.items() if n)
-    print(f"faults of {schedule.protocol}: {', '.join(injector.injected) or 'none'}")
-    print(f"    {counts}; acknowledged and lost: {judgement.acknowledged_and_lost:,}", flush=True)
-    for line in judgement.broken:
+        broken.append("the faults were not injected, and their parts back, in time")
+    for line in broken:
         print(f"    BROKEN: {line}", flush=True)
-    return judgement.broken
+    return broken
+
+
+def promise_of_part(schedule: Schedule, part: FleetPart) -> Promise:
+    """Return what a protocol keeps in a leg: faults of another's broker and gateway are none of its own."""
+    own = (schedule.protocol, schedule.mode) == (part.protocol.name, part.mode.name)
+    faults = [planned for planned in schedule.faults if own or not _of_one_protocol(planned.fault)]
+    return promise_after(
+        replace(schedule, protocol=part.protocol.name, mode=part.mode.name, faults=tuple(faults))
+    )
+
+
+def _of_one_protocol(fault: str) -> bool:
+    return bool({"broker", *GATEWAYS} & set(DISTURBANCES[fault].fault.parts))
 
 
 def table(series: Series) -> tuple[list[str], list[str]]:

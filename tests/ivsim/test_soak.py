@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 
 from bench.java_heap import EACH_S, heaps, java_options
 from bench.slope import FEWEST, slope_of
-from bench.soak import LEGS, Series, bytes_below, legs, mix_of, table, write_samples
+from bench.soak import LEGS, Series, bytes_below, legs, mix_of, promise_of_part, table, write_samples
+from ivsim.chaos.promises import KEEPS, SAVED
+from ivsim.chaos.schedule import Planned, Schedule
 from ivsim.option_rules import run_options
 from ivsim.testbed.kafka import java_command
 from ivsim.testbed.paths import installed_jars
@@ -74,6 +76,14 @@ def test_all_protocols_speak_in_each_leg_and_the_first_is_the_one_with_faults() 
         assert sorted(part.words for part in parts) == sorted(f"{protocol} {mode}" for protocol, mode in LEGS)
         assert (parts[0].protocol.name, parts[0].mode.name) == (schedule.protocol, schedule.mode)
         assert {len(part.vehicles) for part in parts} <= {165, 170}
+
+
+def test_a_protocol_answers_for_its_own_broker_and_gateway_alone() -> None:
+    faults = tuple(Planned(name, 5.0, 1.0) for name in ("broker-kill", "gateway-kill", "kafka-kill"))
+    schedule = Schedule("mqtt-qos1", "mqtt", "qos1", 1, faults)
+    parts = run_options(mix=mix_of(schedule), vehicles=500).parts
+    promises = {part.protocol.name: promise_of_part(schedule, part) for part in parts}
+    assert promises == {"mqtt": SAVED, "amqp": KEEPS, "coap": KEEPS}
 
 
 def test_the_table_fits_80_columns_and_names_what_grows() -> None:
