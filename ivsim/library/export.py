@@ -24,6 +24,7 @@ from ivsim.library.studies import StudyResults, load_study
 from ivsim.report.drawing import FORMATS as PICTURES
 from ivsim.report.drawing import Charts, Drawing
 from ivsim.report.page import run_charts
+from ivsim.runs.checksums import check
 from ledger.metrics import METRICS
 from schemas.errors import Refusal
 
@@ -136,6 +137,7 @@ def charts(directory: Path) -> Charts:
     if is_study(directory):
         return load_study(directory).charts()
     load_results(directory)
+    check(directory)
     try:
         return run_charts(directory)
     except (OSError, pa.ArrowException) as error:

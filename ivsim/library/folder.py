@@ -20,7 +20,8 @@ class Found(NamedTuple):
 
     Attributes:
         kind: "run" or "study".
-        state: a run's validity; "running" while it goes on, "unfinished" where it was killed; "", for a study not known here.
+        state: a run's validity; "running" while it goes on, "unfinished" where it was killed, "changed" where its figures are
+            no longer as the run wrote them; "", for a study not known here.
         what: what was run, in words.
         bytes: of all its files.
         name: that a run was given.
@@ -87,6 +88,7 @@ def found_in(path: Path) -> Found:
         state = "running"
     elif directory.metrics.is_file() and not is_unfinished(path):
         state = str((_read(directory.metrics).get("validity") or {}).get("verdict", "unknown"))
+        state = state if _as_written(path) else "changed"
     tags = tuple(map(str, options.get("tags") or ()))
     return Found(path, "run", state, what, _size(path), options.get("name"), tags)
 
@@ -113,6 +115,16 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _as_written(path: Path) -> bool:
+    from ivsim.runs.checksums import check  # noqa: PLC0415 - a listing alone needs it
+
+    try:
+        check(path, ["metrics.json", "manifest.json"])
+    except (Refusal, OSError):
+        return False
+    return True
 
 
 def _size(path: Path) -> int:

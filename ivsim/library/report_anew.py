@@ -6,7 +6,6 @@ stay as the run said them. The result changes when all of it is made, and not be
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from ivsim.library.folder import is_study, is_unfinished
 from ivsim.library.results import load_results
 from ivsim.option_rules import past_options
+from ivsim.runs.checksums import SUMS, check, digest, read_checksums
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.result import NO_LEDGER, ledger_config, write_result
 from ledger.build import LEDGER, build
@@ -34,11 +34,8 @@ from schemas.errors import Refusal
 
 METRICS_FILE: Final = "metrics.json"
 PAGE: Final = "report.html"
-SUMS: Final = "SHA256SUMS"
 # Without these there is nothing to make it of.
-_NEEDED: Final = (
-    SUMS, "run.json", "clock.json", "ledger.parquet", "link.parquet", "connections.parquet",
-)  # fmt: skip
+_NEEDED: Final = ("run.json", "clock.json", "ledger.parquet", "link.parquet", "connections.parquet")
 # Counted in Kafka while it was there.
 _OF_KAFKA: Final = ("twin_updates", "rejected_records", "unknown_records")
 
@@ -85,7 +82,7 @@ def report_anew(
             say("working out the figures")
             metrics = write_result(RunDirectory(made), figures)
             for name in written:
-                sums[name] = _digest(made / name)
+                sums[name] = digest(made / name)
             new_sums = made / "sums"
             new_sums.write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)), encoding="utf-8")
             for source, target in (*((made / name, name) for name in written), (new_sums, SUMS)):
@@ -130,34 +127,10 @@ def _checked(directory: Path, anew: Collection[str]) -> dict[str, str]:
     for name in needed:
         if not (directory / name).is_file():
             raise Refusal(f"{directory / name}: missing; without it no report can be made")
-    sums = _said_sums(directory / SUMS)
-    for name in (*needed, METRICS_FILE, "manifest.json"):
-        if name not in sums and name != SUMS:
-            raise Refusal(f"{directory / name}: not in {SUMS}; the run did not write it")
-    for name in [name for name in sums if name not in anew]:
-        _as_written(directory / name, sums[name])
+    kept = [name for name in read_checksums(directory) if name not in anew]
+    sums = check(directory, dict.fromkeys([*needed, METRICS_FILE, "manifest.json", *kept]))
+    for name in kept:
         _readable(directory / name)
-    return sums
-
-
-def _as_written(path: Path, digest: str) -> None:
-    if not path.is_file():
-        raise Refusal(f"{path}: missing; the run wrote one ({SUMS})")
-    if _digest(path) != digest:
-        raise Refusal(f"{path}: changed since the run wrote it ({SUMS})")
-
-
-def _said_sums(path: Path) -> dict[str, str]:
-    sums: dict[str, str] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except ValueError:
-        raise Refusal(f"{path}: no text") from None
-    for number, line in enumerate(lines, 1):
-        digest, gap, name = line.partition("  ")
-        if not gap or Path(name).name != name:
-            raise Refusal(f"{path}: line {number}: not a sha256 sum and a name")
-        sums[name] = digest
     return sums
 
 
@@ -172,11 +145,6 @@ def _readable(path: Path) -> None:
         raise Refusal(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
     if path.name == "ledger.parquet" and (absent := [name for name in COLUMNS if name not in names]):
         raise Refusal(f"{path}: column {absent[0]} is missing: of another version")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _figures(config: LedgerConfig, said: Mapping[str, Any]) -> dict[str, Any]:

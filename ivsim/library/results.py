@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivsim.option_rules import possible_options
 from ivsim.options import RunOptions, option_name
+from ivsim.runs.checksums import check, read_checksums
 from ivsim.runs.directory import SCHEMA, RunDirectory
 from schemas.errors import Refusal
+
+_GOES_ON: Final = "{}: the run goes on, or was killed: `ivsim report` finishes it"
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,10 @@ class Results:
     def table(self, name: str) -> pa.Table:
         """Return a table of the directory by its name without `.parquet`; Refusal lists those that are there."""
         path = self.directory / f"{name}.parquet"
-        if not path.is_file():
+        if not path.is_file() and path.name not in read_checksums(self.directory):
             there = ", ".join(sorted(found.stem for found in self.directory.glob("*.parquet")))
             raise Refusal(f"{self.directory}: no table {name!r}; there are {there}")
+        check(self.directory, [path.name])
         try:
             return pq.read_table(path)
         except (OSError, pa.ArrowException) as error:
@@ -64,7 +68,10 @@ class Results:
 
 
 def load_results(directory: str | Path) -> Results:
-    """Return the results of a run that has ended; Refusal when the directory holds none that can be read."""
+    """Return the results of a run that has ended; Refusal when the directory holds none that can be read.
+
+    Each file is held against the run's checksums when it is read: one that was changed since is refused by its name.
+    """
     path = RunDirectory(Path(directory))
     found = []
     for file in (path.metrics, path.manifest):
@@ -72,9 +79,7 @@ def load_results(directory: str | Path) -> Results:
             found.append(json.loads(file.read_text()))
         except OSError as error:
             if path.work.exists():
-                raise Refusal(
-                    f"{directory}: the run goes on, or was killed: `ivsim report` finishes it"
-                ) from None
+                raise Refusal(_GOES_ON.format(directory)) from None
             raise Refusal(f"{directory}: no result of a run: {file.name}: {error.strerror}") from None
         except ValueError as error:
             raise Refusal(f"{file}: no JSON: {error}") from None
@@ -83,4 +88,7 @@ def load_results(directory: str | Path) -> Results:
     metrics, manifest = found
     if manifest.get("schema") != SCHEMA:
         raise Refusal(f"{path.manifest}: schema {manifest.get('schema')!r}: this version reads {SCHEMA}")
+    if not path.sums.is_file() and path.work.exists():
+        raise Refusal(_GOES_ON.format(directory))
+    check(path.path, [path.metrics.name, path.manifest.name])
     return Results(path.path, metrics, manifest)

@@ -20,6 +20,8 @@ from ivsim.library.compare import compare_runs
 from ivsim.library.compare_page import comparison_page
 from ivsim.library.results import load_results
 from ivsim.report.charts import MAX_STEPS, distributions
+from ivsim.runs.checksums import write_checksums
+from ivsim.runs.directory import RunDirectory
 from tests.ivsim.audit.made_up_result import made_up_result
 
 VEHICLES = 12
@@ -57,6 +59,7 @@ def made_up_run(
             metrics[f"{name}_{quantile}_ms"] = float(np.quantile(times, share, method="inverted_cdf")) / 1e6
     metrics |= {"due": messages, "delivered": int((~lost).sum()), "delivery_ratio": float((~lost).mean())}
     (path / "metrics.json").write_text(json.dumps(metrics))
+    write_checksums(RunDirectory(path))
     return path
 
 

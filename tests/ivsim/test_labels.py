@@ -21,7 +21,8 @@ from ivsim.load.capacity_asked import asked
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.report.page import write_page
-from ivsim.runs.directory import make_run_directory
+from ivsim.runs.checksums import write_checksums
+from ivsim.runs.directory import RunDirectory, make_run_directory
 from ivsim.runs.outcome import Outcome
 from ivsim.runs.runner import make_plan
 from ivsim.study.engines.whole_run.engine import WholeRun
@@ -41,6 +42,7 @@ def made_up_run(path: Path, **options: Any) -> Path:
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["options"] |= options
     (path / "manifest.json").write_text(json.dumps(manifest))
+    write_checksums(RunDirectory(path))
     return path
 
 

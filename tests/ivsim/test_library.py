@@ -13,7 +13,8 @@ import pytest
 
 from ivsim import Refusal, RunFailed, RunOptions, load_results, run
 from ivsim.library import runs
-from ivsim.runs.directory import SCHEMA
+from ivsim.runs.checksums import write_checksums
+from ivsim.runs.directory import SCHEMA, RunDirectory
 from ivsim.runs.outcome import Outcome
 
 
@@ -23,6 +24,7 @@ def made_up(directory: Path, **manifest: object) -> Path:
     known = {"schema": SCHEMA, "options": RunOptions().model_dump(mode="json")}
     (directory / "manifest.json").write_text(json.dumps(known | manifest))
     pq.write_table(pa.table({"fate": ["delivered"]}), directory / "ledger.parquet")
+    write_checksums(RunDirectory(directory))
     return directory
 
 
@@ -60,6 +62,12 @@ def test_results_are_read_back(tmp_path: Path) -> None:
         (lambda path: (path / "metrics.json").unlink(), "no result of a run: metrics.json"),
         (lambda path: (path / "manifest.json").write_text("{"), "manifest.json: no JSON"),
         (lambda path: (path / "metrics.json").write_text("[]"), "metrics.json: no JSON object"),
+        (
+            lambda path: (path / "metrics.json").write_text("{}"),
+            "metrics.json: changed since the run wrote it",
+        ),
+        (lambda path: (path / "SHA256SUMS").unlink(), "SHA256SUMS: missing; the run did not come to its end"),
+        (lambda path: (path / "SHA256SUMS").write_text("no sum\n"), "SHA256SUMS: line 1: not a sha256 sum"),
         (lambda path: made_up(path, schema=99), f"schema 99: this version reads {SCHEMA}"),
     ],
 )
@@ -74,9 +82,15 @@ def test_what_is_no_result_is_refused(tmp_path: Path, break_it, named: str) -> N
 def test_a_table_that_is_damaged_is_named(tmp_path: Path, damage) -> None:
     table = made_up(tmp_path) / "ledger.parquet"
     table.write_bytes(damage(table.read_bytes()))
+    with pytest.raises(Refusal, match=rf"^{table}: changed since the run wrote it \(SHA256SUMS\)$"):
+        _ = load_results(tmp_path).ledger
+    write_checksums(RunDirectory(tmp_path))  # as the run left it
     with pytest.raises(Refusal, match=f"^{table}: cannot be read: ") as refused:
         _ = load_results(tmp_path).ledger
     assert "\n" not in str(refused.value)
+    table.unlink()
+    with pytest.raises(Refusal, match=f"^{table}: missing; the run wrote one"):
+        _ = load_results(tmp_path).ledger
 
 
 def test_bad_fields_are_refused_before_anything_is_made(tmp_path: Path) -> None:

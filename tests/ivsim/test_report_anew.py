@@ -124,7 +124,7 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no ledger": (lambda run: (run / "ledger.parquet").unlink(), "ledger.parquet: missing; without it"),
     "no link": (lambda run: (run / "link.parquet").unlink(), "link.parquet: missing; without it"),
     "no clock": (lambda run: (run / "clock.json").unlink(), "clock.json: missing; without it"),
-    "no sums": (lambda run: (run / "SHA256SUMS").unlink(), "SHA256SUMS: missing; without it"),
+    "no sums": (lambda run: (run / "SHA256SUMS").unlink(), "SHA256SUMS: missing; the run did not come"),
     "no figures": (lambda run: (run / "metrics.json").unlink(), "no result of a run: metrics.json"),
     "no log": (lambda run: (run / "wire.events").unlink(), "wire.events: missing; the run wrote one"),
     "another ledger": (
@@ -143,7 +143,7 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda run: (run / "SHA256SUMS").write_text(f"{'0' * 64}  ../x\n"),
         "SHA256SUMS: line 1: not a sha256 sum and a name",
     ),
-    "sums of nothing": (lambda run: (run / "SHA256SUMS").write_text(""), "run.json: not in SHA256SUMS"),
+    "sums of nothing": (lambda run: (run / "SHA256SUMS").write_text(""), "metrics.json: not in SHA256SUMS"),
     "a broken table": (
         lambda run: ((run / "link.parquet").write_bytes(b"other"), write_checksums(RunDirectory(run))),
         "link.parquet: cannot be read",

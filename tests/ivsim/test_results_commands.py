@@ -22,6 +22,8 @@ from ivsim.library.folder import results_in
 from ivsim.library.results import load_results
 from ivsim.report.drawing import FORMATS as CHART_FORMATS
 from ivsim.runs.capture_join import HELD_BACK
+from ivsim.runs.checksums import write_checksums
+from ivsim.runs.directory import RunDirectory
 from ivsim.runs.link_log import SCHEMA as LINK
 from ivsim.runs.link_log import WIRE
 from ledger.fates import COLUMNS
@@ -195,9 +197,47 @@ def test_the_charts_of_a_report_are_files_for_a_paper(to: str, folder: Path, tmp
 def test_a_damaged_table_is_not_exported_and_nothing_is_left(damage: Any, to: str, tmp_path: Path) -> None:
     ledger = made_up_result(tmp_path / "run") / "ledger.parquet"
     ledger.write_bytes(damage(ledger.read_bytes()))
+    with pytest.raises(Refusal, match=f"^{ledger}: changed since the run wrote it"):
+        export(tmp_path / "run", to, tmp_path / "out")
+    write_checksums(RunDirectory(tmp_path / "run"))  # as the run left it
     with pytest.raises(Refusal, match="cannot be read: "):
         export(tmp_path / "run", to, tmp_path / "out")
     assert not list(tmp_path.glob("out/*"))
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "manifest.json", "ledger.parquet"])
+@pytest.mark.parametrize(
+    "command", ["results show RUN", "compare RUN RUN", "export RUN", "export RUN --to svg"]
+)
+def test_what_was_changed_by_hand_is_refused_by_its_name(
+    name: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = made_up_result(tmp_path / "run")
+    if name.endswith(".json"):
+        (run / name).write_text((run / name).read_text().replace("1", "2", 1))
+    else:
+        pq.write_table(pq.read_table(run / name).slice(1), run / name)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = said(command.replace("RUN", "run").split(), monkeypatch, capsys)
+    if command.startswith("results") and name == "ledger.parquet":
+        assert code == 0  # it shows the figures alone
+        return
+    assert (code, out) == (2, "")
+    assert err == f"ivsim: run/{name}: changed since the run wrote it (SHA256SUMS)\n"
+
+
+def test_figures_that_were_changed_by_hand_are_listed_so(tmp_path: Path) -> None:
+    run = made_up_result(tmp_path / "run")
+    (before,) = results_in(tmp_path)
+    (run / "metrics.json").write_text((run / "metrics.json").read_text() + "\n")
+    (changed,) = results_in(tmp_path)
+    (run / "SHA256SUMS").unlink()
+    (unsaid,) = results_in(tmp_path)
+    assert (before.state != "changed", changed.state, unsaid.state) == (True, "changed", "changed")
 
 
 @pytest.mark.parametrize("word", ["pandas", "polars"])
@@ -219,6 +259,7 @@ def test_raw_bytes_are_hexadecimal_digits(folder: Path, tmp_path: Path) -> None:
     made_up_result(tmp_path / "run")
     rows = [dict.fromkeys(KAFKA_RECORD.names) | {"key": key} for key in (b"\xff\x00", b"", None)]
     pq.write_table(pa.Table.from_pylist(rows, KAFKA_RECORD), tmp_path / "run" / "kafka_records.parquet")
+    write_checksums(RunDirectory(tmp_path / "run"))
     ((path, _),) = export(tmp_path / "run", "json", tmp_path / "json", ("kafka_records",))
     assert [row["key"] for row in json.loads(path.read_text())] == ["ff00", "", None]
     ((path, _),) = export(tmp_path / "run", "csv", tmp_path / "csv", ("kafka_records",))

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ivsim.runs.checksums import write_checksums
+from ivsim.runs.directory import RunDirectory
 from ivsim.study.cells import Cell
 from ivsim.study.engines.codec.observations import CodecObservations
 from ivsim.study.engines.whole_run.age_of_information import mean_age
@@ -101,6 +103,7 @@ def ledger(path: Path, rows: int = 400) -> None:
         ),
         path / "ledger.parquet",
     )
+    write_checksums(RunDirectory(path))
 
 
 def runs(tmp_path: Path) -> list[Path]:
@@ -123,6 +126,9 @@ def test_a_ledgers_figures_are_of_vehicles_within_repetitions(tmp_path: Path):
 def test_a_ledger_cut_short_is_refused_by_name(tmp_path: Path):
     paths = runs(tmp_path)
     halved(paths[1] / "ledger.parquet")
+    with pytest.raises(Refusal, match=r"1/ledger\.parquet: changed since the run wrote it"):
+        LedgerObservations(paths).interval("delivery_ratio")
+    write_checksums(RunDirectory(paths[1]))
     with pytest.raises(Refusal, match=r"1/ledger\.parquet: no whole Parquet file"):
         LedgerObservations(paths).interval("delivery_ratio")
 

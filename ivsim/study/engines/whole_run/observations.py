@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ivsim.runs.checksums import check
 from ivsim.study.clusters import Clusters, batches
 from ivsim.study.results import CellObservations
 from ivsim.study.sealed import read_table
@@ -32,7 +33,7 @@ class LedgerObservations(CellObservations):
         numbers: dict[str, int] = {}
         vehicles, counts, inside = [], [], []
         for path in self._ledgers:
-            table = read_table(path, ["vehicle_id", "in_window"])
+            table = _read(path, ["vehicle_id", "in_window"])
             names = pa.chunked_array(table.column("vehicle_id")).combine_chunks().dictionary_encode()
             of = [numbers.setdefault(name, len(numbers)) for name in names.dictionary.to_pylist()]
             window = np.asarray(table.column("in_window"), np.bool_)
@@ -44,7 +45,7 @@ class LedgerObservations(CellObservations):
 
     def _column(self, name: str) -> Any:
         """Return a column of the rows in the window; missing values of a number are NaN."""
-        parts = [read_table(path, [name]).column(name).to_numpy() for path in self._ledgers]
+        parts = [_read(path, [name]).column(name).to_numpy() for path in self._ledgers]
         return np.concatenate(parts)[self._units[3]]
 
     def _clusters(self, values: npt.NDArray[np.float64]) -> Clusters:
@@ -68,3 +69,10 @@ class LedgerObservations(CellObservations):
                 if metric == f"{name}_{quantile}_ms" and quantile != "max":
                     return self._clusters(self._column(column).astype(np.float64) / 1e6).quantile(share)
         return None
+
+
+def _read(path: Path, columns: Sequence[str]) -> pa.Table:
+    """Return columns of a ledger; Refusal where it is not as its run wrote it."""
+    if path.is_file():
+        check(path.parent, [path.name])
+    return read_table(path, columns)
