@@ -192,8 +192,7 @@ def measured(
     store: Store, *, quiet: bool, again: bool, stopped: Callable[[], None] = lambda: None
 ) -> StudyResults:
     """Run what is open and write the report; Interrupted when a signal, or `stopped`, ends it before."""
-    cells = cells_of(store.study, str(store.path / "study.json"), quick=store.quick)
-    run_cells(store, cells, quiet=quiet, again=again, stopped=stopped)
+    run_cells(store, store.cells(), quiet=quiet, again=again, stopped=stopped)
     found = _read(store)
     found.write_report()
     return found

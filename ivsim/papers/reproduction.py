@@ -39,7 +39,7 @@ def reproduce(paper: Paper, output: Path, *, quick: bool, quiet: bool) -> Reprod
             stores.append(opened(output / name_of(path), name, quick=main.quick))
     # What was measured before, on a machine that could, is not left out.
     leave_out(main, {name: why for name, why in lacking.items() if within(main, name_of(Path(name))) is None})
-    cells = [cells_of(store.study, str(store.path), quick=store.quick) for store in stores]
+    cells = [store.cells() for store in stores]
     left_s = [seconds_left(store, found) for store, found in zip(stores, cells, strict=True)]
     for k, (store, found) in enumerate(zip(stores, cells, strict=True)):
         run_study(store, found, quiet=quiet, after_s=sum(left_s[k + 1 :]))

@@ -7,8 +7,9 @@ import itertools
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ivsim.study.cells import Cell
 from ivsim.study.engines.base import Engine, engine_named
 from ivsim.study.headline import Headline, headline_of
+from ivsim.study.inputs import with_paths
 from ledger.metrics import Metric
 from schemas.errors import Refusal
 
@@ -136,6 +138,12 @@ class Study(Strict):
             return 1
         return self.all_sweeps()[cell.sweep].repetitions or self.repetitions
 
+    def fields(self) -> Iterator[Mapping[str, Any]]:
+        """Yield every scenario, quick look and set of axes."""
+        yield from (self.scenario, self.quick)
+        for sweep in self.all_sweeps().values():
+            yield from (sweep.scenario, sweep.quick, sweep.axes)
+
     def all_sweeps(self) -> dict[str, Sweep]:
         """Return the sweeps by name; a study with axes of its own has one that is called ""."""
         return self.sweeps or {"": Sweep(axes=self.axes, leave_out=self.leave_out)}
@@ -210,10 +218,18 @@ def read_study(path: Path) -> Study:
         raise Refusal(f"{path}: {key + ': ' if key else ''}{message}{allowed}") from None
 
 
-def cells_of(study: Study, where: str, *, quick: bool = False) -> list[Cell]:
+def cells_of(
+    study: Study, where: str, *, quick: bool = False, paths: Mapping[str, str] = MappingProxyType({})
+) -> list[Cell]:
     """Return every combination of the axes that is not left out, each checked by the study's engine.
 
     Refusal, with `where` in front, for an impossible combination or a value the engine does not take.
+
+    Args:
+        study: whose cells they are.
+        where: its file.
+        quick: of a quick look.
+        paths: where files are that the study names (`ivsim.study.inputs`); without one a name is a path itself.
     """
     engine = study.measured_by
     cells: list[Cell] = []
@@ -233,7 +249,7 @@ def cells_of(study: Study, where: str, *, quick: bool = False) -> list[Cell]:
                 continue
             name = _cell_name(sweep, values)
             try:
-                checked = engine.checked(fixed, values)
+                checked = engine.checked(with_paths(fixed, paths), with_paths(values, paths))
             except Refusal as refusal:
                 raise Refusal(f"{where}: cell {name}: {refusal}") from None
             cells.append(Cell(name, sweep, values, checked.options))

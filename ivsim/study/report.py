@@ -12,7 +12,7 @@ from ivsim.study import differences
 from ivsim.study.clusters import MIN_BEYOND, MIN_REPETITIONS
 from ivsim.study.headline import headline
 from ivsim.study.markdown import page, table
-from ivsim.study.model import Study, cells_of
+from ivsim.study.model import Study
 from ivsim.study.results import CellResult
 from ivsim.study.selected_charts import selected_charts
 from ivsim.study.service_levels import judge
@@ -25,7 +25,7 @@ MOST_BYTES: Final = 200_000
 
 def results(store: Store) -> list[CellResult]:
     """Return every cell of a store, in the study's order, with what was measured of it."""
-    cells = cells_of(store.study, str(store.path / "study.json"), quick=store.quick)
+    cells = store.cells()
     found: dict[str, CellResult] = {}
     for one in store.all_kept(cells):
         cell = one.task.cell
@@ -164,9 +164,7 @@ def machine_section(store: Store) -> str:
     """Return the machine, the versions and how long it took."""
     machine, versions = store.head["machine"], store.head["versions"]
     gib = machine["memory_bytes"] / 2**30
-    seeds = sorted(
-        {one.seed for one in store.all_kept(cells_of(store.study, "", quick=store.quick)) if one.seed}
-    )
+    seeds = sorted({one.seed for one in store.all_kept(store.cells()) if one.seed})
     drawn = f"{', '.join(map(str, seeds))}" if seeds else "none stored"
     lines = [
         f"- seed {store.study.seed}; of the repetitions, drawn from it: {drawn}",

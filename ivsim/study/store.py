@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from ivsim.runs.versions import machine, versions
 from ivsim.study.cells import DONE, FAILED, OPEN, Cell, Kept, Task
-from ivsim.study.model import Study
+from ivsim.study.inputs import copied_in, paths_of
+from ivsim.study.model import Study, cells_of
 from ivsim.study.sealed import read_sealed, write_sealed
 from schemas.errors import Refusal
 from schemas.json_files import read_json
@@ -61,6 +62,7 @@ class Store:
                 "name": name,
                 "quick": quick,
                 "study": study.model_dump(),
+                "inputs": copied_in(study.fields(), path),
                 "versions": versions(),
                 "machine": machine(),
                 "began_at_ns": time.time_ns(),
@@ -105,6 +107,12 @@ class Store:
     @property
     def name(self) -> str:
         return str(self.head["name"])
+
+    def cells(self) -> list[Cell]:
+        """Return the cells of the study, with the files that it was begun with; Refusal when one of these was changed."""
+        # An earlier version's results do not hold them.
+        paths = paths_of(self.head.get("inputs", {}), self.path)
+        return cells_of(self.study, str(self.path / "study.json"), quick=self.quick, paths=paths)
 
     def check_versions(self) -> None:
         """Refuse to go on under another ivsim: cells of two versions are not one result."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -111,7 +112,7 @@ def trace_chart(results: Sequence[CellResult]) -> Charts:
     def draw(axes: Any) -> None:
         for ax, ((name, label), (seconds, values)) in zip(np.atleast_1d(axes), series.items(), strict=True):
             charts.steps(ax, label, seconds, values)
-            ax.set_title(name, fontsize=9)
+            ax.set_title(Path(name).name, fontsize=9)
 
     drawing = charts.drawn(draw, (2.5 * len(series), 2.2), len(series), share=False)
     return {"trace.svg": (drawing, "What the trace asks of the link, its first ten minutes")}
