@@ -13,14 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
+from gateways.protocols import PROTOCOLS
 from ivsim.labels import words_of
 from ivsim.report import charts
 from ivsim.report.decisions import HEADS, chosen_over_time, decision_rows, read_decisions
 from ivsim.report.drawing import Charts
 from ivsim.report.html import rendered
-from ivsim.report.style import PART_COLUMNS, number, spoken_in, window_words
+from ivsim.report.style import PART_COLUMNS, badge, number, spoken_in, title_of, window_words
 from ivsim.topologies import TOPOLOGIES
-from ledger.metrics import METRICS
+from ledger.metrics import FATES, HOPS, METRICS, REFUSING_HOPS
 from simulator.capture.tables import attributed_count
 from twin.queries.answers import QUERY_METRICS
 
@@ -70,14 +71,18 @@ def write_page(directory: Path) -> Path:
         "run.html",
         title=f"ivsim run {manifest['run']}",
         head=_head(manifest),
+        badges=_badges(metrics),
         warnings=_warnings(manifest, metrics),
-        key_figures=[(name, number(metrics.get(name), METRICS[name].unit)) for name in KEY_FIGURES],
+        key_figures=[
+            (title_of(name, METRICS[name].unit), number(metrics.get(name), METRICS[name].unit))
+            for name in KEY_FIGURES
+        ],
+        way=_way(manifest["options"], metrics),
+        failed=_failed(metrics),
         window=window_words(metrics),
         certificate=certificate_table(metrics),
-        figures=[
-            (caption, Markup(drawing.svg()))  # noqa: S704 - matplotlib has escaped what it writes
-            for drawing, caption in _charts(manifest, ledger, link).values()
-        ],
+        figures=_drawn(_message_charts(manifest, ledger, fates=bool(_failed(metrics)))),
+        link_figures=_drawn(_link_charts(manifest, link)),
         refusals=_refusals(directory / "ledger.parquet"),
         wire=_wire(_columns(directory / "wire_categories.parquet")),
         wire_sample=_sample(directory / "wire_categories.parquet"),
@@ -97,6 +102,55 @@ def write_page(directory: Path) -> Path:
     )
     path.write_text(text)
     return path
+
+
+def _drawn(found: Charts) -> list[tuple[str, Markup]]:
+    # matplotlib has escaped what it writes.
+    return [(caption, Markup(drawing.svg())) for drawing, caption in found.values()]  # noqa: S704
+
+
+def _badges(metrics: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the two verdicts of a run, each with its name and colour: whether its figures may be used, what its link proved."""
+    found = {"run": metrics.get("validity"), "link": metrics.get("certificate")}
+    return [(name, *badge(str(one.get("verdict", "unknown")))) for name, one in found.items() if one]
+
+
+def _way(options: dict[str, Any], metrics: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the way of a delivered message, places and hops in turn; [] where it ends before Kafka, or none arrived."""
+    topology = TOPOLOGIES.get(options.get("topology", ""))
+    if topology is None or not topology.bridged or metrics.get("processing_delay_p50_ms") is None:
+        return []
+    protocol = PROTOCOLS.get(str(options.get("protocol")))
+    broker = "broker" if options.get("mix") or (protocol is not None and protocol.broker) else ""
+    first, second = (
+        (broker or "direct", "link") if topology.edge else (f"link{broker and ', broker'}", "bridge")
+    )
+    hops = (
+        ("vehicle", first, "one_way_delay"),
+        ("gateway", second, "bridge_delay"),
+        ("Kafka", "Spark", "processing_delay"),
+    )
+    found: list[dict[str, str]] = []
+    for node, by, name in hops:
+        times = {part: number(metrics.get(f"{name}_{part}_ms"), "ms") for part in ("p50", "p99")}
+        found += [{"node": node}, {"by": by, **times}]
+    return [*found, {"node": "twin"}]
+
+
+def _failed(metrics: dict[str, Any]) -> list[str]:
+    """Return what became of the messages that were not delivered, a line for each fate; [] where all were."""
+    places = {"lost": ("at", HOPS), "refused": ("by", REFUSING_HOPS)}
+    lines = []
+    for fate in FATES[1:]:
+        count = metrics.get(fate)
+        if not count:
+            continue
+        word, hops = places.get(fate, ("", ()))
+        counts = {hop: metrics.get(f"{fate}_{word}_{hop}") for hop in hops}
+        where = ", ".join(f"{found:,} {word} {hop}" for hop, found in counts.items() if found)
+        many = "1 message is" if count == 1 else f"{count:,} messages are"
+        lines.append(f"{many} {fate}: {where}." if where else f"{many} {fate}.")
+    return lines
 
 
 def _columns(path: Path, names: Sequence[str] | None = None) -> charts.Columns:
@@ -147,6 +201,7 @@ def certificate_table(metrics: dict[str, Any]) -> dict[str, Any] | None:
     shown = {head: key for head, key in CHECK.items() if any(check.get(key) for check in checks)}
     return {
         "verdict": found.get("verdict"),
+        "colour": badge(str(found.get("verdict")))[1],
         "statement": found.get("statement", ""),
         "head": list(shown),
         "rows": [[check.get(key, "") for key in shown.values()] for check in checks],
@@ -160,47 +215,53 @@ def run_charts(directory: Path) -> Charts:
         _columns(directory / "ledger.parquet", charts.OF_LEDGER),
         _columns(directory / "link.parquet"),
     )
-    found = _charts(manifest, ledger, link)
+    found = _message_charts(manifest, ledger) | _link_charts(manifest, link)
     for gateway, decisions in read_decisions(directory).items():
         caption = f"How gateway {gateway} chose its batches, and what it knew of its link, at each decision"
         found[f"batches-{gateway}.svg"] = (chosen_over_time(decisions, manifest["start_at_ns"]), caption)
     return found
 
 
-def _charts(manifest: dict[str, Any], ledger: charts.Columns, link: charts.Columns) -> Charts:
-    found: Charts = {}
+def _message_charts(manifest: dict[str, Any], ledger: charts.Columns, *, fates: bool = True) -> Charts:
+    """Return the charts of a run's messages; that of their fates says nothing where all were delivered."""
+    if not ledger or not len(ledger["fate"]):
+        return {}
+    by_fate: Charts = {
+        "fates.svg": (
+            charts.fates_by_hop(ledger),
+            "Messages by fate, where each lost one was last seen, and who refused one",
+        )
+    }
+    return (by_fate if fates else {}) | {
+        "stages.svg": (
+            charts.latency_distribution(ledger),
+            "Distribution of each stage's time over the messages that have both of its stamps",
+        ),
+        "latency.svg": (
+            charts.latency_over_time(ledger, manifest["start_at_ns"]),
+            "Latency of every message against the time it was due",
+        ),
+    }
+
+
+def _link_charts(manifest: dict[str, Any], link: charts.Columns) -> Charts:
+    if not link or not len(link["second"]):
+        return {}
     whose = "gateway" if _at_edge(manifest["options"]) else "vehicle"
-    if ledger and len(ledger["fate"]):
-        found |= {
-            "fates.svg": (
-                charts.fates_by_hop(ledger),
-                "Messages by fate, where each lost one was last seen, and who refused one",
-            ),
-            "stages.svg": (
-                charts.latency_distribution(ledger),
-                "Distribution of each stage's time over the messages that have both of its stamps",
-            ),
-            "latency.svg": (
-                charts.latency_over_time(ledger, manifest["start_at_ns"]),
-                "Latency of every message against the time it was due",
-            ),
-        }
-    if link and len(link["second"]):
-        found |= {
-            "uplink.svg": (
-                charts.asked_and_achieved(link, "uplink", whose),
-                f"Uplink rate asked by the trace, and wire bytes that passed at the {whose}s' end",
-            ),
-            "downlink.svg": (
-                charts.asked_and_achieved(link, "downlink", whose),
-                "Downlink rate asked, and wire bytes that passed",
-            ),
-            "delay.svg": (
-                charts.delay_asked_and_probed(link, whose),
-                "Delay asked for, and what the probes saw",
-            ),
-        }
-    return found
+    return {
+        "uplink.svg": (
+            charts.asked_and_achieved(link, "uplink", whose),
+            f"Uplink rate asked by the trace, and wire bytes that passed at the {whose}s' end",
+        ),
+        "downlink.svg": (
+            charts.asked_and_achieved(link, "downlink", whose),
+            "Downlink rate asked, and wire bytes that passed",
+        ),
+        "delay.svg": (
+            charts.delay_asked_and_probed(link, whose),
+            "Delay asked for, and what the probes saw",
+        ),
+    }
 
 
 def _refusals(ledger: Path) -> list[tuple[str, str, str]]:

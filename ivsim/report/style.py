@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateways.protocols import every_mode
+from ledger.metrics import QUANTILES
 
 # Okabe and Ito (2008): eight colours that colour-blind readers can tell apart, and that differ in print.
 BLUE: Final = "#0072B2"
@@ -74,6 +75,29 @@ def number(value: Any, unit: str = "") -> str:
     else:
         return str(value)
     return f"{text} {unit}" if unit and unit not in {"ratio", "messages", "1"} else text
+
+
+def title_of(name: str, unit: str) -> str:
+    """Return a figure's name as a heading: `end_to_end_latency_p50_ms` is "End-to-end latency, p50"."""
+    # A ratio has no unit: the word belongs to its name.
+    stem, comma, quantile = name if unit == "ratio" else name.removesuffix(f"_{unit}"), "", ""
+    before, _, last = stem.rpartition("_")
+    if last in QUANTILES:
+        stem, comma, quantile = before, ", ", last
+    words = stem.replace("_", " ").replace("end to end", "end-to-end").replace("one way", "one-way")
+    return words[:1].upper() + words[1:] + comma + quantile
+
+
+def badge(word: str) -> tuple[str, str]:
+    """Return a verdict with the class of its colour: good, warn, or plain where nothing is wrong and something is unknown."""
+    colour = (
+        "good"
+        if word in {"valid", "pass", "proven"}
+        else "warn"
+        if word in {"degraded", "invalid", "off"}
+        else "plain"
+    )
+    return word, colour
 
 
 def window_words(metrics: Mapping[str, Any]) -> str | None:

@@ -48,8 +48,8 @@ def written(
 
 def test_what_was_not_measured_is_a_dash(tmp_path: Path) -> None:
     found = written(tmp_path, metrics={"due": 12, "delivery_ratio": None})
-    assert re.search(r"12\s*due", found.text)
-    assert re.search("\N{EN DASH}\\s*delivery_ratio", found.text)
+    assert re.search(r"12\s*Due", found.text)
+    assert re.search("\N{EN DASH}\\s*Delivery ratio", found.text)
     assert "delivered / due" in found.text
     for absent in ("What the link did", "Where the bytes went", "Live figures", "Refusals"):
         assert absent not in found.text
@@ -75,8 +75,8 @@ def test_every_text_of_the_files_is_text(tmp_path: Path) -> None:
         },
     )  # fmt: skip
     assert "script" not in found.tags
-    # Title twice, warning, validity, certificate twice, check, purpose, live, its difference twice; manifest twice as JSON.
-    assert found.text.count(EVIL) == 1 + 1 + 2 + 2 + 7 + 1 + 1 + 2 + 2
+    # Title twice, warning, validity, certificate thrice, check, purpose, live, its difference twice; manifest twice as JSON.
+    assert found.text.count(EVIL) == 1 + 1 + 2 + 3 + 7 + 1 + 1 + 2 + 2
 
 
 def test_a_column_that_no_check_fills_is_left_out(tmp_path: Path) -> None:
@@ -86,6 +86,57 @@ def test_a_column_that_no_check_fills_is_left_out(tmp_path: Path) -> None:
     ]
     found = written(tmp_path, metrics={"certificate": {"verdict": "pass", "checks": checks}})
     assert re.search(r"parameter\s*verdict\s*delay\s*pass\s*loss\s*pass", found.text)
+
+
+DELAYS = {
+    f"{name}_{part}_ms": value
+    for name, values in {
+        "one_way_delay": (48.0, 320.0),
+        "bridge_delay": (102.0, 140.5),
+        "processing_delay": (11.0, 62.0),
+    }.items()
+    for part, value in zip(("p50", "p99"), values, strict=True)
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "way"),
+    [
+        (
+            {},
+            (
+                "vehicle link, broker p50 48 ms p99 320.0 ms gateway bridge p50 102.0 ms p99 140.5 ms Kafka"
+                " Spark p50 11 ms p99 62 ms twin"
+            ),
+        ),
+        ({"protocol": "coap", "mode": "con"}, "vehicle link p50 48 ms"),
+        ({"topology": "edge"}, "vehicle broker p50 48 ms p99 320.0 ms gateway link p50 102.0 ms"),
+    ],
+)
+def test_the_way_of_a_message_has_the_time_of_each_hop(
+    tmp_path: Path, options: dict[str, Any], way: str
+) -> None:
+    asked = RunOptions().model_dump(mode="json") | options
+    found = written(tmp_path, {"options": asked}, {"due": 2, "delivered": 2, **DELAYS})
+    assert way in " ".join(found.text.split())
+    assert "What failed" not in found.text
+    assert "The way of" not in written(tmp_path, {"options": asked | {"topology": "echo"}}, DELAYS).text
+
+
+def test_what_failed_stands_behind_it_and_verdicts_stand_first(tmp_path: Path) -> None:
+    found = written(
+        tmp_path,
+        metrics={
+            "due": 12, "lost": 3, "lost_at_link": 2, "lost_at_broker": 1, "refused": 1, "refused_by_gateway": 1, "unsent": 0,
+            "validity": {"verdict": "valid"}, "certificate": {"verdict": "unproven", "checks": []},
+        },
+    )  # fmt: skip
+    text = " ".join(found.text.split())
+    assert "run: validlink: unproven" in text
+    assert "3 messages are lost: 2 at link, 1 at broker. 1 message is refused: 1 by gateway." in text
+    page = (tmp_path / "report.html").read_text()
+    assert '<p class="plain">Fidelity certificate: unproven' in page
+    assert 'class="warn"' not in page
 
 
 def test_where_the_bytes_went_is_sorted_by_their_sum(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from ivsim.report.drawing import Drawing
 from ivsim.report.html import rendered
 from ivsim.report.page import certificate_table, decided_by_host
-from ivsim.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION, number
+from ivsim.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION, badge, number, title_of
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import PIPE_METRICS, STAGES
 from ivsim.study.engines.pipe.platforms import platform_named
@@ -42,8 +42,12 @@ def write_page(directory: Path) -> Path:
         "pipe.html",
         title=f"ivsim pipe {manifest['run']}",
         head=head(options),
+        badges=[("run", *badge(metrics["validity"]["verdict"]))],
         warnings=warnings(metrics),
-        key_figures=[(name, number(metrics[name], PIPE_METRICS[name].unit)) for name in key],
+        key_figures=[
+            (title_of(name, PIPE_METRICS[name].unit), number(metrics[name], PIPE_METRICS[name].unit))
+            for name in key
+        ],
         fates=[(fate, number(metrics[fate])) for fate in FATES],
         partitions=[
             [number(one[name]) for name in ("partition", "arrivals", "duplicates", "reordered")]
