@@ -165,7 +165,7 @@ class Accounts:
         except OSError as error:
             raise Refusal(f"--target-accounts {path}: {error.strerror}") from None
         except ValueError as error:
-            raise Refusal(f"--target-accounts {path}: {error}") from None
+            raise Refusal(f"--target-accounts {path}: no JSON: {error}") from None
         if not isinstance(found, dict) or not found:
             raise Refusal(f"--target-accounts {path}: expected an object, name -> username and password")
         known = {}

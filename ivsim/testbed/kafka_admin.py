@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -19,14 +21,42 @@ from twin.new_topics import ONE, Copies, new_topic
 TOPIC_TIMEOUT_S: Final = 30.0
 # A broker on a busy machine takes seconds; where nobody listens is known at once.
 ANSWER_S: Final = 20.0
+# How long an answer is waited for before librdkafka's errors are looked at for the first time.
+FIRST_LOOK_S: Final = 1.0
+# Who says this says it again.
+_REFUSED: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - their public names
+# What stands around a reason: the address before it, and in which state of the client it came.
+_CLIENTS_OWN: Final = re.compile(r"^\S+?://\S+?: | \(after [^)]*\)$")
 
 
 def answers(bootstrap: str, timeout_s: float, login: str = "") -> bool:
     """Return whether a Kafka broker at `bootstrap` answers a metadata request in time."""
-    try:
-        return bool(_admin(bootstrap, login).list_topics(timeout=timeout_s).brokers)
-    except KafkaException:
-        return False
+    return _silence(bootstrap, timeout_s, login) is None
+
+
+def _silence(bootstrap: str, timeout_s: float, login: str) -> str | None:
+    """Return None once a broker answers a metadata request; else why none does, as librdkafka says, "" where it says nothing.
+
+    A client that is refused, for its password or for how it speaks, is told at once: librdkafka would go on trying.
+    """
+    heard: list[KafkaError] = []
+    admin = _admin(bootstrap, login, error_cb=heard.append)
+    deadline_s, look_s = time.monotonic() + timeout_s, FIRST_LOOK_S
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        try:
+            if admin.list_topics(timeout=min(look_s, left_s)).brokers:
+                return None
+        except KafkaException:
+            look_s *= 2  # an answer that comes later is lost: one that is slow has more time each time
+        admin.poll(0)
+        if any(error.code() in _REFUSED for error in heard) or sum(map(_other_protocol, heard)) > 1:
+            break
+    reasons = [error.str() for error in heard if error.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 - its public name
+    return _CLIENTS_OWN.sub("", reasons[-1]) if reasons else ""
+
+
+def _other_protocol(error: KafkaError) -> bool:
+    return "incorrect security.protocol" in error.str()
 
 
 def probe(bootstrap: str, timeout_s: float = ANSWER_S, login: str = "") -> None:
@@ -49,9 +79,12 @@ def probe(bootstrap: str, timeout_s: float = ANSWER_S, login: str = "") -> None:
             break
     else:
         raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered: {refused}")
-    if not answers(bootstrap, timeout_s, login):
+    if (why := _silence(bootstrap, timeout_s, login)) is not None:
         how = f" to --kafka-login {login}" if login else ""
-        raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered{how} within {timeout_s:g} s")
+        said = f": {why}" if why else f" within {timeout_s:g} s"
+        if not login and "SSL listener" in why:
+            said = ", which speaks TLS: --kafka-login says how to log in"
+        raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered{how}{said}")
     check_version(address, timeout_s, login)
 
 
@@ -164,6 +197,7 @@ def _create(bootstrap: str, login: str, topics: list[NewTopic]) -> None:
     await_listed(admin, bootstrap, {topic.topic for topic in topics})
 
 
-def _admin(bootstrap: str, login: str = "") -> AdminClient:
+def _admin(bootstrap: str, login: str = "", **more: Any) -> AdminClient:
     # Loggers off: librdkafka writes "connection refused" to standard error while a broker starts.
-    return AdminClient({**client_settings(bootstrap, login), "log_level": 0, "socket.timeout.ms": 10_000})
+    settings = {**client_settings(bootstrap, login), "log_level": 0, "socket.timeout.ms": 10_000}
+    return AdminClient({**settings, **more})

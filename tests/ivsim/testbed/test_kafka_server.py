@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException,
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from ivsim.testbed.kafka import KafkaServer, cluster_id
-from ivsim.testbed.kafka_admin import answers, create_topics, delete_topics, probe, topics_of
+from ivsim.testbed.kafka_admin import ANSWER_S, answers, create_topics, delete_topics, probe, topics_of
 from ivsim.testbed.process import ProcessDied, hold_port
 from ivsim.testbed.registry import RunRecord, started_at_ticks
 from schemas.errors import Refusal
@@ -124,6 +124,14 @@ def test_a_secured_broker_takes_who_logs_in_alone(run_record: RunRecord) -> None
         other.write_text(Path(server.login).read_text().replace(password, "another"))
         assert not answers(server.bootstrap, 2.0, str(other))
         assert not answers(server.bootstrap, 1.0)
+        began_s = time.monotonic()
+        with pytest.raises(
+            Refusal, match=rf"answered to --kafka-login {other}: SASL auth.* invalid credentials"
+        ):
+            probe(server.bootstrap, login=str(other))
+        with pytest.raises(Refusal, match=r"answered, which speaks TLS: --kafka-login says how to log in$"):
+            probe(server.bootstrap)
+        assert time.monotonic() - began_s < ANSWER_S, "a refusal is told at once"
         known = client_settings(server.bootstrap, server.login)
         encrypted = {name: known[name] for name in ("bootstrap.servers", "ssl.ca.location")}
         with pytest.raises(KafkaException):
