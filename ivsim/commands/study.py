@@ -5,24 +5,28 @@ What a command needs is imported when it is called: scipy, matplotlib and the en
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ivsim.commands.files import check_page, check_writable, writing
+from ivsim.commands.progress import progress_option, wants_json
 from ivsim.listing import listing, paragraph, table, width_of
 from ivsim.runs.outcome import EXIT_FAILED
 from ivsim.study.catalogue import studies, study_named, title_of
 from ivsim.study.engines import ENGINES
+from ivsim.told import TERMINAL, say, say_error
 
 if TYPE_CHECKING:
     from ivsim.library.studies import StudyResults
     from ivsim.study.engines.base import Engine
+    from ivsim.study.execution import Tell
 
 EXIT_MISSED = 3
+EXIT_INVALID = 4  # as of a run
 EXIT_UNDECIDED = 5
 
 app = typer.Typer(
@@ -34,6 +38,7 @@ _Name = Annotated[
 ]
 _Results = Annotated[Path, typer.Argument(metavar="RESULTS", help="A directory of study results.")]
 _Quick = Annotated[bool, typer.Option("--quick", help="Small samples, one repetition: to see that it works.")]
+_Progress = Annotated[str, progress_option()]
 _Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 _Junit = Annotated[Path | None, typer.Option("--junit", help="Also write the verdicts as JUnit XML.")]
 
@@ -68,14 +73,19 @@ def run(
     ] = None,
     quick: _Quick = False,
     quiet: _Quiet = False,
+    progress: _Progress = TERMINAL,
     junit: _Junit = None,
 ) -> None:
-    """Run a study and report it; exit code 3 when a service level is missed, 5 undecided, 1 when a cell failed."""
+    """Run a study and report it.
+
+    Exit code 3 when a service level is missed, 5 undecided, 1 when a cell failed, 4 when its figures are invalid.
+    """
     from ivsim.library.studies import begun, measured  # noqa: PLC0415 - the testbed: not before it is needed
 
     _check_junit(junit)
+    tell = _tell(progress, quiet=quiet)
     store = begun(name, output, quick=quick)
-    raise typer.Exit(_told(measured(store, quiet=quiet, again=False), junit))
+    raise typer.Exit(_told(measured(store, tell, again=False), junit))
 
 
 @app.command()
@@ -85,6 +95,7 @@ def resume(
         bool, typer.Option("--failed", help="Run the cells that failed once more, too.")
     ] = False,
     quiet: _Quiet = False,
+    progress: _Progress = TERMINAL,
     junit: _Junit = None,
 ) -> None:
     """Go on with a study that was interrupted; nothing that is finished runs again."""
@@ -92,9 +103,19 @@ def resume(
     from ivsim.study.store import Store  # noqa: PLC0415
 
     _check_junit(junit)
+    tell = _tell(progress, quiet=quiet)
     store = Store.open(results)
     store.check_versions()
-    raise typer.Exit(_told(measured(store, quiet=quiet, again=failed), junit))
+    raise typer.Exit(_told(measured(store, tell, again=failed), junit))
+
+
+def _tell(progress: str, *, quiet: bool) -> Tell:
+    """Return what says how far a study is."""
+    from ivsim.study.execution import to_nobody, to_terminal  # noqa: PLC0415 - see the module
+
+    if wants_json(progress, quiet=quiet):
+        return partial(say, "session")
+    return to_nobody if quiet else to_terminal
 
 
 @app.command()
@@ -196,7 +217,7 @@ def plan(
 
 
 _Engine = Annotated[
-    str | None, typer.Argument(metavar="[ENGINE]", help=f"One of {', '.join(ENGINES)}; all without it.")
+    str | None, typer.Argument(metavar="ENGINE", help=f"One of {', '.join(ENGINES)}; all without it.")
 ]
 
 
@@ -252,10 +273,15 @@ def _told(found: StudyResults, junit: Path | None, written: Path | None = None) 
             junit.write_text(service_levels.junit(found.name, found.cells, judged))
     failed = [result for result in found.cells if result.reasons]
     for result in failed:
-        print(f"ivsim: cell {result.cell.name} failed: {result.reasons[0]}", file=sys.stderr)
+        say_error(f"cell {result.cell.name} failed: {result.reasons[0]}")
     for one in (*found.missed, *found.undecided):
-        print(f"ivsim: {one.cell}: {one.verdict}: {one.problem}", file=sys.stderr)
-    if failed or found.missed:
-        return EXIT_FAILED if failed else EXIT_MISSED
+        say_error(f"{one.cell}: {one.verdict}: {one.problem}")
+    failures = [one for result in failed for one in result.failures]
+    if not all(one.invalid for one in failures):
+        return EXIT_FAILED
+    if failures or any(result.validity == "invalid" for result in found.cells):
+        return EXIT_INVALID
+    if found.missed:
+        return EXIT_MISSED
     # A quick run is to see that it works, and decides nothing.
     return EXIT_UNDECIDED if found.undecided and not found.quick else 0

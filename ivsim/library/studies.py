@@ -14,7 +14,7 @@ from ivsim.report.drawing import Charts
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.own_thread import OwnThread
 from ivsim.study.catalogue import name_of, study_named
-from ivsim.study.execution import check_there, default_output
+from ivsim.study.execution import Tell, check_there, default_output, to_nobody, to_terminal
 from ivsim.study.execution import run_study as run_cells
 from ivsim.study.model import Study, cells_of
 from ivsim.study.report import results, write_report
@@ -163,7 +163,7 @@ def run_study(
         StudyStopped: a signal stopped it; what is finished is kept.
     """
     store = begun(str(study), None if output is None else Path(output), quick=quick)
-    return _in_a_thread_without_loop(store, quiet=quiet, again=False)
+    return _in_a_thread_without_loop(store, to_nobody if quiet else to_terminal, again=False)
 
 
 def resume_study(directory: str | Path, *, failed: bool = False, quiet: bool = True) -> StudyResults:
@@ -176,7 +176,7 @@ def resume_study(directory: str | Path, *, failed: bool = False, quiet: bool = T
     """
     store = Store.open(Path(directory))
     store.check_versions()
-    return _in_a_thread_without_loop(store, quiet=quiet, again=failed)
+    return _in_a_thread_without_loop(store, to_nobody if quiet else to_terminal, again=failed)
 
 
 def begun(study: str, output: Path | None, *, quick: bool) -> Store:
@@ -189,19 +189,26 @@ def begun(study: str, output: Path | None, *, quick: bool) -> Store:
 
 
 def measured(
-    store: Store, *, quiet: bool, again: bool, stopped: Callable[[], None] = lambda: None
+    store: Store, tell: Tell, *, again: bool, stopped: Callable[[], None] = lambda: None
 ) -> StudyResults:
-    """Run what is open and write the report; Interrupted when a signal, or `stopped`, ends it before."""
-    run_cells(store, store.cells(), quiet=quiet, again=again, stopped=stopped)
+    """Run what is open and write the report; Interrupted when a signal, or `stopped`, ends it before.
+
+    Args:
+        store: the results.
+        tell: says how far it is.
+        again: run what failed once more, too.
+        stopped: is called between two measurements.
+    """
+    run_cells(store, store.cells(), tell=tell, again=again, stopped=stopped)
     found = _read(store)
     found.write_report()
     return found
 
 
-def _in_a_thread_without_loop(store: Store, *, quiet: bool, again: bool) -> StudyResults:
+def _in_a_thread_without_loop(store: Store, tell: Tell, *, again: bool) -> StudyResults:
     thread = OwnThread()
     try:
-        return thread.call(lambda: measured(store, quiet=quiet, again=again, stopped=thread.check))
+        return thread.call(lambda: measured(store, tell, again=again, stopped=thread.check))
     except Interrupted as interrupted:
         raise StudyStopped(_read(store), interrupted.number) from None
     finally:

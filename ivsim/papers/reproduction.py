@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ivsim.papers.base import Paper, leave_out, within
 from ivsim.study.catalogue import name_of, study_named
 from ivsim.study.claims import claims_text
-from ivsim.study.execution import check_there, run_study, seconds_left
+from ivsim.study.execution import check_there, run_study, seconds_left, to_nobody, to_terminal
 from ivsim.study.model import cells_of
 from ivsim.study.report import results
 from ivsim.study.store import Store
@@ -42,7 +42,7 @@ def reproduce(paper: Paper, output: Path, *, quick: bool, quiet: bool) -> Reprod
     cells = [store.cells() for store in stores]
     left_s = [seconds_left(store, found) for store, found in zip(stores, cells, strict=True)]
     for k, (store, found) in enumerate(zip(stores, cells, strict=True)):
-        run_study(store, found, quiet=quiet, after_s=sum(left_s[k + 1 :]))
+        run_study(store, found, tell=to_nobody if quiet else to_terminal, after_s=sum(left_s[k + 1 :]))
     failures = [
         f"{r.cell.name}: {reason}" for store in stores for r in results(store) for reason in r.reasons
     ]

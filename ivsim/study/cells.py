@@ -78,6 +78,7 @@ class Kept(NamedTuple):
 
     Attributes:
         seed: the repetition's, as it was stored with the cell; None where nothing was drawn or nothing is kept.
+        invalid: it failed since its figures are invalid.
     """
 
     task: Task
@@ -86,3 +87,4 @@ class Kept(NamedTuple):
     figures: dict[str, Any]
     directory: Path
     seed: int | None = None
+    invalid: bool = False

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 
@@ -22,13 +23,28 @@ from schemas.errors import Refusal
 SAY_EVERY_S = 15.0
 
 
+class Tell(Protocol):
+    """Says how far a study is: a text for people, and the same as fields for programs."""
+
+    def __call__(self, text: str, /, **fields: float) -> None: ...
+
+
+def to_terminal(text: str, /, **_: float) -> None:
+    """Print the text on standard error."""
+    Console(stderr=True).print(text, highlight=False)
+
+
+def to_nobody(_: str, /, **__: float) -> None:
+    """Say nothing."""
+
+
 @dataclass
 class Progress:
     """How much is left, in seconds as planned, corrected by what was needed so far; `after_s` comes after all this."""
 
     engine: Engine
     sessions: Sequence[Session]
-    console: Console
+    tell: Tell
     after_s: float = 0.0
     began_s: float = 0.0
     said_s: float = 0.0
@@ -37,7 +53,13 @@ class Progress:
         self.began_s = time.monotonic()
         cells = sum(len(session.tasks) for session in self.sessions)
         total = minutes(self._seconds(self.sessions) + self.after_s)
-        self.console.print(f"{cells} cells in {len(self.sessions)} sessions, about {total}", highlight=False)
+        planned_s = round(self._seconds(self.sessions) + self.after_s, 1)
+        self.tell(
+            f"{cells} cells in {len(self.sessions)} sessions, about {total}",
+            cells=cells,
+            sessions=len(self.sessions),
+            all_left_s=planned_s,
+        )
 
     def _seconds(self, some: Sequence[Session]) -> float:
         return sum(self.engine.seconds(session) for session in some)
@@ -53,9 +75,11 @@ class Progress:
         pace = max(1.0, spent / done) if done else 1.0
         tasks = self.sessions[index].tasks
         what = tasks[0].name if len(tasks) == 1 else f"{len(tasks)} cells side by side"
-        self.console.print(
+        self.tell(
             f"session {index + 1} of {len(self.sessions)}: {what}; {minutes(rest * pace)} left",
-            highlight=False,
+            session=index + 1,
+            sessions=len(self.sessions),
+            all_left_s=round(rest * pace, 1),
         )
 
 
@@ -78,7 +102,7 @@ def run_study(
     store: Store,
     cells: list[Cell],
     *,
-    quiet: bool,
+    tell: Tell = to_nobody,
     again: bool = False,
     stopped: Callable[[], None] = lambda: None,
     after_s: float = 0.0,
@@ -93,7 +117,7 @@ def run_study(
     if not todo:
         return
     check_there(engine, [cell for session in todo for cell in session.cells])
-    progress = Progress(engine, todo, Console(stderr=True, quiet=quiet), after_s)
+    progress = Progress(engine, todo, tell, after_s)
     progress.start()
     work = store.path / "work"
     with ExitStack() as stack:
@@ -108,7 +132,7 @@ def run_study(
                 if outcome.failure is None:
                     store.finish(outcome.task, outcome.figures)
                 else:
-                    store.fail(outcome.task, outcome.failure)
+                    store.fail(outcome.task, outcome.failure, invalid=outcome.invalid)
 
 
 def _tick(progress: Progress, index: int, stopped: Callable[[], None], left_s: float) -> None:

@@ -102,12 +102,12 @@ class Extremes(Headline):
 
 
 class Steps(Headline):
-    """Says what each step along an axis changes: the median, over the other axes, of the differences of pairs.
+    """Says what each step along an axis changes: medians, over the other axes, before it and after it and of the differences.
 
     Attributes:
         steps: pairs of values of the axis, from and to; one of which no pair was measured is left out.
         metrics: metric to what is written behind its number.
-        each: an axis whose values are listed one by one; the step's end is then given, too.
+        each: an axis whose values are listed one by one.
         opening, closing: stand around the steps; `{metric}` in the closing is its sum over the cells that
             `closing_where` names.
     """
@@ -139,7 +139,7 @@ class Steps(Headline):
             f"{name}{self._named(engine, low, high)}{step}"
             for name, some in groups.items()
             for low, high in self.steps
-            if (step := self._step(some, low, high, end=self.each is not None))
+            if (step := self._step(some, low, high))
         ]
         return f"{self.opening} {'; '.join(found) or UNDEFINED}.{self._closed(done)}".strip()
 
@@ -147,16 +147,17 @@ class Steps(Headline):
         """Return the step's name; "" for the only one of a headline that goes by another axis."""
         if self.each is not None and len(self.steps) == 1:
             return ""
-        return f"{label(engine, self.axis, low)} to {label(engine, self.axis, high)} "
+        return f"{label(engine, self.axis, low)} to {label(engine, self.axis, high)}: "
 
-    def _step(self, done: Sequence[CellResult], low: Any, high: Any, *, end: bool = False) -> str:
+    def _step(self, done: Sequence[CellResult], low: Any, high: Any) -> str:
         at = {(others(r, self.axis), str(r.cell.values.get(self.axis))): r for r in done}
         pairs = [
             (below, at.get((beside, str(high)))) for (beside, value), below in at.items() if value == str(low)
         ]
         if all(above is None for _, above in pairs):
             return ""
-        parts = []
+        parts: list[str] = []
+        numbers: list[int] = []
         for metric, unit in self.metrics.items():
             known = [
                 (a, b)
@@ -168,10 +169,12 @@ class Steps(Headline):
             if not known:
                 parts.append(f"{UNDEFINED} {unit}")
                 continue
+            before, after = (median(side) for side in zip(*known, strict=True))
             difference = median(b - a for a, b in known)
-            reached = f" (of {short(median(b for _, b in known))})" if end else ""
-            parts.append(f"{'-' if difference < 0 else '+'}{short(abs(difference))} {unit}{reached}")
-        return ", ".join(parts)
+            word = "less" if difference < 0 else "more"
+            parts.append(f"{short(before)} to {short(after)} {unit} ({short(abs(difference))} {word})")
+            numbers.append(len(known))
+        return ", ".join([*parts, *([f"n = {min(numbers)}"] if numbers else [])])
 
     def _closed(self, done: Sequence[CellResult]) -> str:
         wanted = {(axis, str(value)) for axis, value in self.closing_where.items()}

@@ -37,14 +37,19 @@ def copied_in(fields: Iterator[Mapping[str, Any]], results: Path) -> dict[str, d
         for field in (*COPIED, *LEFT_WHERE_THEY_ARE):
             for name in _names(one.get(field)):
                 source = Path(name)
-                if name in found or name in BUNDLED or not source.exists():
+                if name in found or name in BUNDLED or _is_number(name) or not source.exists():
                     continue
                 if field in LEFT_WHERE_THEY_ARE:
                     found[name] = {"path": str(source.absolute())}
                     continue
+                if not source.is_file():
+                    continue
                 target = Path(FOLDER, str(len(found) + 1), source.name)
                 (results / target).parent.mkdir(parents=True)
-                shutil.copyfile(source, results / target)
+                try:
+                    shutil.copyfile(source, results / target)
+                except PermissionError:
+                    raise Refusal(f"{source}: cannot be read") from None
                 found[name] = {"file": str(target), "sha256": digest(results / target)}
     return found
 
@@ -53,6 +58,15 @@ def _names(value: Any) -> Iterator[str]:
     for one in value if isinstance(value, list) else [value]:
         if isinstance(one, str):
             yield from one.split(",")
+
+
+def _is_number(name: str) -> bool:
+    """Return whether a name is a number: an RTT that is one names no file."""
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def paths_of(inputs: Inputs, results: Path) -> dict[str, str]:

@@ -16,6 +16,7 @@ from ivsim.study.model import Study
 from ivsim.study.results import CellResult
 from ivsim.study.selected_charts import selected_charts
 from ivsim.study.service_levels import judge
+from ivsim.study.soundness import beside, first_words
 from ivsim.study.statistics import Interval
 from ivsim.study.store import Store, minutes_of
 from ivsim.study.summary import DASH, scaled, written
@@ -64,7 +65,9 @@ def sections(store: Store, found: Sequence[CellResult]) -> list[str]:
     apart = differences.differences(study, found)
     said = headline(study.headline_kind, study.measured_by, found), differences.told(study, apart)
     sentence = " ".join(filter(None, said))
-    head = f"# {study.title}\n\n{study.question}\n\n**{sentence}**"
+    head = "\n\n".join(
+        filter(None, (f"# {study.title}", study.question, first_words(found), f"**{sentence}**"))
+    )
     if store.quick:
         head += "\n\nA quick run: small samples, to see that it works."
     return [
@@ -81,6 +84,7 @@ def sections(store: Store, found: Sequence[CellResult]) -> list[str]:
 
 def _tables(study: Study, found: Sequence[CellResult]) -> str:
     parts, shown = [], dict[str, None]()
+    sound = not first_words(found)
     for name, sweep in study.all_sweeps().items():
         axes, metrics = list(sweep.axes), sweep.metrics or study.metrics
         shown |= dict.fromkeys(metrics)
@@ -89,11 +93,15 @@ def _tables(study: Study, found: Sequence[CellResult]) -> str:
             [
                 *(str(result.cell.values[axis]) for axis in axes),
                 *(written(scaled(result.interval(m), study.metric(m).unit)[0]) for m in metrics),
+                *([] if sound else [beside(result)]),
             ]
             for result in found
             if result.cell.sweep == name
         ]
-        parts.append((f"### {name}\n\n" if name else "") + table([*axes, *heads], rows))
+        parts.append(
+            (f"### {name}\n\n" if name else "")
+            + table([*axes, *heads, *([] if sound else ["validity"])], rows)
+        )
     meanings = "\n".join(f"- `{name}`: {study.metric(name).meaning}" for name in shown)
     note = (
         "Estimate [95 % interval]. The unit of the intervals is the vehicle within its repetition (a batch of messages in a"

@@ -49,7 +49,11 @@ class CellResult:
     @property
     def reasons(self) -> list[str]:
         """Return why repetitions failed."""
-        return [one.reason or "unknown" for one in self.kept if one.state == FAILED]
+        return [one.reason or "unknown" for one in self.failures]
+
+    @property
+    def failures(self) -> list[Kept]:
+        return [one for one in self.kept if one.state == FAILED]
 
     def values(self, metric: str) -> Floats:
         """Return the figure of each repetition that has it."""

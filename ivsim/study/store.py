@@ -142,7 +142,10 @@ class Store:
             raise Refusal(
                 f"{file}: seed {found['seed']}: this repetition's is {task.seed}; nothing was changed"
             )
-        return Kept(task, found["state"], found["reason"], found["figures"], directory, found["seed"])
+        invalid = bool(found.get("invalid"))  # an earlier version did not say
+        return Kept(
+            task, found["state"], found["reason"], found["figures"], directory, found["seed"], invalid
+        )
 
     def all_kept(self, cells: list[Cell]) -> list[Kept]:
         """Return every repetition of every cell."""
@@ -170,13 +173,15 @@ class Store:
         """Keep a task as done; written last, so that half a task is never taken for one."""
         self._keep(task, DONE, None, figures)
 
-    def fail(self, task: Task, reason: str) -> None:
-        """Keep a task as failed, with its reason."""
+    def fail(self, task: Task, reason: str, *, invalid: bool = False) -> None:
+        """Keep a task as failed, with its reason; `invalid` where it was measured, and its figures are."""
         self.directory(task).mkdir(parents=True, exist_ok=True)
-        self._keep(task, FAILED, reason, {})
+        self._keep(task, FAILED, reason, {}, invalid=invalid)
 
-    def _keep(self, task: Task, state: str, reason: str | None, figures: dict[str, Any]) -> None:
-        found = {"state": state, "seed": task.seed, "reason": reason, "figures": figures}
+    def _keep(
+        self, task: Task, state: str, reason: str | None, figures: dict[str, Any], *, invalid: bool = False
+    ) -> None:
+        found = {"state": state, "seed": task.seed, "reason": reason, "invalid": invalid, "figures": figures}
         write_sealed(self.directory(task) / "state.json", found)
 
 

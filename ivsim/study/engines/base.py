@@ -42,11 +42,16 @@ class Checked(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a task came to: its figures, or why it failed."""
+    """What a task came to: its figures, or why it failed.
+
+    Attributes:
+        invalid: it was measured, and its figures are invalid: that is why it failed.
+    """
 
     task: Task
     figures: dict[str, Any]
     failure: str | None = None
+    invalid: bool = False
 
 
 class Results(Protocol):

@@ -129,7 +129,7 @@ def test_a_study_of_both_formats_has_every_figure(
     study, path = study_named("serialisation-cpp")
     study = Study.model_validate(study.model_dump() | {"quick": SMALL})
     store = Store.create(tmp_path / "out", "serialisation-cpp", study, quick=True)
-    run_study(store, cells_of(store.study, str(path), quick=True), quiet=True)
+    run_study(store, cells_of(store.study, str(path), quick=True))
     found = results(store)
     assert [r.reasons for r in found] == [[], []]
     for result in found:

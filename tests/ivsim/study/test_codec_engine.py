@@ -29,7 +29,7 @@ def store(tmp_path_factory) -> Store:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "peak", lambda name, way, n, seed: memory.Peak(name, way, n, 50_000, 50_100))
-        run_study(store, cells_of(store.study, str(path), quick=True), quiet=True)
+        run_study(store, cells_of(store.study, str(path), quick=True))
     return store
 
 

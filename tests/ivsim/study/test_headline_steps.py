@@ -34,9 +34,13 @@ DONE = [
     [
         (
             [["plain", "tls"], ["plain", "oscore"], ["tls", "mtls"]],
-            "In bytes: MQTT QoS 1 plain to tls +50.0 B (of 150); CoAP CON plain to oscore +25.0 B (of 75.0).",
+            (
+                "In bytes: MQTT QoS 1 plain to tls: 100 to 150 B (50.0 more), n = 2;"
+                " CoAP CON plain to oscore: 50.0 to 75.0 B (25.0 more), n = 1."
+            ),
         ),
-        ([["plain", "tls"]], "In bytes: MQTT QoS 1 +50.0 B (of 150)."),
+        ([["plain", "tls"]], "In bytes: MQTT QoS 1 100 to 150 B (50.0 more), n = 2."),
+        ([["tls", "plain"]], "In bytes: MQTT QoS 1 150 to 100 B (50.0 less), n = 2."),
         ([["tls", "mtls"]], "In bytes: undefined."),
     ],
 )

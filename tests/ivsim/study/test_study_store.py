@@ -82,7 +82,7 @@ def run(store: Store, monkeypatch: pytest.MonkeyPatch, outcome: Any, **words: An
     MadeUpTestbed.all, MadeUpTestbed.ran, MadeUpTestbed.outcome = [], [], outcome
     monkeypatch.setattr(engine, "Testbed", MadeUpTestbed)
     try:
-        execution.run_study(store, cells_of(store.study, "here"), quiet=True, **words)
+        execution.run_study(store, cells_of(store.study, "here"), **words)
     finally:
         assert all(one.closed for one in MadeUpTestbed.all)
         assert not (store.path / "work").exists()

@@ -10,7 +10,15 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from gateways.batching.policies import POLICIES
 from ivsim.batching_rules import least_round_trip_ms, no_setting_keeps
@@ -24,6 +32,7 @@ from ivsim.option import (
     needs,
     needs_some,
     none_with,
+    of_kind,
     refusal_of,
     shown,
     word_of,
@@ -506,6 +515,11 @@ class PipeOptions(BaseModel):
         ),
     ] = None
     seed: Annotated[int, Field(ge=0), Option("What the records are drawn from.", RUN)] = 1
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _of_kind(cls, value: Any, info: ValidationInfo) -> Any:
+        return of_kind(declared(cls)[str(info.field_name)], value)
 
 
 OPTIONS: Final[Mapping[str, Declared]] = declared(PipeOptions)

@@ -62,10 +62,15 @@ class PipeOutcome:
     error: str | None = None
 
 
-def run(options: PipeOptions, output: Path | None = None, *, quiet: bool = False) -> PipeOutcome:
+def run(options: PipeOptions, output: Path | None = None, display: Display | None = None) -> PipeOutcome:
     """Measure once and write manifest.json, metrics.json, samples.parquet and report.html.
 
     Refusal when it cannot be measured here, or the directory is not empty; nothing was started then.
+
+    Args:
+        options: what is measured.
+        output: directory of the result; None is the default.
+        display: shows how far it is; None shows nothing.
     """
     lack = platform_named(options.platform).missing()
     if lack is not None:
@@ -82,12 +87,12 @@ def run(options: PipeOptions, output: Path | None = None, *, quiet: bool = False
     try:
         with (
             interruptible(),
-            Display(quiet=quiet) as display,
+            display or Display(quiet=True) as shown,
             RunRecord(name, path) as record,
             _scratch(record, work),
             Platforms(record, work) as platforms,
         ):
-            found = _measured(options, platforms, display, name)
+            found = _measured(options, platforms, shown, name)
     except Interrupted as interrupted:
         outcome.exit_code, outcome.error = 128 + interrupted.number, f"stopped by {interrupted}"
     except (ProcessDied, NotReady, LinkError) as error:

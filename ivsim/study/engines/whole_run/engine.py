@@ -25,6 +25,7 @@ from ivsim.runs.directory import RunDirectory
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.outcome import Outcome as RunOutcome
 from ivsim.runs.testbed import Testbed
+from ivsim.runs.validity import EXIT_INVALID
 from ivsim.study import charts
 from ivsim.study.cells import Cell, Kept, Session
 from ivsim.study.engines import run_axes
@@ -170,7 +171,7 @@ class OpenWholeRun:
         if outcome.error is not None or outcome.metrics.get("partial"):
             self._give_up(testbed, directory)
         if outcome.exit_code:
-            yield Outcome(task, {}, _why(outcome))
+            yield Outcome(task, {}, _why(outcome), invalid=outcome.exit_code == EXIT_INVALID)
         else:
             yield Outcome(task, outcome.metrics | _figures(directory, options, outcome.metrics))
 
