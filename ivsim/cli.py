@@ -9,6 +9,7 @@ import signal
 import sys
 
 from ivsim.imports import interrupt
+from ivsim.told import say_error
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
@@ -44,13 +45,13 @@ def _called() -> int:
     except Refusal as refusal:
         return _refused(str(refusal))
     except Interrupted as interrupted:  # while a run was closing what it had opened: that is done by now
-        print(f"ivsim: stopped by {interrupted}", file=sys.stderr)
+        say_error(f"stopped by {interrupted}")
         return 128 + interrupted.number
     return code if isinstance(code, int) else 0
 
 
 def _refused(text: str) -> int:
-    print(f"ivsim: {_readable(text)}", file=sys.stderr)
+    say_error(_readable(text))
     return EXIT_REFUSED
 
 

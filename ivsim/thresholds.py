@@ -29,6 +29,19 @@ from schemas.errors import Refusal
 # A run that did what it was asked to, and whose figures miss a threshold.
 EXIT_MISSED: Final = 3
 Verdict = Literal["met", "missed", "not measured"]
+# The option whose conditions end a run early.
+ABORT_ON: Final = "--abort-on"
+# Live figures, with their units. Quantiles are of all messages so far, as the streaming job has them.
+LIVE_FIGURES: Final = {
+    "end_to_end_latency_p50_ms": "ms",
+    "end_to_end_latency_p99_ms": "ms",
+    "emitted": "1",
+    "acknowledged": "1",
+    "refused": "1",
+    "unsent": "1",
+    "disconnected": "1",
+    "connect_failed": "1",
+}
 
 _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     "<=": operator.le,
@@ -57,6 +70,8 @@ _FORM: Final = re.compile(
     r"\s*(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(?P<unit>[A-Za-z/%]*)\s*",
     re.ASCII,
 )
+# Figures that may be.
+_BELOW_0: Final = ("clock_drift_ms",)
 _TIMED: Final = re.compile(rf"(\w+)_({'|'.join(QUANTILES)})_ms")
 _SHOWN: Final = 80
 MOST_LISTED: Final = 20
@@ -133,10 +148,15 @@ def parse(text: str, option: str = "--threshold", table: Mapping[str, str] | Non
         figure = _figure(found, names)
         # A time's own name says its unit; the other kinds take a bare number anyway.
         meant = names[figure] if found["name"] and "" not in _UNITS[names[figure]] else ""
-        limit = _limit(found["number"], found["unit"] or meant, names[figure])
+        limit = _limit(found["number"], found["unit"] or meant, names[figure], figure)
     except ValueError as error:
         raise Refusal(f"{option} {shown}: {error}") from None
     return Threshold(text.strip(), figure, found["comparison"], limit, names[figure])
+
+
+def parse_conditions(texts: Sequence[str]) -> list[Threshold]:
+    """Return conditions that end a run early; Refusal for a figure that no run has while it goes."""
+    return [parse(text, ABORT_ON, LIVE_FIGURES) for text in texts]
 
 
 def _figure(found: re.Match[str], names: Mapping[str, str]) -> str:
@@ -171,7 +191,7 @@ def _subjects(names: Iterable[str]) -> dict[str, str]:
     return {short: stem for stem in stems for short in (stem.removesuffix("_latency"), stem)}
 
 
-def _limit(number: str, unit: str, of: str) -> float:
+def _limit(number: str, unit: str, of: str, figure: str) -> float:
     """Return the value in the figure's unit; ValueError for another kind of unit, or a value no figure can have."""
     units = _UNITS[of]
     if unit not in units:
@@ -184,6 +204,8 @@ def _limit(number: str, unit: str, of: str) -> float:
         raise ValueError("the value is too large")
     if of == "ratio" and not 0 <= limit <= 1:
         raise ValueError("a ratio is between 0 and 1 (100%)")
+    if limit < 0 and figure not in _BELOW_0:
+        raise ValueError(f"{figure} is never below 0")
     return limit
 
 

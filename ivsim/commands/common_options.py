@@ -14,12 +14,23 @@ import typer
 from gateways.protocols import PROTOCOLS
 from ivsim.annotations import NONE, SERVICES, lines, wrong_with
 from ivsim.commands.files import check_writable
+from ivsim.commands.progress import progress_option
 from ivsim.option_signature import check_variables, option_parameters, word_parameters
 from ivsim.options import OPTIONS, PANELS, PROTOCOL, RUN, RunOptions
 from ivsim.runs.outcome import EXIT_FAILED, Outcome
 from ivsim.target import needs_consent
 from ivsim.target import parse as parse_target
-from ivsim.thresholds import EXIT_MISSED, Judged, Threshold, all_met, parse, write_junit
+from ivsim.thresholds import (
+    ABORT_ON,
+    EXIT_MISSED,
+    Judged,
+    Threshold,
+    all_met,
+    parse,
+    parse_conditions,
+    write_junit,
+)
+from ivsim.told import for_programs, say_error
 
 Output = Annotated[
     Path | None,
@@ -28,6 +39,20 @@ Output = Annotated[
         help="Directory of the result. (default results/<run>)",
         rich_help_panel=RUN,
         metavar="PATH",
+    ),
+]
+Testbed = Annotated[
+    bool,
+    typer.Option("--testbed", help="Run on the testbed that `ivsim up` keeps open.", rich_help_panel=RUN),
+]
+Progress = Annotated[str, progress_option(RUN)]
+AbortOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        ABORT_ON,
+        help="End early once a live figure is so, such as 'p99(end_to_end) > 10s'; exit code 3.",
+        rich_help_panel=RUN,
+        metavar="CONDITION",
     ),
 ]
 MetricsJson = Annotated[
@@ -79,12 +104,21 @@ def checked_thresholds(
     Refusal for one that says nothing, a JUnit file that cannot be, a variable of no option.
     """
     check_variables(run_parameters(), os.environ)
-    thresholds = [parse(text) for text in typed or ()]
-    figures = {one.figure for one in thresholds}
-    thresholds += [one for one in map(parse, of_file or ()) if one.figure not in figures]
+    thresholds = typed_first([parse(text) for text in typed or ()], [parse(text) for text in of_file or ()])
     if junit is not None:
         check_writable("--junit", junit)
     return thresholds
+
+
+def checked_conditions(typed: Sequence[str] | None, of_file: Sequence[str] | None) -> list[Threshold]:
+    """Return the conditions that end a run early: those that were typed, and the file's on other figures."""
+    return typed_first(parse_conditions(typed or ()), parse_conditions(of_file or ()))
+
+
+def typed_first(typed: Sequence[Threshold], of_file: Sequence[Threshold]) -> list[Threshold]:
+    """Return what was typed, and what the file says of other figures."""
+    figures = {one.figure for one in typed}
+    return [*typed, *(one for one in of_file if one.figure not in figures)]
 
 
 def agreed(options: RunOptions) -> RunOptions:
@@ -103,7 +137,9 @@ def agreed(options: RunOptions) -> RunOptions:
 
 
 def annotate(service: str, command: str, outcome: Outcome, judged: Sequence[Judged]) -> None:
-    """Print what is wrong with a run as the service shows it."""
+    """Print what is wrong with a run as the service shows it; a program that follows the run reads no such lines."""
+    if for_programs():
+        return
     for line in lines(service, wrong_with(command, outcome.error, outcome.metrics, judged)):
         print(line, file=sys.stderr)
 
@@ -122,6 +158,39 @@ def exit_code(
     try:
         write_junit(junit, name, judged, time_s=took_s, validity=outcome.metrics.get("validity"))
     except OSError as error:
-        print(f"ivsim: --junit {junit}: {error.strerror or error}", file=sys.stderr)
+        say_error(f"--junit {junit}: {error.strerror or error}")
         return outcome.exit_code or EXIT_FAILED
     return code
+
+
+def measured(
+    options: RunOptions,
+    output: Path | None,
+    conditions: Sequence[Threshold],
+    *,
+    testbed: bool,
+    json_lines: bool,
+    quiet: bool,
+) -> Outcome:
+    """Run once, here or on the testbed that is up, and return what it came to.
+
+    Args:
+        options: of the run.
+        output: directory of the result; None is the default.
+        conditions: that end it early.
+        testbed: ask the one that `ivsim up` keeps open.
+        json_lines: tell progress as objects.
+        quiet: tell none.
+    """
+    if testbed:
+        from ivsim.runs.served import ask  # noqa: PLC0415 - what a run is made of takes a second to load
+
+        return ask(options, output, quiet=quiet and not json_lines, abort_on=[one.text for one in conditions])
+    from ivsim.library.runs import outcome_of  # noqa: PLC0415
+    from ivsim.runs.abort import Watch  # noqa: PLC0415
+    from ivsim.runs.display import Display, JsonDisplay  # noqa: PLC0415
+    from ivsim.runs.phase_times import PhaseTimes, cache_file  # noqa: PLC0415
+
+    times = PhaseTimes(options, cache_file())
+    display = JsonDisplay(sys.stderr, times) if json_lines else Display(quiet=quiet, times=times)
+    return outcome_of(options, output, display=display, disturb=Watch(conditions))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,23 +14,27 @@ from rich.text import Text
 
 from ivsim.annotations import chosen
 from ivsim.commands.common_options import (
+    AbortOn,
     Annotations,
     JUnit,
     Output,
+    Progress,
     Quiet,
+    Testbed,
     Thresholds,
     agreed,
     annotate,
+    checked_conditions,
     checked_thresholds,
     exit_code,
+    measured,
     run_parameters,
 )
 from ivsim.commands.config_file import NUMBER, TEXTS, Config, naming, read_config
 from ivsim.commands.load_capacity import find_capacity as run_capacity
 from ivsim.commands.profile_file import ProfileFile
+from ivsim.commands.progress import wants_json
 from ivsim.deployment import read_profile
-from ivsim.load.abort import OPTION as ABORT_ON
-from ivsim.load.abort import Watch, parse_conditions
 from ivsim.load.asked import options_of
 from ivsim.load.by_stage import StageFigures, stage_figures
 from ivsim.load.capacity_asked import FROM, RESOLUTION, TO, refuse_given
@@ -42,11 +45,9 @@ from ivsim.option_signature import given_of, taking
 from ivsim.options import RUN, VEHICLES, RunOptions, fields_with_mode
 from ivsim.report.style import number
 from ivsim.report.terminal import print_summary
-from ivsim.runs.display import Display
 from ivsim.runs.outcome import Outcome
-from ivsim.runs.phase_times import PhaseTimes, cache_file
-from ivsim.runs.runner import execute
-from ivsim.thresholds import Judged, Threshold, judge
+from ivsim.thresholds import ABORT_ON, Judged, Threshold, judge
+from ivsim.told import TERMINAL, say_error
 
 CAPACITY = "Capacity"
 # What a file may say beside the options of a run.
@@ -73,14 +74,9 @@ def command(
         ),
     ] = None,
     threshold: Thresholds = None,
-    abort_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="End early once a live figure is so, such as 'p99(end_to_end) > 10s'; exit code 3.",
-            rich_help_panel=RUN,
-            metavar="CONDITION",
-        ),
-    ] = None,
+    abort_on: AbortOn = None,
+    testbed: Testbed = False,
+    progress: Progress = TERMINAL,
     junit: JUnit = None,
     annotations: Annotations = None,
     config: Config = None,
@@ -133,8 +129,8 @@ def command(
     """Send a fleet's messages in stages of growing load, and say whether what they met was good enough."""
     said, own = read_config(config, _OWN)
     stage, rate = stage or own.get("stage"), own.get("rate") if rate is None else rate
-    abort_on = abort_on or own.get("abort_on")
     thresholds = checked_thresholds(threshold, own.get("threshold"), junit)
+    conditions = checked_conditions(abort_on, own.get("abort_on"))
     service = chosen(annotations)
     typed, words = given_of(RunOptions, given)
     shared = read_profile(profile)
@@ -142,17 +138,20 @@ def command(
     if words or "mode" not in said:
         fields = fields_with_mode(fields, words)
     without = {FROM: first, TO: most, RESOLUTION: resolution}
-    for_stages = {"--stage": stage, ABORT_ON: abort_on, "--junit": junit}
+    for_stages = {"--stage": stage, ABORT_ON: conditions, "--junit": junit, "--testbed": testbed or None}
+    json_lines = wants_json(progress, quiet=quiet, annotations=annotations)
     refuse_given(for_stages if find_capacity else without, find_capacity=find_capacity)
     if find_capacity:
         asked = capacity_asked(fields, rate, first, most, resolution)
         level = service_level(asked.options, thresholds)
-        raise typer.Exit(run_capacity(asked, level, output, quiet=quiet, as_json=as_json))
+        raise typer.Exit(
+            run_capacity(asked, level, output, quiet=quiet, as_json=as_json, json_lines=json_lines)
+        )
     options = agreed(options_of(fields, stage or (), rate, naming(config, said, typed, shared)))
-    watch = Watch(parse_conditions(abort_on or ()))
     began_s = time.monotonic()
-    display = Display(quiet=quiet or as_json, times=PhaseTimes(options, cache_file()))
-    outcome = execute(options, output, quiet=quiet or as_json, disturb=watch, display=display)
+    outcome = measured(
+        options, output, conditions, testbed=testbed, json_lines=json_lines, quiet=quiet or as_json
+    )
     took_s = time.monotonic() - began_s
     raise typer.Exit(_told(outcome, options, thresholds, junit, service, as_json=as_json, time_s=took_s))
 
@@ -171,7 +170,7 @@ def _told(
     judged = judge(thresholds, outcome.metrics)
     stages = _stages(outcome, options)
     if outcome.error is not None:
-        print(f"ivsim: {outcome.error}", file=sys.stderr)
+        say_error(outcome.error)
     if as_json:
         word, reasons = first_word(outcome.metrics)
         result = {

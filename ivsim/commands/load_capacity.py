@@ -19,9 +19,11 @@ from ivsim.load.capacity_asked import Asked
 from ivsim.load.search import Ask
 from ivsim.load.service_level import ServiceLevel
 from ivsim.runs.directory import make_run_directory
+from ivsim.runs.display import Display, JsonDisplay
 from ivsim.runs.memory import check_memory, check_memory_with_link
 from ivsim.runs.preflight import preflight
 from ivsim.runs.versions import machine
+from ivsim.told import say, say_error
 from simulator.links.privileges import ensure_privileges
 
 _WORDS = {"capacity": "green", "at least": "bold yellow"}
@@ -29,7 +31,7 @@ _VERDICTS = {"met": "green", "generator": "yellow"}
 
 
 def find_capacity(
-    asked: Asked, level: ServiceLevel, output: Path | None, *, quiet: bool, as_json: bool
+    asked: Asked, level: ServiceLevel, output: Path | None, *, quiet: bool, as_json: bool, json_lines: bool
 ) -> int:
     """Search, write the result directory, print it; return the exit code."""
     from ivsim.load.capacity_report import write_report, write_summary  # noqa: PLC0415 - charts load in a second
@@ -45,19 +47,21 @@ def find_capacity(
     name = f"{stamp}-capacity-{options.protocol}-{options.mode}-{secrets.token_hex(3)}"
     directory = make_run_directory(output, name)
     here = machine()
-    console = Console(stderr=True, quiet=quiet or as_json, highlight=False)
+    silent = (quiet or as_json) and not json_lines
 
     def noted(steps: Sequence[Step]) -> None:
         write_summary(directory.path, Searched(asked, level, tuple(steps), None), here)
         one = steps[-1]
         verdict = "warm-up, not judged" if one.kind == "warm-up" else one.verdict
         reasons = f" ({one.reasons})" if one.reasons and one.kind != "warm-up" else ""
-        console.print(
-            f"{len(steps)}: {one.load:,} {asked.raised}: {verdict}{reasons}", soft_wrap=True, markup=False
-        )
+        if not silent:
+            say("step", f"{len(steps)}: {one.load:,} {asked.raised}: {verdict}{reasons}")
+
+    def display() -> Display:
+        return JsonDisplay(sys.stderr) if json_lines else Display(quiet=silent)
 
     try:
-        searched = search(asked, level, directory.path, directory.work, quiet=quiet or as_json, noted=noted)
+        searched = search(asked, level, directory.path, directory.work, display=display, noted=noted)
     finally:
         shutil.rmtree(directory.work, ignore_errors=True)
     report = write_report(directory.path, searched)
@@ -67,7 +71,7 @@ def find_capacity(
     else:
         _print(Console(), searched, report)
     if searched.stopped is not None:
-        print(f"ivsim: stopped by {searched.stopped}", file=sys.stderr)
+        say_error(f"stopped by {searched.stopped}")
     return result.exit_code
 
 

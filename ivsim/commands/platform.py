@@ -48,10 +48,10 @@ def install(
 def power_cut(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PLATFORM]...", help="Which; default all that promise a durability."),
+        typer.Argument(metavar="PLATFORM...", help="Which; default all that promise a durability."),
     ] = None,
     durability: Annotated[
-        str, typer.Option(metavar="<str>", help="What an answer promises, by commas: cache, synced.")
+        str, typer.Option(help="What an answer promises, by commas: cache, synced.")
     ] = "cache,synced",
     cuts: Annotated[int, typer.Option(min=1, max=1_000, help="Cuts of each platform and durability.")] = 5,
     rate: Annotated[float, typer.Option(min=1, max=2_000, help="Records a second.")] = 200.0,

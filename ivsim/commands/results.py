@@ -27,7 +27,7 @@ FOLDER = Path("results")
 
 @app.command("list")
 def list_(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where they are.")] = FOLDER,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where they are.")] = FOLDER,
     *,
     tag: Annotated[
         list[str] | None,

@@ -33,7 +33,7 @@ def command(
     ],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[COMMAND]", help="Run this instead of a shell; its options behind `--`."),
+        typer.Argument(metavar="COMMAND", help="Run this instead of a shell; its options behind `--`."),
     ] = None,
     *,
     run: Annotated[

@@ -36,7 +36,7 @@ app = typer.Typer(
 )
 
 _TraceArgument = Annotated[str, typer.Argument(metavar="TRACE", help="A bundled trace's name or a file.")]
-_Out = Annotated[Path, typer.Option("--out", help="Result: *.csv or *.parquet.")]
+_Out = Annotated[Path, typer.Option("--output", help="Result: *.csv or *.parquet.")]
 
 
 def _open(name: str) -> Trace:
@@ -82,7 +82,7 @@ def import_(
     }
     options = Options(**said)
     if out.exists() and file.exists() and out.samefile(file):
-        raise Refusal(f"--out {out}: is the drive that is read")
+        raise Refusal(f"--output {out}: is the drive that is read")
     trace = import_trace(file, from_, options)
     _write(trace, out)
     print(f"policy: {trace.header.get('policy', 'none needed')}")
@@ -90,22 +90,22 @@ def import_(
 
 def _write(trace: Trace, out: Path) -> None:
     if out.suffix not in (".csv", ".parquet"):
-        raise Refusal(f"--out {out}: must end in .csv or .parquet")
+        raise Refusal(f"--output {out}: must end in .csv or .parquet")
     _checked_folder(out)
-    with writing("--out", out):
+    with writing("--output", out):
         write_trace(trace, out)
     print(f"{out}: {trace.duration_s:g} s, {len(trace.time_s)} steps, {', '.join(trace.all_columns())}")
 
 
 def _checked_folder(out: Path) -> None:
     if not out.parent.is_dir():
-        raise Refusal(f"--out {out}: the folder {out.parent} does not exist")
+        raise Refusal(f"--output {out}: the folder {out.parent} does not exist")
 
 
 @app.command()
 def export(
     trace: _TraceArgument,
-    out: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    out: Annotated[Path, typer.Option("--output", help="The file to write.")],
     to: Annotated[str, typer.Option(help="mahimahi, csv or parquet.")] = "mahimahi",
     direction: Annotated[str | None, typer.Option(help="mahimahi: uplink or downlink.")] = None,
 ) -> None:
@@ -115,7 +115,7 @@ def export(
     source = _open(trace)
     if to != "mahimahi":
         if out.suffix != f".{to}":
-            raise Refusal(f"--out {out}: must end in .{to}")
+            raise Refusal(f"--output {out}: must end in .{to}")
         _write(source, out)
         return
     _checked_folder(out)
@@ -123,7 +123,7 @@ def export(
     if direction not in DIRECTIONS:
         raise Refusal(f"--direction {direction!r}: must be one of {', '.join(DIRECTIONS)}")
     opportunities = Opportunities(source, direction)
-    with writing("--out", out), out.open("w", encoding="ascii", newline="\n") as file:
+    with writing("--output", out), out.open("w", encoding="ascii", newline="\n") as file:
         file.writelines(opportunities.blocks())
     print(f"{out}: {opportunities.count} delivery opportunities in {source.duration_s:g} s ({direction})")
 
@@ -172,7 +172,7 @@ def show(
 @app.command("plot")
 def plot_(
     trace: _TraceArgument,
-    out: Annotated[Path, typer.Option("--out", help=f"The picture: *{' or *'.join(FORMATS)}.")],
+    out: Annotated[Path, typer.Option("--output", help=f"The picture: *{' or *'.join(FORMATS)}.")],
 ) -> None:
     """Draw a trace: one panel per column over time."""
     _checked_folder(out)
@@ -180,7 +180,7 @@ def plot_(
     name = trace if trace in BUNDLED else Path(trace).name
     meaning = source.header.get("rate_meaning")
     rate = f", rate: {meaning.replace('_', ' ')}" if meaning else ""
-    with writing("--out", out):
+    with writing("--output", out):
         plot(source, out, f"{name}, {source.duration_s:g} s{rate}")
     print(f"{out}: {', '.join(source.columns())}")
 
@@ -195,7 +195,7 @@ def generate_(
     loss: Annotated[bool, typer.Option("--loss", help="Add the RTT profile's loss bursts.")] = False,
     outage: Annotated[list[str] | None, typer.Option(help="START:SECONDS in which rates are 0.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="*.csv or *.parquet; without it, CSV is printed.")
+        Path | None, typer.Option("--output", help="*.csv or *.parquet; without it, CSV is printed.")
     ] = None,
 ) -> None:
     """Draw a trace from fitted profiles, the same bytes on every machine for one seed."""

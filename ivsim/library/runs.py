@@ -52,9 +52,18 @@ def run(
     """
     outcome = outcome_of(_checked(options, fields), output, testbed=testbed, quiet=quiet)
     if outcome.error is not None or outcome.directory is None:
-        known = outcome.metrics and outcome.directory and load_results(outcome.directory)
-        raise RunFailed(outcome.error or "the run left no result", known or None, outcome.exit_code)
+        raise RunFailed(outcome.error or "the run left no result", _known(outcome), outcome.exit_code)
     return load_results(outcome.directory)
+
+
+def _known(outcome: Outcome) -> Results | None:
+    """Return what a run that broke off has left; None where that cannot be read, as where its disk was full."""
+    if not outcome.metrics or outcome.directory is None:
+        return None
+    try:
+        return load_results(outcome.directory)
+    except Refusal:
+        return None
 
 
 def outcome_of(
@@ -64,16 +73,22 @@ def outcome_of(
     testbed: Testbed | None = None,
     quiet: bool = True,
     display: Display | None = None,
+    disturb: Disturb | None = None,
 ) -> Outcome:
-    """Run once, alone or in a testbed, and return how it ended; an end that is no success raises nothing."""
+    """Run once, alone or in a testbed, and return how it ended; an end that is no success raises nothing.
+
+    `disturb` is called several times a second while messages are due.
+    """
     path = None if output is None else Path(output)
     if testbed is None:
         thread = OwnThread()
         try:
-            return thread.call(_alone, options, path, display or Display(quiet=quiet), thread.disturb(None))
+            return thread.call(
+                _alone, options, path, display or Display(quiet=quiet), thread.disturb(disturb)
+            )
         finally:
             thread.close()
-    return testbed.run(options, path, display=display or Display(quiet=quiet))
+    return testbed.run(options, path, display=display or Display(quiet=quiet), disturb=disturb)
 
 
 def _alone(options: RunOptions, path: Path | None, display: Display, disturb: Disturb) -> Outcome:

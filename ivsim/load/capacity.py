@@ -93,7 +93,7 @@ def search(
     directory: Path,
     work: Path,
     *,
-    quiet: bool,
+    display: Callable[[], Display],
     noted: Callable[[Sequence[Step]], None],
 ) -> Searched:
     """Search, and keep each step's run in `directory`; the first signal ends it, and what was measured is returned.
@@ -103,14 +103,14 @@ def search(
         level: to be met.
         directory: of the result.
         work: where what stays up has its files.
-        quiet: show no progress.
+        display: returns what shows the progress of a step.
         noted: is called with all steps after each.
     """
     steps: list[Step] = []
     with interruptible():
         try:
             with Testbed(work) as testbed:
-                measuring = _Measuring(asked, level, directory, testbed, steps, quiet=quiet, noted=noted)
+                measuring = _Measuring(asked, level, directory, testbed, steps, display=display, noted=noted)
                 try:
                     found = find(asked.bounds, measuring)
                 finally:
@@ -131,11 +131,11 @@ class _Measuring:
         testbed: Testbed,
         steps: list[Step],
         *,
-        quiet: bool,
+        display: Callable[[], Display],
         noted: Callable[[Sequence[Step]], None],
     ) -> None:
         self._asked, self._level, self._directory, self._testbed = asked, level, directory, testbed
-        self._steps, self._quiet, self._noted = steps, quiet, noted
+        self._steps, self._display, self._noted = steps, display, noted
         self._warm: dict[str, Any] | None = None
 
     def __call__(self, ask: Ask) -> Verdict:
@@ -154,7 +154,7 @@ class _Measuring:
         name = f"{len(self._steps) + 1:02}-{ask.kind}-{ask.load}"
         with Sampler() as sampler:
             outcome = self._testbed.run(
-                options, self._directory / name, display=Display(quiet=self._quiet), disturb=sampler
+                options, self._directory / name, display=self._display(), disturb=sampler
             )
         if outcome.signal is not None:
             raise Interrupted(outcome.signal)

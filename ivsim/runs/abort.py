@@ -1,4 +1,4 @@
-"""Ends a load test early when a live figure says that going on is pointless."""
+"""Ends a run early when a live figure says that going on is pointless."""
 
 from __future__ import annotations
 
@@ -8,27 +8,10 @@ from typing import Any, Final
 
 from ivsim.runs.runner import StoppedEarly
 from ivsim.runs.started import StartedRun
-from ivsim.thresholds import Threshold, parse
+from ivsim.thresholds import ABORT_ON, Threshold
 
-OPTION: Final = "--abort-on"
-# Live figures, with their units. Quantiles are of all messages so far, as the streaming job has them.
-LIVE_FIGURES: Final = {
-    "end_to_end_latency_p50_ms": "ms",
-    "end_to_end_latency_p99_ms": "ms",
-    "emitted": "1",
-    "acknowledged": "1",
-    "refused": "1",
-    "unsent": "1",
-    "disconnected": "1",
-    "connect_failed": "1",
-}
 # Live figures change once a second.
 EVERY_S: Final = 1.0
-
-
-def parse_conditions(texts: Sequence[str]) -> list[Threshold]:
-    """Return the conditions; Refusal for a figure that no run has while it goes."""
-    return [parse(text, OPTION, LIVE_FIGURES) for text in texts]
 
 
 class Watch:
@@ -56,5 +39,5 @@ class Watch:
             if judged.verdict == "met":
                 unit = "" if condition.unit == "1" else f" {condition.unit}"
                 raise StoppedEarly(
-                    f"{OPTION} {condition.text!r}: it was {judged.value:.10g}{unit} in second {second}"
+                    f"{ABORT_ON} {condition.text!r}: it was {judged.value:.10g}{unit} in second {second}"
                 )

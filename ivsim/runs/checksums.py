@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from ivsim.runs.directory import RunDirectory
 from schemas.errors import Refusal
 
 SUMS: Final = "SHA256SUMS"
+# Two changes of a file within a tick of the kernel's clock may have one stamp.
+SETTLED_NS: Final = 2_000_000_000
 
 
 def write_checksums(directory: RunDirectory) -> None:
@@ -56,10 +59,16 @@ def check(directory: Path, names: Iterable[str] | None = None) -> dict[str, str]
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file's bytes in hexadecimal digits; of one that is as it was, they are read once."""
     known = path.stat()
+    if time.time_ns() - known.st_mtime_ns < SETTLED_NS:
+        return _read(path)
     return _digest(path, known.st_mtime_ns, known.st_size, known.st_ino)
 
 
 @lru_cache(maxsize=1024)
 def _digest(path: Path, *_: int) -> str:
+    return _read(path)
+
+
+def _read(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

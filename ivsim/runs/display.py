@@ -20,6 +20,7 @@ from rich.text import Text
 
 from ivsim.report.style import number
 from ivsim.runs.phase_times import PhaseTimes
+from ivsim.told import at_s
 
 PLAIN_EVERY_S = 10.0
 STILL_EVERY_S = 5.0
@@ -165,7 +166,7 @@ class Display:
 class JsonDisplay(Display):
     """Says the same as lines of JSON for programs, an object each: phases, notes, and progress once a second.
 
-    Keys: `event` (phase, note or progress), `at_s` since the beginning; of a phase or a note its `text`; of a phase what it
+    Keys: `event` (phase, note or progress), `at_s` since the command began; of a phase or a note its `text`; of a phase what it
     usually takes (`usual_s`); of progress the `share` of the time in which messages are due (0 to 1), `left_s` until that is
     over, and then until the last loss timeout is, and `figures`; of a phase and of progress `all_left_s`, about how long it
     is until the run is over; of progress `cores` too, of each kind of part. null where one is not known.
@@ -173,7 +174,7 @@ class JsonDisplay(Display):
 
     def __init__(self, out: TextIO, times: PhaseTimes | None = None) -> None:
         super().__init__(quiet=True, times=times)
-        self._out, self._began_s, self._told_s = out, time.monotonic(), -math.inf
+        self._out, self._told_s = out, -math.inf
 
     def phase(self, text: str) -> None:
         usual_s = None
@@ -202,8 +203,7 @@ class JsonDisplay(Display):
         return None if self._times is None else _rounded(self._times.left_s(own_left_s))
 
     def _tell(self, event: str, **said: Any) -> None:
-        at_s = round(time.monotonic() - self._began_s, 3)
-        print(json.dumps({"event": event, "at_s": at_s, **said}), file=self._out, flush=True)
+        print(json.dumps({"event": event, "at_s": at_s(), **said}), file=self._out, flush=True)
 
 
 def _said(cores: Mapping[str, float]) -> list[str]:

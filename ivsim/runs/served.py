@@ -1,7 +1,8 @@
 """A testbed for other processes: `ivsim up` serves runs on a socket, `ivsim run --testbed` asks for one.
 
-One connection is one run. The client sends one line of JSON, what is run; the server answers with lines of JSON, each
-with one key: `say` (a line of progress), `refused` (why nothing was started), or `done` (exit code, error, directory).
+One connection is one run. The client sends one line of JSON: what is run, and what ends it early. The server answers with
+lines of JSON, each with one key: `say` (a line of progress), `refused` (why nothing was started), or `done` (exit code,
+error, directory).
 A client that hangs up or sends anything more stops its run, as Ctrl-C does.
 
 The socket lies in a directory that only its owner enters: whoever can connect could start the programs as well.
@@ -15,7 +16,7 @@ import json
 import select
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
@@ -28,6 +29,8 @@ from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.outcome import Outcome
 from ivsim.testbed.paths import state_dir
+from ivsim.thresholds import parse_conditions
+from ivsim.told import say
 from schemas.control import heeded
 from schemas.errors import Refusal
 
@@ -70,17 +73,23 @@ def serve(testbed: Testbed, server: socket.socket) -> None:
             _serve_one(testbed, client)
 
 
-def ask(options: RunOptions, output: Path | None, *, quiet: bool) -> Outcome:
+def ask(options: RunOptions, output: Path | None, *, quiet: bool, abort_on: Sequence[str] = ()) -> Outcome:
     """Have the testbed that is up run, and return how it ended; Refusal when none is up, or it refuses.
 
     Ctrl-C and SIGTERM stop the run, and what is known of it is still told.
+
+    Args:
+        options: of the run.
+        output: directory of the result; None is the default.
+        quiet: show no progress.
+        abort_on: conditions that end it early.
     """
     request = {
         "options": options.model_dump(mode="json"),
         "output": None if output is None else str(output.absolute()),
         "directory": str(Path.cwd()),
+        "abort_on": list(abort_on),
     }
-    console = Console(stderr=True, quiet=quiet, highlight=False)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         try:
             server.connect(str(socket_path()))
@@ -88,7 +97,7 @@ def ask(options: RunOptions, output: Path | None, *, quiet: bool) -> Outcome:
             raise Refusal(f"--testbed: no testbed is up (no answer on {socket_path()}): `ivsim up`") from None
         server.sendall(json.dumps(request).encode() + b"\n")
         with server.makefile("r") as lines, _stopping(server):
-            return _follow(lines, console)
+            return _follow(lines, quiet=quiet)
 
 
 @contextmanager
@@ -108,11 +117,12 @@ def _stopping(server: socket.socket) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _follow(lines: io.TextIOBase, console: Console) -> Outcome:
+def _follow(lines: io.TextIOBase, *, quiet: bool) -> Outcome:
     for line in lines:
         answer = json.loads(line)
         if "say" in answer:
-            console.print(answer["say"], soft_wrap=True, markup=False)
+            if not quiet:
+                say("note", answer["say"])
         elif "refused" in answer:
             raise Refusal(answer["refused"])
         else:
@@ -148,11 +158,17 @@ def _serve_one(testbed: Testbed, client: socket.socket) -> None:
             request["directory"]
         ):  # traces, recorded drives and results are named from where the client stands
             options = possible_options(request["options"], option_name)
+            watch = _watch(request.get("abort_on", []))
+
+            def disturb(run: StartedRun) -> None:
+                asking(run)
+                watch(run)
+
             outcome = testbed.run(
                 options,
                 output,
                 display=Display(quiet=False, console=console),
-                disturb=asking,
+                disturb=disturb,
             )
     except Refusal as refusal:
         _tell(client, refused=str(refusal))
@@ -168,6 +184,12 @@ def _serve_one(testbed: Testbed, client: socket.socket) -> None:
         _tell(client, done=told)
         if outcome.signal is not None and not asking.asked:
             raise Interrupted(outcome.signal)  # the signal was meant for the testbed
+
+
+def _watch(conditions: list[str]) -> Callable[[StartedRun], None]:
+    from ivsim.runs.abort import Watch  # noqa: PLC0415 - a client needs none
+
+    return Watch(parse_conditions(conditions))
 
 
 class _Asking:

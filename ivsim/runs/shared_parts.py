@@ -19,7 +19,6 @@ A testbed of one run (`ivsim run`) is the same object with nothing to keep: ther
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Final, Self
@@ -46,6 +45,7 @@ from ivsim.testbed.server import Broker, Server
 from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.testbed.target_cleanup import Client, leave_as_found
 from ivsim.testbed.target_server import TargetServer
+from ivsim.told import say_error
 from ivsim.topologies import TOPOLOGIES
 from schemas.java import Jit
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics, broker_address, gateway_address, kafka_address
@@ -335,12 +335,12 @@ def kafka_relays(plan: RunPlan) -> dict[int, str]:
 def leave_kafka_as_found(kafka: KafkaAddress) -> None:
     """Take the run's topics off a broker that outlives it, and name those that stay."""
     for name, reason in delete_topics(kafka.bootstrap, kafka.topics.prefix, kafka.login).items():
-        print(f"ivsim: Kafka {kafka.bootstrap} keeps topic {name}: {reason}", file=sys.stderr)
+        say_error(f"Kafka {kafka.bootstrap} keeps topic {name}: {reason}")
 
 
 def _leave_target_as_found(target: Target, clients: list[Client]) -> None:
     for line in leave_as_found(target, clients):
-        print(f"ivsim: {line}", file=sys.stderr)
+        say_error(line)
 
 
 class _OpenLink:

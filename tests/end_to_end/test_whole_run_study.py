@@ -76,7 +76,7 @@ def test_cells_share_one_kafka_and_one_spark_until_a_signal(
     store = Store.create(tmp_path / "results", "t", ASKED, quick=False)
     cells = cells_of(ASKED, "here")
     with pytest.raises(Interrupted, match="SIGTERM"):
-        execution.run_study(store, cells, quiet=True)
+        execution.run_study(store, cells)
 
     kept = store.all_kept(cells)
     assert sorted(one.state for one in kept) == [DONE, DONE, OPEN], [one.reason for one in kept]

@@ -161,7 +161,6 @@ def test_command_line_and_environment_and_file_give_them(
         return Outcome()
 
     monkeypatch.setattr("ivsim.library.runs.outcome_of", run)
-    monkeypatch.setattr("ivsim.commands.load.execute", run)
     said([command, "--name", "tunnel", "--tag", "road=tunnel", "--tag", "firmware=2"], monkeypatch, capsys)
     monkeypatch.setenv("IVSIM_RUN_NAME", "from-environment")
     monkeypatch.setenv("IVSIM_RUN_TAG", "road=tunnel firmware=2")

@@ -109,8 +109,7 @@ def test_the_verdicts_are_written_for_ci(command: Command, tmp_path: Path) -> No
         (["--threshold", "latency < 5"], "--threshold 'latency < 5': no figure latency"),
         (["--junit", "/proc/x.xml"], "--junit /proc/x.xml: No such file"),
         (["--progress", "dots"], "--progress 'dots': allowed are terminal, json"),
-        (["--progress", "json", "--quiet"], "--progress json: not with --quiet"),
-        (["--progress", "json", "--testbed"], "--progress json: not with --testbed"),
+        (["--abort-on", "delivery_ratio < 1"], "--abort-on 'delivery_ratio < 1': no figure delivery_ratio"),
         (["--config", "/nowhere.toml"], "--config /nowhere.toml: No such file"),
         (["--config", "/"], "--config /: Is a directory"),
     ],
@@ -121,6 +120,69 @@ def test_what_is_refused_starts_nothing(command: Command, arguments: list[str], 
     assert err.startswith(f"ivsim: {says}")
     assert err.count("\n") == 1
     assert command.asked == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--quiet"], "--progress json: not with --quiet"),
+        (["--annotations", "github"], "--progress json: not with --annotations, whose lines are no JSON"),
+        (["--threshold", "latency < 5"], "--threshold 'latency < 5': no figure latency"),
+        (["--vehicles", "many"], "Invalid value for '--vehicles'"),
+        (["--nothing"], "No such option: --nothing"),
+        (["--testbed"], "--testbed: no testbed is up"),
+    ],
+)
+def test_a_refusal_is_an_object_too_for_a_program(
+    command: Command, arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IVSIM_STATE_DIR", str(tmp_path))
+    code, out, err = command("--progress", "json", *arguments)
+    assert (code, out) == (2, "")
+    (refused,) = map(json.loads, err.splitlines())
+    assert refused["event"] == "error"
+    assert refused["text"].startswith(says)
+    assert command.asked == []
+
+
+def test_a_program_reads_objects_alone_whatever_goes_wrong(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command.outcome.error, command.outcome.exit_code = "gateway-0 died", 1
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    code, _, err = command("--progress=json", "--json", "--threshold", "lost == 0")
+    assert code == 1
+    said = [json.loads(line) for line in err.splitlines()]
+    assert all(one.pop("at_s") >= 0 for one in said)
+    assert said == [
+        {"event": "error", "text": "gateway-0 died"},
+        {"event": "threshold", "text": "lost == 0: not measured"},
+    ]
+
+
+def test_conditions_that_end_it_early_come_from_the_file_too_and_a_typed_one_goes_before(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: list[list[str]] = []
+    monkeypatch.setattr(
+        "ivsim.runs.abort.Watch", lambda conditions: watched.append([one.text for one in conditions])
+    )
+    file = tmp_path / "run.toml"
+    file.write_text('abort_on = ["p99(end_to_end) > 10s", "unsent > 5"]')
+    command("--config", str(file), "--abort-on", "unsent > 9")
+    assert watched == [["unsent > 9", "p99(end_to_end) > 10s"]]
+
+
+@pytest.mark.parametrize("words", [["run"], ["load"], ["pipe"], ["study", "run"], ["study", "resume"]])
+def test_commands_that_take_a_while_say_how_far_they_are_in_the_same_words(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(sys, "argv", ["ivsim", *words, "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if "--progress" in one)
+    assert "How progress is told on standard error: terminal, or json, an object a line, errors too." in line
 
 
 def test_what_is_typed_goes_before_the_environment_and_that_before_the_file(

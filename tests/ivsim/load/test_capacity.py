@@ -272,7 +272,7 @@ def test_table_and_report_hold_every_step_and_fit_80_columns(tmp_path: Path, cap
     monkeypatch.setattr(load_capacity, "search", lambda *_, **__: made)
     monkeypatch.setattr(load_capacity, "machine", lambda: MACHINE)
     output = tmp_path / "found"
-    load_capacity.find_capacity(made.asked, made.level, output, quiet=False, as_json=False)
+    load_capacity.find_capacity(made.asked, made.level, output, quiet=False, as_json=False, json_lines=False)
     report = output / "report.md"
     text = capsys.readouterr().out
     assert "…" not in text

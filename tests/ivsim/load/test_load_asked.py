@@ -15,13 +15,14 @@ from pydantic import ValidationError
 from ivsim import cli
 from ivsim.audit.due import due_of
 from ivsim.audit.result import Terms
-from ivsim.load.abort import Watch, parse_conditions
 from ivsim.load.asked import options_of
 from ivsim.load.verdict import first_word
 from ivsim.option_rules import run_options
 from ivsim.runs import shards
+from ivsim.runs.abort import Watch
 from ivsim.runs.processes import scenario_of
 from ivsim.runs.runner import StoppedEarly
+from ivsim.thresholds import parse_conditions
 from schemas.errors import Refusal
 from schemas.topics import vehicle_id
 from simulator.fleet import emissions, messages_due, schedule

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ivsim import cli
-from ivsim.commands import load
 from ivsim.options import RunOptions
 from ivsim.runs.outcome import Outcome
 
@@ -30,7 +29,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch, self._capsys = monkeypatch, capsys
         self.options: list[RunOptions] = []
-        monkeypatch.setattr(load, "execute", self._execute)
+        monkeypatch.setattr("ivsim.library.runs.outcome_of", self._execute)
 
     def _execute(self, options: RunOptions, *_: Any, **__: Any) -> Outcome:
         self.options.append(options)

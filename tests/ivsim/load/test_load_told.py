@@ -35,7 +35,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
             meanwhile()
             return found
 
-        monkeypatch.setattr(load, "execute", executed)
+        monkeypatch.setattr("ivsim.library.runs.outcome_of", executed)
         stated = ["--stage", "1s:10", "--threshold", THRESHOLD, "--annotations", "none"]
         monkeypatch.setattr(sys, "argv", ["ivsim", "load", *stated, *words])
         with pytest.raises(SystemExit) as ended:

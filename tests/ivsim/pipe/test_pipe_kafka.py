@@ -34,7 +34,7 @@ def store(tmp_path_factory) -> Store:
     store = Store.create(
         tmp_path_factory.mktemp("pipe") / "out", "kafka-formats", Study.model_validate(fields), quick=True
     )
-    run_study(store, cells_of(store.study, str(path), quick=True), quiet=True)
+    run_study(store, cells_of(store.study, str(path), quick=True))
     return store
 
 

@@ -61,7 +61,7 @@ def test_what_no_link_can_be_is_refused(given, says):
 @pytest.mark.netns
 def test_records_cross_the_link_and_are_accounted_for(tmp_path):
     asked = {"link": "auto", "trace": "car-uplink-2024", "rtt": "80", "partitions": 2}
-    outcome = run(pipe_options({**ASKED, **asked}), tmp_path / "out", quiet=True)
+    outcome = run(pipe_options({**ASKED, **asked}), tmp_path / "out")
     assert outcome.error is None
     figures = outcome.metrics
     assert sum(figures[fate] for fate in FATES) == figures["produced"] == figures["consumed"] == 800

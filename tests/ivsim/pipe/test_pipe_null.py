@@ -208,7 +208,7 @@ def test_a_study_measures_every_cell_and_reports_it(tmp_path):
     file.write_text(STUDY)
     study = read_study(file)
     store = Store.create(tmp_path / "out", "idioms", study, quick=False)
-    run_study(store, cells_of(study, str(file)), quiet=True)
+    run_study(store, cells_of(study, str(file)))
     found = {result.cell.values["format"]: result for result in results(store)}
     assert [result.reasons for result in found.values()] == [[], []]
     assert [len(result.done) for result in found.values()] == [1, 1]
