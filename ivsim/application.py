@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -18,6 +19,9 @@ class LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx
         return list(COMMANDS)
+
+    def get_params(self, ctx: Any) -> Any:
+        return [_in_words(param) for param in super().get_params(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a stand-in with the help of the table, enough for lists and completion."""
@@ -43,7 +47,29 @@ def load(name: str) -> Any:
     found = made.commands[name]
     for command in (found, *getattr(found, "commands", {}).values()):
         command.help = _unwrapped(command.help)
+        command.get_params = _worded(command.get_params)
     return found
+
+
+def _worded(get_params: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
+    """Return what gives a command's parameters as `--help` shows them: see `_in_words`."""
+    return lambda ctx: [_in_words(param) for param in get_params(ctx)]
+
+
+def _in_words(param: Any) -> Any:
+    """Return a parameter with a word for its value, none for a switch, where Typer shows the type's name in Python."""
+    if param.param_type_name == "argument":
+        param.display_type_rich = lambda ctx: None  # noqa: ARG005 - its name says what it is
+    elif param.metavar is None:
+        kind = param.type_descriptor.annotation
+        param.metavar = "" if kind is bool else _word(kind)
+    return param
+
+
+def _word(kind: Any) -> str:
+    from ivsim.option_signature import metavar_of  # noqa: PLC0415 - the list of commands needs none
+
+    return metavar_of(get_args(kind)[0] if get_origin(kind) is list else kind)
 
 
 def _unwrapped(text: str | None) -> str | None:

@@ -22,8 +22,9 @@ from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import Mode, Protocol
 
 WHOLE_PERCENT: Final = 100
+_SHORT: Final = 4  # modes as long as this are in the example: it stands in a narrow column of the help
 EXAMPLE: Final = ",".join(
-    f"{protocol.name} {protocol.default_mode}={percent}"
+    f"{protocol.name}{f' {protocol.default_mode}' if len(protocol.default_mode) <= _SHORT else ''}={percent}"
     for protocol, percent in zip(PROTOCOLS.values(), (70, 20, 10), strict=False)
 )
 _SHARE: Final = re.compile(r"\s*(?P<protocol>\S+?)(?:\s+(?P<mode>\S+?))?\s*=\s*(?P<percent>[0-9]{1,3})\s*")

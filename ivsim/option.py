@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import annotated_types
@@ -75,6 +76,7 @@ class Option:
         word: on the command line, without dashes; None: the field's name.
         negative: the switch that says False; None for a switch that only turns on.
         choices: the values allowed, from a table; a `Literal` needs none.
+        metavar: what stands for the value in `--help`; "": the word of its unit or type.
         absent: what holds when the option is not given and has no value by default.
         off: the value that asks for nothing, and is never refused for having no effect.
         cli: whether the command line has it; without, it is for studies.
@@ -89,6 +91,7 @@ class Option:
     word: str | None = None
     negative: str | None = None
     choices: Callable[[], Iterable[str]] | None = None
+    metavar: str = ""
     absent: str = ""
     off: Any = None
     cli: bool = True
@@ -190,6 +193,24 @@ def _declared(name: str, field: FieldInfo) -> Declared:
         (annotation,) = (kind for kind in get_args(annotation) if kind is not type(None))
         optional = True
     return Declared(name, option, annotation, optional, field.default, tuple(field.metadata))
+
+
+# What a value from a file, or from Python, must be: the command line takes nothing else either.
+_KINDS: Mapping[Any, tuple[type, str]] = {
+    bool: (bool, "true or false"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+}
+
+
+def of_kind(one: Declared, value: Any) -> Any:
+    """Return the value; ValueError for a text, or true, where a number is wanted, and the like."""
+    if value is None or one.annotation not in _KINDS:
+        return value
+    kind, words = _KINDS[one.annotation]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"{shown(value)}: expected {words}")
+    return value
 
 
 def word_of(field: str, known: Mapping[str, Declared]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
@@ -132,7 +133,7 @@ def word_parameters(
             [word.typed],
             help_text(" ".join(word.sentences), word.default),
             panel,
-            metavar=None if word.kind is bool else _metavar(word.kind),
+            metavar=None if word.kind is bool else metavar_of(word.kind),
             values=word.values,
             variables=variables,
         )
@@ -159,14 +160,17 @@ def _parameter(one: Declared, variables: str | None) -> inspect.Parameter:
         help_text(sentence, one.default_text()),
         one.option.panel,
         hidden=one.option.hidden,
-        metavar=None if plain is bool else METAVARS.get(one.option.unit, _metavar(plain)),
+        metavar=None
+        if plain is bool
+        else one.option.metavar or METAVARS.get(one.option.unit, metavar_of(plain)),
         values=one.choices,
         variables=variables,
     )
 
 
-def _metavar(kind: Any) -> str:
-    return "N" if kind is int else "X" if kind is float else "TEXT"
+def metavar_of(kind: Any) -> str:
+    """Return the word that stands for a value of this type in `--help`."""
+    return "NUMBER" if kind in (int, float) else "PATH" if kind is Path else "TEXT"
 
 
 def _made(

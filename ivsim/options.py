@@ -41,6 +41,7 @@ from ivsim.option import (
     needs,
     needs_some,
     none_with,
+    of_kind,
     shown,
     word_of,
 )
@@ -458,6 +459,7 @@ class RunOptions(BaseModel):
             VEHICLES,
             absent="vehicles make up their own",
             effective=(DRIVEN,),
+            metavar="PATH",
         ),
     ] = None
     vehicle_mapping: Annotated[
@@ -467,6 +469,7 @@ class RunOptions(BaseModel):
             VEHICLES,
             absent="none",
             effective=(needs_some("vehicle_log"),),
+            metavar="PATH",
         ),
     ] = None
     connect_rate_per_s: Annotated[
@@ -542,9 +545,10 @@ class RunOptions(BaseModel):
         tuple[tuple[float, float], ...],
         BeforeValidator(_outages),
         Option(
-            "START:SECONDS in which no packet moves; may be given more than once.",
+            "When no packet moves, and for how long; may be given more than once.",
             LINK,
             "s",
+            metavar="START:SECONDS",
             absent="none",
             effective=(EMULATED,),
         ),
@@ -794,6 +798,7 @@ class RunOptions(BaseModel):
             CLOUD,
             absent="none",
             effective=(QUERYING,),
+            metavar="PATH",
         ),
     ] = None
     answer_limit_ms: Annotated[
@@ -845,6 +850,7 @@ class RunOptions(BaseModel):
             CLOUD,
             absent="nobody logs in",
             effective=(needs_some("target"),),
+            metavar="PATH",
         ),
     ] = None
     target_ca: Annotated[
@@ -854,6 +860,7 @@ class RunOptions(BaseModel):
             CLOUD,
             absent="the system's",
             effective=(needs_some("target"),),
+            metavar="PATH",
         ),
     ] = None
     target_certificates: Annotated[
@@ -863,6 +870,7 @@ class RunOptions(BaseModel):
             CLOUD,
             absent="none",
             effective=(needs_some("target"),),
+            metavar="PATH",
         ),
     ] = None
     target_keys: Annotated[
@@ -872,6 +880,7 @@ class RunOptions(BaseModel):
             CLOUD,
             absent="none",
             effective=(needs_some("target"),),
+            metavar="PATH",
         ),
     ] = None
     kafka: Annotated[
@@ -891,6 +900,7 @@ class RunOptions(BaseModel):
             CLOUD,
             absent="in the clear",
             effective=(needs_some("kafka"),),
+            metavar="PATH",
         ),
     ] = None
     kafka_topic_prefix: Annotated[
@@ -1073,6 +1083,7 @@ class RunOptions(BaseModel):
             RUN,
             absent="the variable IVSIM_AGENT_TOKEN",
             effective=(needs_some("agents"),),
+            metavar="PATH",
         ),
     ] = None
     pcap: Annotated[
@@ -1093,6 +1104,17 @@ class RunOptions(BaseModel):
     def stages_of(words: Sequence[str]) -> tuple[tuple[float, int, int], ...]:
         """Return stages as numbers; ValueError for a word that is none."""
         return tuple(_stage(word) for word in words)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _of_kind(cls, value: Any, info: ValidationInfo) -> Any:
+        return of_kind(declared(cls)[str(info.field_name)], value)
+
+    @field_validator("rtt", "shards", mode="before")
+    @classmethod
+    def _number_or_text(cls, value: Any) -> Any:
+        """Accept a number where the text of one stands beside other words."""
+        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
     @field_validator("*")
     @classmethod

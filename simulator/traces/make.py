@@ -13,7 +13,7 @@ _INTRODUCTION = """\
 # Bundled traces
 
 Every file here is **generated**: drawn from profiles fitted to published drives, no measured line in it.
-Anybody can make each again, byte for byte, with the command beside it (`--out NAME.csv` appended);
+Anybody can make each again, byte for byte, with the command beside it (`--output NAME.csv` appended);
 `python -m simulator.traces.make` makes them all and this page. The seeds were picked so that traces this
 short look like their profiles; calibration is tested over many seeds, not over these.
 

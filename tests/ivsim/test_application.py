@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ivsim import cli
+from ivsim.application import load
 from ivsim.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,30 @@ def imported(*arguments: str) -> set[str]:
     done = python("-X", "importtime", "-m", "ivsim.cli", *arguments)
     assert done.returncode == 0, done.stderr
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+
+def every_command() -> list[tuple[str, ...]]:
+    """Return the words of every command and of those below it."""
+    found: list[tuple[str, ...]] = [()]
+    for name in COMMANDS:
+        found.append((name,))
+        found += [(name, below) for below in getattr(load(name), "commands", {})]
+    return found
+
+
+def test_help_says_words_for_values_and_cuts_nothing_at_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Typer shows the type's name in Python (`<bool>`, `<list[str]>`), and cuts a word that is longer than its column."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in every_command():
+        monkeypatch.setattr(sys, "argv", ["ivsim", *words, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        text = capsys.readouterr().out
+        assert ended.value.code == 0, words
+        assert re.findall(r"(?<!/)<[a-z]+(?:\[|>)|\[\[|\u2026", text) == [], words
+        assert max(map(len, text.splitlines())) <= 80, words
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("--version",)])

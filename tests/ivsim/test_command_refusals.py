@@ -14,10 +14,10 @@ from ivsim.commands.files import check_writable
 TUNNEL = Path(__file__).resolve().parents[2] / "traces" / "tunnel.csv"
 # /proc takes no files, whoever asks.
 CASES = {
-    "plot": ("trace plot tunnel --out /proc/x.png", "--out /proc/x.png: No such file"),
-    "export": ("trace export tunnel --out /proc/x.up", "--out /proc/x.up: No such file"),
-    "generate": ("trace generate --profile us-2024-car-ul-udp --out /proc/x.csv", "--out /proc/x.csv: No such file"),
-    "import": (f"trace import {TUNNEL} --out /proc/x.csv", "--out /proc/x.csv: No such file"),
+    "plot": ("trace plot tunnel --output /proc/x.png", "--output /proc/x.png: No such file"),
+    "export": ("trace export tunnel --output /proc/x.up", "--output /proc/x.up: No such file"),
+    "generate": ("trace generate --profile us-2024-car-ul-udp --output /proc/x.csv", "--output /proc/x.csv: No such file"),
+    "import": (f"trace import {TUNNEL} --output /proc/x.csv", "--output /proc/x.csv: No such file"),
     "results of a study": ("study run tunnel --output /proc/x", "--output /proc/x: No such file"),
     "results of a platform": ("pipe --output /proc/x", "--output /proc/x: No such file"),
     "results of a run": ("run --output /proc/x", "--output /proc/x: /proc is on a file system that holds no ordinary files"),
@@ -59,7 +59,7 @@ def test_a_trace_is_not_imported_over_itself(
 ) -> None:
     drive = tmp_path / "drive.csv"
     drive.write_text("a recorded drive")
-    said = refused(f"trace import {drive} --out {tmp_path}/./drive.csv", monkeypatch, capsys, tmp_path)
+    said = refused(f"trace import {drive} --output {tmp_path}/./drive.csv", monkeypatch, capsys, tmp_path)
     assert "is the drive that is read" in said
     assert drive.read_text() == "a recorded drive"
 

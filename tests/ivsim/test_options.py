@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
@@ -413,6 +414,38 @@ def test_help_is_grouped_and_fits_a_terminal_of_80_columns(
 
 def test_the_reference_is_the_models_own() -> None:
     assert (ROOT / "docs" / "options.md").read_text() == reference(), "python -m ivsim.option_reference"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"vehicles": True}, "--vehicles True: expected a whole number"),
+        ({"vehicles": "20"}, "--vehicles '20': expected a whole number"),
+        ({"vehicles": "1_000"}, "--vehicles '1_000': expected a whole number"),
+        ({"vehicles": 20.0}, "--vehicles 20.0: expected a whole number"),
+        ({"duration_s": "10"}, "--duration '10': expected a number"),
+        ({"duration_s": True}, "--duration True: expected a number"),
+        ({"page": 1}, "--page 1: expected true or false"),
+        ({"page": "yes"}, "--page 'yes': expected true or false"),
+        ({"rtt": True}, "--rtt True: input should be a valid string"),
+        ({"protocol": 5}, "--protocol 5: input should be a valid string"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_as_the_command_line_does(
+    given: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        run_options(**given)
+    assert str(refused.value) == says
+
+
+def test_numbers_mean_themselves_where_they_stand_beside_words() -> None:
+    assert run_options(rtt=60) == run_options(rtt="60")
+    assert run_options(rtt=30.7) == run_options(rtt="30.7")
+    assert run_options(shards=2) == run_options(shards="2")
+    assert run_options(vehicles=np.int64(7), duration_s=np.float64(9.5)) == run_options(
+        vehicles=7, duration_s=9.5
+    )
 
 
 @pytest.mark.parametrize(

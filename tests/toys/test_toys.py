@@ -101,7 +101,7 @@ def test_help_knows_the_toys(ivsim: Callable[..., Ended]) -> None:
         (("run", "--protocol", "toy-brokered"), "no toy-broker found: it is a toy"),
         (("run", "--format", "hex"), "--format 'hex': allowed are json, protobuf, flatbuffers, avro, msgpack, small, hexjson"),
         (("chaos", "--protocol", "toy", "--mode", "qos1"), "toy has asked, told"),
-        (("trace", "import", "nowhere", "--from", "toi", "--out", "x.csv"), "nowhere"),
+        (("trace", "import", "nowhere", "--from", "toi", "--output", "x.csv"), "nowhere"),
     ],
 )  # fmt: skip
 def test_refusals_know_the_toys(ivsim: Callable[..., Ended], arguments: tuple[str, ...], says: str) -> None:
@@ -135,7 +135,7 @@ def test_a_study_may_name_the_metric_the_mode_and_the_format(tmp_path: Path) -> 
 def test_the_importer_is_detected_and_named(ivsim: Callable[..., Ended], tmp_path: Path) -> None:
     drive, out = tmp_path / "drive.txt", tmp_path / "drive.csv"
     drive.write_text("toy 100\ntoy 200\n")
-    done = ivsim("trace", "import", str(drive), "--out", str(out))
+    done = ivsim("trace", "import", str(drive), "--output", str(out))
     assert done.returncode == 0, done.stderr
     assert out.read_text().splitlines()[-2:] == ["0,100", "1,200"]
     assert re.search(r"^  toy +a rate a line$", ivsim("trace", "list").stdout, re.MULTILINE)

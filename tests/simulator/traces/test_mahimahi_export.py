@@ -91,6 +91,6 @@ def test_the_command_writes_piece_by_piece(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert "".join(pieces) == whole == to_mahimahi(bundled("tunnel"), "uplink")
     monkeypatch.setattr("ivsim.commands.trace.Opportunities.blocks", lambda _: iter(pieces))
-    result = CliRunner().invoke(app, ["export", "tunnel", "--out", str(tmp_path / "t.up")])
+    result = CliRunner().invoke(app, ["export", "tunnel", "--output", str(tmp_path / "t.up")])
     assert result.output.endswith(f": {len(whole.splitlines())} delivery opportunities in 120 s (uplink)\n")
     assert (tmp_path / "t.up").read_text() == whole

@@ -29,7 +29,7 @@ def run(*words: str) -> str:
 def test_the_command_in_a_header_makes_the_file_again(name, tmp_path):
     words = shlex.split(bundled(name).header["command"])
     assert words[:2] == ["ivsim", "trace"]
-    run(*words[2:], "--out", str(tmp_path / "again.csv"))
+    run(*words[2:], "--output", str(tmp_path / "again.csv"))
     digests = {
         hashlib.sha256(path.read_bytes()).hexdigest() for path in (tmp_path / "again.csv", bundled_path(name))
     }
@@ -42,7 +42,7 @@ def test_generate_prints_without_out():
 
 def test_generate_with_outage(tmp_path):
     out = tmp_path / "t.csv"
-    words = ["--profile", "us-2024-car-ul-udp", "--duration", "60", "--outage", "20:10", "--out", str(out)]
+    words = ["--profile", "us-2024-car-ul-udp", "--duration", "60", "--outage", "20:10", "--output", str(out)]
     run("generate", *words)
     assert not read_trace(out).uplink_kbps[20:30].any()
 
@@ -65,7 +65,7 @@ def test_show_stands_beside_the_real_drives(name):
 
 def test_show_of_a_recorded_drive_against_a_profile(real, tmp_path):
     out = tmp_path / "att.parquet"
-    print_out = run("import", str(real / "mahimahi_saturator/ATT-LTE-driving.up"), "--out", str(out))
+    print_out = run("import", str(real / "mahimahi_saturator/ATT-LTE-driving.up"), "--output", str(out))
     assert "1012 s, 1012 steps, uplink_kbps" in print_out
     assert "policy: 1,500 bytes per line" in print_out
     row = next(
@@ -98,7 +98,7 @@ def test_show_of_a_constant_has_no_correlation(tmp_path):
 def test_plot_writes_a_picture_and_an_svg_twice_the_same(kind, tmp_path):
     paths = [tmp_path / f"{k}.{kind}" for k in range(2)]
     for path in paths:
-        run("plot", "tunnel", "--out", str(path))
+        run("plot", "tunnel", "--output", str(path))
     assert paths[0].read_bytes()[:5] in {b"\x89PNG\r", b"<?xml"}
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
@@ -107,7 +107,7 @@ def test_import_with_stated_policies(real, tmp_path):
     out = tmp_path / "t.csv"
     source = real / "raca_4g_lte_2018/car/A_2018.01.17_10.01.01.csv"
     words = ["--column", "uplink_kbps", "--network-mode", "LTE", "--network-mode", "HSPA+", "--gaps", "cut"]
-    run("import", str(source), "--out", str(out), *words)
+    run("import", str(source), "--output", str(out), *words)
     trace = read_trace(out)
     assert list(trace.columns()) == ["uplink_kbps"]
     assert trace.header["kept_network_modes"] == "LTE, HSPA+"
@@ -118,15 +118,15 @@ def test_import_with_stated_policies(real, tmp_path):
 def test_export_to_mahimahi_and_back(tmp_path):
     up = tmp_path / "t.up"
     assert "delivery opportunities in 120 s (uplink)" in run(
-        "export", "tunnel", "--to", "mahimahi", "--out", str(up)
+        "export", "tunnel", "--to", "mahimahi", "--output", str(up)
     )
-    run("import", str(up), "--out", str(tmp_path / "t.csv"))
+    run("import", str(up), "--output", str(tmp_path / "t.csv"))
     assert read_trace(tmp_path / "t.csv").duration_s == 120
 
 
 def test_export_between_csv_and_parquet(tmp_path):
-    run("export", "tunnel", "--to", "parquet", "--out", str(tmp_path / "t.parquet"))
-    run("export", str(tmp_path / "t.parquet"), "--to", "csv", "--out", str(tmp_path / "t.csv"))
+    run("export", "tunnel", "--to", "parquet", "--output", str(tmp_path / "t.parquet"))
+    run("export", str(tmp_path / "t.parquet"), "--to", "csv", "--output", str(tmp_path / "t.csv"))
     assert (tmp_path / "t.csv").read_text() == to_csv(bundled("tunnel"))
 
 
@@ -136,17 +136,17 @@ def test_export_between_csv_and_parquet(tmp_path):
         ("show car-1999", "neither a file nor a bundled trace .car-2024"),
         ("show none.csv", "none.csv: cannot be read"),
         ("show tunnel --against nobody", "profile 'nobody': must be one of"),
-        ("plot tunnel --out x.gif", "x.gif: must end in .png or .svg"),
-        ("plot tunnel --out no/such/x.png", "the folder no/such does not exist"),
-        ("export tunnel --to pcap --out x", "--to 'pcap': must be one of mahimahi, csv, parquet"),
-        ("export tunnel --to csv --out x.up", "must end in .csv"),
-        ("export paper-rtt --out x.up", "has 0 rate columns"),
-        ("export tunnel --direction up --out x.up", "--direction 'up': must be one of uplink, downlink"),
-        ("export tunnel --direction downlink --out x.up", "downlink_kbps is missing"),
+        ("plot tunnel --output x.gif", "x.gif: must end in .png or .svg"),
+        ("plot tunnel --output no/such/x.png", "the folder no/such does not exist"),
+        ("export tunnel --to pcap --output x", "--to 'pcap': must be one of mahimahi, csv, parquet"),
+        ("export tunnel --to csv --output x.up", "must end in .csv"),
+        ("export paper-rtt --output x.up", "has 0 rate columns"),
+        ("export tunnel --direction up --output x.up", "--direction 'up': must be one of uplink, downlink"),
+        ("export tunnel --direction downlink --output x.up", "downlink_kbps is missing"),
         ("generate --profile nobody", "profile 'nobody': must be one of"),
         ("generate --profile huang-2012-lte --outage 5", "--outage '5': must be START:SECONDS"),
-        ("generate --profile huang-2012-lte --out x.txt", "must end in .csv or .parquet"),
-        ("import none.up --out x.csv", "none.up: cannot be read"),
+        ("generate --profile huang-2012-lte --output x.txt", "must end in .csv or .parquet"),
+        ("import none.up --output x.csv", "none.up: cannot be read"),
     ],
 )
 def test_refusals_name_what_is_wrong(words, reason, tmp_path, monkeypatch):
