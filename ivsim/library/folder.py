@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ivsim.labels import is_name
-from ivsim.runs.directory import RESULTS, RunDirectory
+from ivsim.runs.directory import RESULTS, SCHEMA, RunDirectory
 from schemas.errors import Refusal
 
 STUDY_FILE = "study.json"
@@ -88,7 +88,7 @@ def found_in(path: Path) -> Found:
         state = "running"
     elif directory.metrics.is_file() and not is_unfinished(path):
         state = str((_read(directory.metrics).get("validity") or {}).get("verdict", "unknown"))
-        state = state if _as_written(path) else "changed"
+        state = state if _as_written(directory) else "changed"
     tags = tuple(map(str, options.get("tags") or ()))
     return Found(path, "run", state, what, _size(path), options.get("name"), tags)
 
@@ -117,11 +117,15 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _as_written(path: Path) -> bool:
+def _as_written(run: RunDirectory) -> bool:
+    """Return whether a run's figures are those that it wrote; those of pipes and of earlier versions have no checksums."""
     from ivsim.runs.checksums import check  # noqa: PLC0415 - a listing alone needs it
 
+    manifest = _read(run.manifest)
+    if manifest.get("kind") == "pipe" or manifest.get("schema") != SCHEMA:
+        return True
     try:
-        check(path, ["metrics.json", "manifest.json"])
+        check(run.path, ["metrics.json", "manifest.json"])
     except (Refusal, OSError):
         return False
     return True

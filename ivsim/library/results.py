@@ -88,7 +88,7 @@ def load_results(directory: str | Path) -> Results:
     metrics, manifest = found
     if manifest.get("schema") != SCHEMA:
         raise Refusal(f"{path.manifest}: schema {manifest.get('schema')!r}: this version reads {SCHEMA}")
-    if not path.sums.is_file() and path.work.exists():
+    if path.work.exists():
         raise Refusal(_GOES_ON.format(directory))
     check(path.path, [path.metrics.name, path.manifest.name])
     return Results(path.path, metrics, manifest)
