@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -21,6 +22,8 @@ from twin.new_topics import ONE, Copies, new_topic
 TOPIC_TIMEOUT_S: Final = 30.0
 # A broker on a busy machine takes seconds; where nobody listens is known at once.
 ANSWER_S: Final = 20.0
+# How long is waited before it is asked whether TLS is spoken there; a Kafka that speaks none notes such a question in its log.
+TLS_S: Final = 3.0
 # How long an answer is waited for before librdkafka's errors are looked at for the first time.
 FIRST_LOOK_S: Final = 1.0
 # Who says this says it again.
@@ -49,14 +52,22 @@ def _silence(bootstrap: str, timeout_s: float, login: str) -> str | None:
         except KafkaException:
             look_s *= 2  # an answer that comes later is lost: one that is slow has more time each time
         admin.poll(0)
-        if any(error.code() in _REFUSED for error in heard) or sum(map(_other_protocol, heard)) > 1:
+        if any(error.code() in _REFUSED for error in heard):
             break
     reasons = [error.str() for error in heard if error.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 - its public name
     return _CLIENTS_OWN.sub("", reasons[-1]) if reasons else ""
 
 
-def _other_protocol(error: KafkaError) -> bool:
-    return "incorrect security.protocol" in error.str()
+def _speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
+    """Return whether who listens there answers a TLS handshake, whatever certificate it shows."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(address, timeout_s) as connection:
+            context.wrap_socket(connection).close()
+    except OSError:
+        return False
+    return True
 
 
 def probe(bootstrap: str, timeout_s: float = ANSWER_S, login: str = "") -> None:
@@ -79,11 +90,14 @@ def probe(bootstrap: str, timeout_s: float = ANSWER_S, login: str = "") -> None:
             break
     else:
         raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered: {refused}")
-    if (why := _silence(bootstrap, timeout_s, login)) is not None:
+    why = _silence(bootstrap, min(TLS_S, timeout_s), login)
+    if why is not None and not login and _speaks_tls(address, timeout_s):
+        raise Refusal(f"--kafka {bootstrap}: it speaks TLS: --kafka-login says how to log in")
+    if why is not None and timeout_s > TLS_S:
+        why = _silence(bootstrap, timeout_s - TLS_S, login)
+    if why is not None:
         how = f" to --kafka-login {login}" if login else ""
         said = f": {why}" if why else f" within {timeout_s:g} s"
-        if not login and "SSL listener" in why:
-            said = ", which speaks TLS: --kafka-login says how to log in"
         raise Refusal(f"--kafka {bootstrap}: no Kafka broker answered{how}{said}")
     check_version(address, timeout_s, login)
 
