@@ -73,6 +73,7 @@ def write_page(directory: Path) -> Path:
         head=_head(manifest),
         badges=_badges(metrics),
         warnings=_warnings(manifest, metrics),
+        notes=manifest.get("notes", []),
         key_figures=[
             (title_of(name, METRICS[name].unit), number(metrics.get(name), METRICS[name].unit))
             for name in KEY_FIGURES

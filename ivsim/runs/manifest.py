@@ -42,7 +42,8 @@ def write_manifest(started: StartedRun, environment: dict[str, Any]) -> None:
             "twin": {} if (twin := started.components.twin) is None else twin.ready(),
             "vehicle_log": _vehicle_log(plan.options),
             **_stations(plan.options),
-            "warnings": _warnings(plan.options, plan.schedule),
+            "warnings": _warnings(plan.options),
+            "notes": _notes(plan.options, plan.schedule),
         },
     )
 
@@ -82,21 +83,27 @@ def note_timings(directory: RunDirectory, timings_s: dict[str, float]) -> None:
     write_json(directory.manifest, manifest)
 
 
-def _warnings(options: RunOptions, schedule: LinkSchedule) -> list[str]:
+def _warnings(options: RunOptions) -> list[str]:
     """Return what a reader of the report must know before the first figure."""
     warnings = []
     if options.faults != Faults():
         warnings.append("Messages were lost on purpose in this run: see `faults` in the manifest.")
     if options.early_ack:
         warnings.append("The gateway acknowledged before Kafka had the record (--early-ack).")
+    return warnings
+
+
+def _notes(options: RunOptions, schedule: LinkSchedule) -> list[str]:
+    """Return what a reader should know of a run in which all is well."""
+    notes = []
     ends = None if options.agents else attributed_ends(options)
     if ends is not None:
         of = "gateways" if TOPOLOGIES[options.topology].edge else "vehicles"
-        warnings.append(
+        notes.append(
             f"Bytes are attributed to messages for {len(ends)} of the {of}, drawn at random by the seed; the others' are counted."
         )
     if options.link != "direct":
-        warnings += [
+        notes += [
             f"The {direction} is unlimited: the trace says no rate of it." for direction in schedule.unlimited
         ]
-    return warnings
+    return notes

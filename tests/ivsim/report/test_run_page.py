@@ -134,6 +134,16 @@ def test_what_failed_stands_behind_it_and_verdicts_stand_first(tmp_path: Path) -
     text = " ".join(found.text.split())
     assert "run: validlink: unproven" in text
     assert "3 messages are lost: 2 at link, 1 at broker. 1 message is refused: 1 by gateway." in text
+    found = written(tmp_path, {"notes": ["The downlink is unlimited."]})
+    page = (tmp_path / "report.html").read_text()
+    assert '<p class="dim">The downlink is unlimited.</p>' in page
+    assert 'class="warn"' not in page
+    found = written(tmp_path, {"warnings": ["Lost on purpose."]})
+    assert '<p class="warn" role="alert">Lost on purpose.</p>' in (tmp_path / "report.html").read_text()
+
+
+def test_an_unproven_link_is_no_warning(tmp_path: Path) -> None:
+    written(tmp_path, metrics={"certificate": {"verdict": "unproven", "checks": []}})
     page = (tmp_path / "report.html").read_text()
     assert '<p class="plain">Fidelity certificate: unproven' in page
     assert 'class="warn"' not in page

@@ -44,6 +44,7 @@ def write_page(directory: Path) -> Path:
         head=head(options),
         badges=[("run", *badge(metrics["validity"]["verdict"]))],
         warnings=warnings(metrics),
+        notes=[],
         key_figures=[
             (title_of(name, PIPE_METRICS[name].unit), number(metrics[name], PIPE_METRICS[name].unit))
             for name in key
