@@ -87,10 +87,10 @@ class HostedSender:
             self._stopping = asyncio.ensure_future(asyncio.to_thread(self._child.stop, _STOP_S))
 
     async def stop(self) -> None:
-        """Return once the process has ended."""
+        """Return once the process has ended; it is ended also where nobody waits for it any more."""
         self.begin_to_stop()
         assert self._stopping is not None
-        await self._stopping
+        await asyncio.shield(self._stopping)
 
     def send_log(self) -> None:
         """Say what the log has gained, in whole records."""

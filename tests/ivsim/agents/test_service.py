@@ -17,7 +17,7 @@ from fake_mqtt_broker import PUBLISH, FakeBroker
 
 from ivsim.agents.address import Address
 from ivsim.agents.connection import AgentConnection
-from ivsim.agents.hosted import sender_config
+from ivsim.agents.hosted import HostedSender, sender_config
 from ivsim.agents.login import TOKEN_VARIABLE
 from ivsim.agents.messages import Ended, Message, Refused, StartSender, message_of
 from ivsim.agents.rig import Agents
@@ -249,6 +249,22 @@ async def test_an_agent_that_is_stopped_takes_its_senders_along(tmp_path: Path) 
         await asyncio.to_thread(sender.stop, READY_S)
         assert sender.gone()
         await asyncio.to_thread(agents.__exit__, None, None, None)
+
+
+async def test_one_who_waits_for_a_senders_end_and_is_cancelled_leaves_no_process(
+    tmp_path: Path, run_record: RunRecord
+) -> None:
+    """A coordinator that goes in the moment in which a sender ends cancels who follows it."""
+    async with FakeBroker() as broker:
+        said: asyncio.Queue[Message] = asyncio.Queue()
+        hosted = HostedSender(0, config_of([1], broker, tmp_path / "log"), run_record, said)
+        (process,) = children()
+        following = asyncio.ensure_future(hosted.stop())
+        await asyncio.sleep(0)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await hosted.stop()
+        assert not process.is_running()
 
 
 def children() -> list[psutil.Process]:
