@@ -109,49 +109,32 @@ def relaunch(*parts: str) -> Callable[[StartedRun], None]:
     return begin
 
 
-def _pause(part: str) -> Callable[[StartedRun], set[str]]:
-    def stop(run: StartedRun) -> set[str]:
+def _on(part: str, act: Callable[[OwnedProcess], object]) -> Callable[[StartedRun], set[str]]:
+    """Return what does something to a part's process, and names it."""
+
+    def inject_in(run: StartedRun) -> set[str]:
         process = process_of(run, part)
         assert process is not None
-        os.killpg(process.pid, signal.SIGSTOP)
+        act(process)
         return {process.name}
 
-    return stop
+    return inject_in
 
 
-def _continue(part: str) -> Callable[[StartedRun], None]:
-    return lambda run: resume(run, part)
+def _pause(process: OwnedProcess) -> None:
+    os.killpg(process.pid, signal.SIGSTOP)
 
 
-def _kill(part: str) -> Callable[[StartedRun], set[str]]:
-    def kill(run: StartedRun) -> set[str]:
-        process = process_of(run, part)
-        assert process is not None
-        process.kill()
-        return {process.name}
-
-    return kill
+def _terminate(process: OwnedProcess) -> None:
+    os.kill(process.pid, signal.SIGTERM)
+    process.wait_end(process.stop_timeout_s)
+    process.kill()
 
 
-def _terminate(part: str) -> Callable[[StartedRun], set[str]]:
-    def terminate(run: StartedRun) -> set[str]:
-        process = process_of(run, part)
-        assert process is not None
-        os.kill(process.pid, signal.SIGTERM)
-        process.wait_end(process.stop_timeout_s)
-        process.kill()
-        return {process.name}
-
-    return terminate
-
-
-def _fill_disk(run: StartedRun) -> set[str]:
-    """No file of Kafka's may grow any more, by its own resource limit: the host's disk has room as before."""
-    process = process_of(run, "kafka")
-    assert process is not None
+def _fill_disk(process: OwnedProcess) -> None:
+    """No file of it may grow any more, by its own resource limit: the host's disk has room as before."""
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, hard))
-    return {process.name}
 
 
 def _nothing(_run: StartedRun) -> None:
@@ -164,11 +147,13 @@ def _of_case(name: str, down_range_s: tuple[float, float]) -> Disturbance:
 
 
 def _paused(part: str, what: str) -> Disturbance:
-    stop, go_on = _pause(part), _continue(part)
+    def go_on(run: StartedRun) -> None:
+        resume(run, part)
+
     fault = Fault(
         f"{'spark' if part == 'twin' else part}-pause",
         f"SIGSTOP to {what}, SIGCONT later",
-        stop,
+        _on(part, _pause),
         go_on,
         of_broker=part == "broker",
         parts=(part,),
@@ -178,9 +163,15 @@ def _paused(part: str, what: str) -> Disturbance:
 
 def _of_gateway(part: str, name: str) -> list[Disturbance]:
     """Return what one of the gateways suffers; it joins the others again behind a kill or a stop."""
-    kill = Fault(f"{part}-kill", f"kill -9 of {name}", _kill(part), relaunch(part), parts=(part,))
+    kill = Fault(
+        f"{part}-kill", f"kill -9 of {name}", _on(part, OwnedProcess.kill), relaunch(part), parts=(part,)
+    )
     stop = Fault(
-        f"{part}-stop", f"SIGTERM to {name}, and a restart", _terminate(part), relaunch(part), parts=(part,)
+        f"{part}-stop",
+        f"SIGTERM to {name}, and a restart",
+        _on(part, _terminate),
+        relaunch(part),
+        parts=(part,),
     )
     return [
         Disturbance(kill, KILL_S, relaunch(part)),
@@ -216,7 +207,7 @@ DISTURBANCES: Final = {
             Fault(
                 "kafka-disk-full",
                 "no file of Kafka's may grow (RLIMIT_FSIZE), then a restart",
-                _fill_disk,
+                _on("kafka", _fill_disk),
                 relaunch("kafka"),
                 parts=("kafka",),
             ),

@@ -192,7 +192,7 @@ def of_kills(rows: Iterable[Row], kills: Iterable[Kill]) -> list[dict[str, Any]]
     found = []
     for kill in kills:
         own = [row for row in left if kill.may_lose(row)]
-        left = [row for row in left if row not in own]
+        left = [row for row in left if not kill.may_lose(row)]
         saved_at_ns = kill.saved_at_ns or None
         first = min((row["acknowledged_at_ns"] for row in own), default=None)
         found.append(
