@@ -23,7 +23,7 @@ from ivsim.library.results import Results, load_results
 from ivsim.library.studies import StudyResults, load_study
 from ivsim.report.drawing import FORMATS as PICTURES
 from ivsim.report.drawing import Charts, Drawing
-from ivsim.report.page import run_charts
+from ivsim.report.run_charts import run_charts
 from ivsim.runs.checksums import check
 from ledger.metrics import METRICS
 from schemas.errors import Refusal

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from markupsafe import Markup
@@ -19,6 +17,7 @@ from ivsim.report import charts
 from ivsim.report.decisions import HEADS, chosen_over_time, decision_rows, read_decisions
 from ivsim.report.drawing import Charts
 from ivsim.report.html import rendered
+from ivsim.report.run_charts import at_edge, columns_of, link_charts, message_charts
 from ivsim.report.style import PART_COLUMNS, badge, number, spoken_in, title_of, window_words
 from ivsim.topologies import TOPOLOGIES
 from ledger.metrics import FATES, HOPS, METRICS, REFUSING_HOPS
@@ -63,8 +62,8 @@ def write_page(directory: Path) -> Path:
     manifest = json.loads((directory / "manifest.json").read_text())
     metrics = json.loads((directory / "metrics.json").read_text())
     ledger, link = (
-        _columns(directory / "ledger.parquet", charts.OF_LEDGER),
-        _columns(directory / "link.parquet"),
+        columns_of(directory / "ledger.parquet", charts.OF_LEDGER),
+        columns_of(directory / "link.parquet"),
     )
     path = directory / "report.html"
     text = rendered(
@@ -82,10 +81,10 @@ def write_page(directory: Path) -> Path:
         failed=_failed(metrics),
         window=window_words(metrics),
         certificate=certificate_table(metrics),
-        figures=_drawn(_message_charts(manifest, ledger, fates=bool(_failed(metrics)))),
-        link_figures=_drawn(_link_charts(manifest, link)),
+        figures=_drawn(message_charts(manifest, ledger, fates=bool(_failed(metrics)))),
+        link_figures=_drawn(link_charts(manifest, link)),
         refusals=_refusals(directory / "ledger.parquet"),
-        wire=_wire(_columns(directory / "wire_categories.parquet")),
+        wire=_wire(columns_of(directory / "wire_categories.parquet")),
         wire_sample=_sample(directory / "wire_categories.parquet"),
         parts=_parts(metrics),
         agents=_agents(metrics),
@@ -154,27 +153,9 @@ def _failed(metrics: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _columns(path: Path, names: Sequence[str] | None = None) -> charts.Columns:
-    if not path.is_file():
-        return {}
-    table = pq.read_table(path, columns=None if names is None else list(names))
-    return {name: _array(table.column(name)) for name in table.column_names}
-
-
-def _array(column: Any) -> Any:
-    """Return a column as numpy; whole numbers with gaps become floats with NaN, as numpy wants it."""
-    return np.asarray(column.to_pandas())
-
-
-def _at_edge(options: dict[str, Any]) -> bool:
-    """Say whether the links of a run are its gateways'."""
-    topology = TOPOLOGIES.get(options.get("topology", ""))
-    return topology is not None and topology.edge
-
-
 def _head(manifest: dict[str, Any]) -> str:
     options = manifest["options"]
-    count = options["gateways"] if _at_edge(options) else 0
+    count = options["gateways"] if at_edge(options) else 0
     through = f" through {count} gateway{'s' if count > 1 else ''} at the edge" if count else ""
     return (
         f"{spoken_in(options)}, {options['vehicles']} vehicles{through}, one message each"
@@ -206,62 +187,6 @@ def certificate_table(metrics: dict[str, Any]) -> dict[str, Any] | None:
         "statement": found.get("statement", ""),
         "head": list(shown),
         "rows": [[check.get(key, "") for key in shown.values()] for check in checks],
-    }
-
-
-def run_charts(directory: Path) -> Charts:
-    """Return the charts of a run: those of its messages and of its link, as far as it has any."""
-    manifest = json.loads((directory / "manifest.json").read_text())
-    ledger, link = (
-        _columns(directory / "ledger.parquet", charts.OF_LEDGER),
-        _columns(directory / "link.parquet"),
-    )
-    found = _message_charts(manifest, ledger) | _link_charts(manifest, link)
-    for gateway, decisions in read_decisions(directory).items():
-        caption = f"How gateway {gateway} chose its batches, and what it knew of its link, at each decision"
-        found[f"batches-{gateway}.svg"] = (chosen_over_time(decisions, manifest["start_at_ns"]), caption)
-    return found
-
-
-def _message_charts(manifest: dict[str, Any], ledger: charts.Columns, *, fates: bool = True) -> Charts:
-    """Return the charts of a run's messages; that of their fates says nothing where all were delivered."""
-    if not ledger or not len(ledger["fate"]):
-        return {}
-    by_fate: Charts = {
-        "fates.svg": (
-            charts.fates_by_hop(ledger),
-            "Messages by fate, where each lost one was last seen, and who refused one",
-        )
-    }
-    return (by_fate if fates else {}) | {
-        "stages.svg": (
-            charts.latency_distribution(ledger),
-            "Distribution of each stage's time over the messages that have both of its stamps",
-        ),
-        "latency.svg": (
-            charts.latency_over_time(ledger, manifest["start_at_ns"]),
-            "Latency of every message against the time it was due",
-        ),
-    }
-
-
-def _link_charts(manifest: dict[str, Any], link: charts.Columns) -> Charts:
-    if not link or not len(link["second"]):
-        return {}
-    whose = "gateway" if _at_edge(manifest["options"]) else "vehicle"
-    return {
-        "uplink.svg": (
-            charts.asked_and_achieved(link, "uplink", whose),
-            f"Uplink rate asked by the trace, and wire bytes that passed at the {whose}s' end",
-        ),
-        "downlink.svg": (
-            charts.asked_and_achieved(link, "downlink", whose),
-            "Downlink rate asked, and wire bytes that passed",
-        ),
-        "delay.svg": (
-            charts.delay_asked_and_probed(link, whose),
-            "Delay asked for, and what the probes saw",
-        ),
     }
 
 
