@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from bench.java_heap import EACH_S, heaps, java_options
 from bench.slope import FEWEST, slope_of
 from bench.soak import LEGS, Series, bytes_below, legs, mix_of, promise_of_part, table, write_samples
-from ivsim.chaos.promises import KEEPS, SAVED
+from ivsim.chaos.promises import KEEPS, SAVED, Promise
 from ivsim.chaos.schedule import Planned, Schedule
 from ivsim.option_rules import run_options
 from ivsim.testbed.kafka import java_command
@@ -78,12 +78,15 @@ def test_all_protocols_speak_in_each_leg_and_the_first_is_the_one_with_faults() 
         assert {len(part.vehicles) for part in parts} <= {165, 170}
 
 
-def test_a_protocol_answers_for_its_own_broker_and_gateway_alone() -> None:
+@pytest.mark.parametrize(("whose", "mqtt"), [(LEGS[0], SAVED), (LEGS[1], KEEPS)])
+def test_a_protocol_answers_for_its_own_broker_and_gateway_alone(
+    whose: tuple[str, str], mqtt: Promise
+) -> None:
     faults = tuple(Planned(name, 5.0, 1.0) for name in ("broker-kill", "gateway-kill", "kafka-kill"))
-    schedule = Schedule("mqtt-qos1", "mqtt", "qos1", 1, faults)
+    schedule = Schedule("-".join(whose), *whose, 1, faults)
     parts = run_options(mix=mix_of(schedule), vehicles=500).parts
     promises = {part.protocol.name: promise_of_part(schedule, part) for part in parts}
-    assert promises == {"mqtt": SAVED, "amqp": KEEPS, "coap": KEEPS}
+    assert promises == {"mqtt": mqtt, "amqp": KEEPS, "coap": KEEPS}
 
 
 def test_the_table_fits_80_columns_and_names_what_grows() -> None:

@@ -1,4 +1,4 @@
-"""A testbed that is up reads the files that a run names from where its client stands, not from where it was started."""
+"""A testbed that is up reads a run's files from where its client stands, and ends the run early where that asks for it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.outcome import EXIT_SIGNALLED, Outcome
+from ivsim.runs.runner import StoppedEarly
 from ivsim.runs.served import serve
 
 DRIVES = Path(__file__).resolve().parents[3] / "examples/drives"
@@ -54,3 +56,44 @@ def test_a_recorded_drive_is_found_from_the_clients_directory(tmp_path: Path) ->
     assert answer["done"]["exit_code"] == STOPPED, answer
     assert asked.options.vehicle_log == "here.csv"
     assert asked.options.drives is not None
+
+
+class Going(Asked):
+    """A run that has told how many messages were not sent."""
+
+    ended = ""
+
+    def run(self, options: RunOptions, output: Path | None, **named: Any) -> Outcome:
+        going = SimpleNamespace(
+            publisher=SimpleNamespace(totals=lambda: {"unsent": 6}),
+            components=SimpleNamespace(live_reader=None),
+            second=lambda: 3,
+        )
+        try:
+            named["disturb"](going)
+        except StoppedEarly as stopped:
+            self.ended = str(stopped)
+        return super().run(options, output)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ended"),
+    [
+        (["unsent > 5"], "--abort-on 'unsent > 5': it was 6 in second 3"),
+        (["unsent > 6"], ""),
+        ([], ""),
+    ],
+)
+def test_a_condition_of_the_clients_ends_the_run_early(
+    tmp_path: Path, conditions: list[str], ended: str
+) -> None:
+    going = Going()
+    request = {"options": run_options().model_dump(mode="json"), "output": None, "directory": str(tmp_path)}
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        client.sendall(json.dumps({**request, "abort_on": conditions}).encode() + b"\n")
+        with pytest.raises(Interrupted):
+            serve(going, server)
+    assert going.ended == ended
