@@ -77,6 +77,10 @@ def number(value: Any, unit: str = "") -> str:
     return f"{text} {unit}" if unit and unit not in {"ratio", "messages", "1"} else text
 
 
+# Words of figures' names that a heading writes otherwise.
+_AS_WRITTEN: Final = {"cpu": "CPU", "mb": "MB", "mib": "MiB"}
+
+
 def title_of(name: str, unit: str) -> str:
     """Return a figure's name as a heading: `end_to_end_latency_p50_ms` is "End-to-end latency, p50"."""
     # A ratio has no unit: the word belongs to its name.
@@ -84,7 +88,8 @@ def title_of(name: str, unit: str) -> str:
     before, _, last = stem.rpartition("_")
     if last in QUANTILES:
         stem, comma, quantile = before, ", ", last
-    words = stem.replace("_", " ").replace("end to end", "end-to-end").replace("one way", "one-way")
+    words = " ".join(_AS_WRITTEN.get(word, word) for word in stem.split("_"))
+    words = words.replace("end to end", "end-to-end").replace("one way", "one-way")
     return words[:1].upper() + words[1:] + comma + quantile
 
 

@@ -16,6 +16,7 @@ from jinja2 import UndefinedError
 from ivsim.options import RunOptions
 from ivsim.report.html import rendered
 from ivsim.report.page import write_page
+from ivsim.report.style import title_of
 from ivsim.study.markdown import page
 
 EVIL = "<script>alert('a & b')</script>"
@@ -44,6 +45,19 @@ def written(
     (directory / "manifest.json").write_text(json.dumps(made | (manifest or {})))
     (directory / "metrics.json").write_text(json.dumps(metrics or {}))
     return Tags(write_page(directory).read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "title"),
+    [
+        ("end_to_end_latency_p99_ms", "ms", "End-to-end latency, p99"),
+        ("delivery_ratio", "ratio", "Delivery ratio"),
+        ("client_cpu_us", "us", "Client CPU"),
+        ("payload_mb_per_s", "MB/s", "Payload MB per s"),
+    ],
+)
+def test_a_figures_name_is_a_heading(name: str, unit: str, title: str) -> None:
+    assert title_of(name, unit) == title
 
 
 def test_what_was_not_measured_is_a_dash(tmp_path: Path) -> None:
