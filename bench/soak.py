@@ -223,7 +223,7 @@ def run_leg(
         names = {vehicle_id(number) for number in part.vehicles}
         own = [row for row in rows if row["vehicle_id"] in names]
         distinct = sum(row["fate"] in IN_TWIN for row in own)
-        promise = promise_of_part(schedule, part).after(injector.kills)
+        promise = promise_of_part(schedule, part).after(injector.broker_ends.found)
         judgement = judge(own, promise, distinct, injector.back_at_ns)
         counts = ", ".join(f"{n:,} {fate}" for fate, n in judgement.counts.items() if n)
         print(f"    {part.words} ({promise.word}): {counts}")
@@ -247,7 +247,7 @@ def promise_of_part(schedule: Schedule, part: FleetPart) -> Promise:
     own = (schedule.protocol, schedule.mode) == (part.protocol.name, part.mode.name)
     faults = [planned for planned in schedule.faults if own or not _of_one_protocol(planned.fault)]
     return promise_after(
-        replace(schedule, protocol=part.protocol.name, mode=part.mode.name, faults=tuple(faults))
+        replace(schedule, protocol=part.protocol.name, mode=part.mode.name, faults=tuple(faults)), gateways=1
     )
 
 

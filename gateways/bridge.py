@@ -212,7 +212,9 @@ class Bridge:
     def link(self, up: bool, reason: str) -> None:
         """Count the intake's connections; it repairs them by itself."""
         self.counters.connected = int(up)
-        if not up:
+        if up:
+            self.counters.connected_at_ns = time.time_ns()
+        else:
             self.counters.connections_lost += 1
             self.counters.last_connection_loss = reason
 

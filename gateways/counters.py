@@ -37,6 +37,9 @@ class Counters:
         "Attempts to have it again that the peer refused, such as for a password."
     )
     connected: int = _count("1 while the intake has its connection, or listens.")
+    connected_at_ns: int = _count(
+        "When the intake last got its connection, its subscription included; ns since 1970, 0 before."
+    )
     last_connection_loss: str = ""
     last_refusal: str = ""
 

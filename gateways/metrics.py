@@ -14,7 +14,7 @@ from gateways.counters import MEANINGS
 from gateways.health import Verdict
 from schemas.page_server import EXPOSITION, Answer
 
-GAUGES = frozenset({"connected", "held", "held_bytes", "paused"})
+GAUGES = frozenset({"connected", "connected_at_ns", "held", "held_bytes", "paused"})
 
 
 class _Snapshot(Collector):

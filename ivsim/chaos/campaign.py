@@ -20,11 +20,12 @@ from ivsim.chaos.injector import Injector
 from ivsim.chaos.promises import (
     KEEPS,
     SAVED,
+    SHARED,
     Judgement,
     Promise,
     acknowledged_and_lost,
     judge,
-    of_kills,
+    of_ends,
     owed_by_broker,
     promise_of,
     weakest,
@@ -59,7 +60,7 @@ class Row:
         judgement: its counts, and what is broken; empty where all is kept.
         smallest: the smallest failing schedule, where one failed and was made smaller.
         tried: how many smaller schedules were run for it.
-        kills: of a broker that saves now and then, as `of_kills`.
+        broker_ends: of a broker that saves now and then, as `of_ends`.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Row:
     judgement: Judgement = field(default_factory=Judgement)
     smallest: dict[str, Any] | None = None
     tried: int = 0
-    kills: list[dict[str, Any]] = field(default_factory=list)
+    broker_ends: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of_line(cls, line: str) -> Row:
@@ -87,15 +88,17 @@ class Stopped(Exception):  # noqa: N818 - what happened
         self.exit_code = exit_code
 
 
-def promise_after(schedule: Schedule) -> Promise:
+def promise_after(schedule: Schedule, gateways: int = len(GATEWAYS)) -> Promise:
     """Return what the mode keeps after all faults of the schedule: the weakest of their promises."""
     mode = PROTOCOLS[schedule.protocol].modes[schedule.mode]
-    return weakest(promise_of(schedule.protocol, mode, planned.fault) for planned in schedule.faults)
+    return weakest(
+        promise_of(schedule.protocol, mode, planned.fault, gateways) for planned in schedule.faults
+    )
 
 
 def options_of(schedule: Schedule) -> RunOptions:
     """Return the run around the faults: messages before, while and after they last."""
-    keeps = promise_after(schedule) in {KEEPS, SAVED}
+    keeps = promise_after(schedule) in {KEEPS, SAVED, SHARED}
     return run_options(
         protocol=schedule.protocol,
         mode=schedule.mode,
@@ -126,7 +129,7 @@ def run_schedule(schedule: Schedule, base: Path, testbed: Testbed) -> Row:
         raise Stopped(outcome.exit_code)
     ledger, records = _rows(directory / "ledger.parquet"), _rows(directory / "kafka_records.parquet")
     ledger = owed_by_broker(ledger, injector.injected_at_ns, taken_at_ns(directory, ledger))
-    promise = promise_after(schedule).after(injector.kills)
+    promise = promise_after(schedule).after(injector.broker_ends.found)
     judgement = judge(ledger, promise, outcome.twin_distinct, injector.back_at_ns)
     if outcome.error is not None:
         judgement.broken.append(outcome.error.partition("\n")[0])
@@ -152,7 +155,7 @@ def run_schedule(schedule: Schedule, base: Path, testbed: Testbed) -> Row:
         sum(row["acknowledged_at_ns"] is not None for row in ledger),
         by_hop,
         judgement,
-        kills=of_kills(ledger, injector.kills),
+        broker_ends=of_ends(ledger, injector.broker_ends.found),
     )
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from ivsim.chaos.campaign import Row
 from ivsim.chaos.disturbances import DISTURBANCES
 
+_OF_ENDS: Final = (
+    "ends of the broker",
+    "unsaved for at most",
+    "acknowledged since and lost",
+    "first one lost behind the save",
+    "nobody subscribed for at most",
+    "acknowledged then and lost",
+    "last one sent before a gateway was back",
+)
+
 
 def markdown(rows: Sequence[Row], base: Path) -> str:
     """Return the tables: faults injected by mode, messages by mode, then each failure with the command that repeats it."""
-    lines = [_summary(rows), "", *_tried(rows), "", *_messages(rows), *_kills(rows)]
+    lines = [_summary(rows), "", *_tried(rows), "", *_messages(rows), *_ends(rows)]
     failed = [row for row in rows if row.judgement.broken]
     if failed:
         lines += ["", "Broken promises:", ""]
@@ -72,28 +83,37 @@ def _messages(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _kills(rows: Sequence[Row]) -> list[str]:
-    """Return a row for each mode whose broker saves now and then, by which its losses are held against its last saves."""
+def _ends(rows: Sequence[Row]) -> list[str]:
+    """Return a row for each mode whose broker saves now and then: what its losses are held against."""
     lines = [
         "",
-        "| mode | kills of the broker | unsaved for at most | acknowledged since and lost | first one lost behind the save |",
-        "|---|--:|--:|--:|--:|",
+        f"| mode | {' | '.join(_OF_ENDS)} |",
+        "|---|" + "--:|" * len(_OF_ENDS),
     ]
     for protocol, mode in _modes(rows):
-        own = [kill for row in rows if (row.protocol, row.mode) == (protocol, mode) for kill in row.kills]
+        own = [end for row in rows if (row.protocol, row.mode) == (protocol, mode) for end in row.broker_ends]
         if not own:
             continue
-        unsaved = [kill["unsaved_s"] for kill in own if kill["unsaved_s"] is not None]
-        first = [kill["first_lost_s"] for kill in own if kill["first_lost_s"] is not None]
         cells = (
             f"{protocol} {mode}",
             f"{len(own):,}",
-            f"{max(unsaved):.1f} s" if unsaved else "",
-            f"{sum(kill['lost'] for kill in own):,}",
-            f"{min(first):.3f} s" if first else "",
+            _s(max, own, "unsaved_s", 1),
+            f"{sum(end['unsaved_lost'] for end in own):,}",
+            _s(min, own, "first_unsaved_s", 3),
+            _s(max, own, "unshared_s", 1),
+            f"{sum(end['unshared_lost'] for end in own):,}",
+            _s(min, own, "last_unshared_s", 3),
         )
         lines.append("| " + " | ".join(cells) + " |")
     return lines if len(lines) > 3 else []
+
+
+def _s(
+    of: Callable[[list[float]], float], ends: Iterable[Mapping[str, float | None]], name: str, digits: int
+) -> str:
+    """Return the largest or smallest of a time over all ends that have it; nothing where none has."""
+    known = [value for end in ends if (value := end[name]) is not None]
+    return f"{of(known):.{digits}f} s" if known else ""
 
 
 def _modes(rows: Iterable[Row]) -> list[tuple[str, str]]:

@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 from gateways import receive_log
 from gateways.protocols import PROTOCOLS
 from gateways.sinks import CONFLUENT
-from ivsim.chaos.faults import FAULTS, Fault, kill_of_broker
+from ivsim.chaos.faults import FAULTS, BrokerEnds, Fault
 from ivsim.chaos.promises import (
     KEEPS,
     Judgement,
-    Kill,
     Message,
     Promise,
     judge,
@@ -63,7 +62,8 @@ class Case(NamedTuple):
 
     def promise(self) -> Promise:
         """Return what the mode keeps after this fault."""
-        return promise_of(self.protocol, PROTOCOLS[self.protocol].modes[self.mode], self.fault)
+        mode = PROTOCOLS[self.protocol].modes[self.mode]
+        return promise_of(self.protocol, mode, self.fault, self.gateways)
 
 
 class Disturber:
@@ -74,19 +74,19 @@ class Disturber:
         self._at_message = at_message
         self._restore_at_s: float | None = None
         self.injected_at_ns: list[int] = []
-        self.kills: list[Kill] = []
+        self.broker_ends = BrokerEnds()
         self.restored_at_ns: int | None = None
         self.done = False
 
     def __call__(self, run: StartedRun) -> None:
+        self.broker_ends.watch(run)
         if self.done:
             return
         if self._restore_at_s is None:
             if run.publisher.totals().get("emitted", 0) >= self._at_message:
                 run.components.children.down |= self._fault.inject(run)
                 self.injected_at_ns.append(time.time_ns())
-                if (kill := kill_of_broker(run, self._fault.name)) is not None:
-                    self.kills.append(kill)
+                self.broker_ends.note(run, self._fault.name)
                 self._restore_at_s = time.monotonic() + self._fault.down_s
         elif time.monotonic() >= self._restore_at_s:
             self._fault.restore(run)
@@ -121,7 +121,7 @@ def run_case(case: Case, output: Path, *, seed: int, testbed: Testbed) -> tuple[
     ledger = directory / "ledger.parquet"
     rows = pq.read_table(ledger).to_pylist() if ledger.is_file() else []
     rows = owed_by_broker(rows, {case.fault: disturber.injected_at_ns}, taken_at_ns(directory, rows))
-    promise = case.promise().after(disturber.kills)
+    promise = case.promise().after(disturber.broker_ends.found)
     judgement = judge(rows, promise, outcome.twin_distinct, disturber.restored_at_ns)
     if outcome.error is not None:
         judgement.broken.append(outcome.error.partition("\n")[0])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateways.protocols import PROTOCOLS
-from ivsim.chaos.promises import KILLS_OF_BROKER, Kill
+from ivsim.chaos.promises import ENDS_OF_BROKER, KILLS_OF_BROKER, BrokerEnd
 from ivsim.runs.started import StartedRun
 from ivsim.runs.twin_session import TwinSession
 from ivsim.testbed.kafka_admin import leader_of
@@ -56,12 +56,43 @@ def _broker(run: StartedRun) -> Broker:
     return broker
 
 
-def kill_of_broker(run: StartedRun, fault: str) -> Kill | None:
-    """Return when a broker that this fault has just killed had saved last; None for another fault, or where it cannot say."""
-    if fault not in KILLS_OF_BROKER:
-        return None
-    saved_s = _broker(run).last_save_s()
-    return None if saved_s is None else Kill(round(saved_s * 1e9), time.time_ns())
+class BrokerEnds:
+    """The ends of one run's broker, where it is one that loses something by them; this watches, and ends nothing.
+
+    Attributes:
+        found: in order.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[BrokerEnd] = []
+
+    def note(self, run: StartedRun, fault: str) -> None:
+        """Take down what a fault has just done to the broker; nothing for another fault, or a broker that loses nothing."""
+        if fault not in ENDS_OF_BROKER or (saved_s := _broker(run).last_save_s()) is None:
+            return
+        now_ns = time.time_ns()
+        if self.found and _shared(run) and self.found[-1].shared_again_at_ns is None:
+            self.found[-1] = self.found[-1]._replace(
+                shared_again_at_ns=now_ns
+            )  # nobody had subscribed meanwhile
+        killed = fault in KILLS_OF_BROKER
+        self.found.append(BrokerEnd(now_ns, round(saved_s * 1e9) if killed else None))
+
+    def watch(self, run: StartedRun) -> None:
+        """Read from the gateways' own words which of several had its connection, and so its subscription, again first."""
+        if not self.found or not _shared(run):
+            return
+        told = (run.components.children[name].latest.get("progress", {}) for name in gateways_of(run))
+        at_ns = [progress.get("connected_at_ns", 0) for progress in told]
+        for index, end in enumerate(self.found):  # what is told late may be of the end before
+            known = [] if end.shared_again_at_ns is None else [end.shared_again_at_ns]
+            until_ns = min([later.ended_at_ns for later in self.found[index + 1 :]], default=None)
+            within = [at for at in at_ns if at > end.ended_at_ns and (until_ns is None or at < until_ns)]
+            self.found[index] = end._replace(shared_again_at_ns=min(within + known, default=None))
+
+
+def _shared(run: StartedRun) -> bool:
+    return len(gateways_of(run)) > 1
 
 
 def _kill_broker(run: StartedRun) -> set[str]:

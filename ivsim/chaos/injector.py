@@ -7,8 +7,7 @@ from collections import defaultdict
 from typing import Final
 
 from ivsim.chaos.disturbances import DISTURBANCES, inject, process_of, relaunch, resume, settled
-from ivsim.chaos.faults import kill_of_broker
-from ivsim.chaos.promises import Kill
+from ivsim.chaos.faults import BrokerEnds
 from ivsim.chaos.schedule import AFTER_S, Planned, Schedule
 from ivsim.runs.started import StartedRun
 from ivsim.testbed.process import ProcessDied
@@ -27,7 +26,7 @@ class Injector:
     Attributes:
         injected: names of the faults that began, in order.
         injected_at_ns: by a fault's name, when each of them had done what it does.
-        kills: of the broker, with its last save before each.
+        broker_ends: of the run.
         back_at_ns: when the last part was back.
     """
 
@@ -40,7 +39,7 @@ class Injector:
         self._run: StartedRun | None = None
         self.injected: list[str] = []
         self.injected_at_ns: defaultdict[str, list[int]] = defaultdict(list)
-        self.kills: list[Kill] = []
+        self.broker_ends = BrokerEnds()
         self.back_at_ns: int | None = None
 
     def done(self) -> bool:
@@ -78,6 +77,7 @@ class Injector:
         return (time.time_ns() - run.start_at_ns) / 1e9
 
     def _step(self, run: StartedRun) -> None:
+        self.broker_ends.watch(run)
         if self.done():
             return
         self._end_faults(run)
@@ -128,6 +128,5 @@ class Injector:
             inject(run, planned.fault, planned.down_s)
             self.injected.append(planned.fault)
             self.injected_at_ns[planned.fault].append(time.time_ns())
-            if (kill := kill_of_broker(run, planned.fault)) is not None:
-                self.kills.append(kill)
+            self.broker_ends.note(run, planned.fault)
             self._lasting.append((self._elapsed_s(run) + planned.down_s, planned))

@@ -24,6 +24,7 @@ Row = Mapping[str, Any]
 Message = tuple[str, int, int]  # vehicle, epoch, sequence
 IN_TWIN = ("delivered", "late")
 KILLS_OF_BROKER = ("broker-kill", "backlog-kill")
+ENDS_OF_BROKER = (*KILLS_OF_BROKER, "broker-stop")
 # By the gateway's number.
 ENDS_OF_GATEWAY = {
     0: ("gateway-kill", "gateway-stop"),
@@ -32,26 +33,42 @@ ENDS_OF_GATEWAY = {
 ENDS_OF_EVERY_GATEWAY = ("backlog-kill",)
 
 
-class Kill(NamedTuple):
-    """One kill of a broker that saves what it keeps now and then; both stamps by this machine's clock.
+class BrokerEnd(NamedTuple):
+    """One end of a broker that saves what it keeps now and then, by this machine's clock.
 
     Attributes:
-        saved_at_ns: its last save before, 0 without any.
-        killed_at_ns: when it was gone.
+        ended_at_ns: when it was gone.
+        saved_at_ns: its last save before it was killed, 0 without any; None where it ended in order, and so saved all.
+        shared_again_at_ns: when the first of several gateways had subscribed again behind it; None where one gateway has
+            all vehicles, and where none was seen to.
     """
 
-    saved_at_ns: int
-    killed_at_ns: int
+    ended_at_ns: int
+    saved_at_ns: int | None
+    shared_again_at_ns: int | None = None
 
-    def may_lose(self, row: Row) -> bool:
+    def unsaved(self, row: Row) -> bool:
         """Say whether an acknowledged message may have gone with the broker, and was not in its last save.
 
         mosquitto writes its queues in one thread, between two messages: whatever it has acknowledged before the file's
         time of change is in it.
         """
-        return (
-            self.saved_at_ns < row["acknowledged_at_ns"] and (row["emitted_at_ns"] or 0) < self.killed_at_ns
-        )
+        saved = self.saved_at_ns
+        return saved is not None and saved < row["acknowledged_at_ns"] and _sent(row) < self.ended_at_ns
+
+    def unshared(self, row: Row) -> bool:
+        """Say whether it may have been acknowledged behind the broker's return, while no gateway was subscribed."""
+        again = self.shared_again_at_ns
+        return again is not None and self.ended_at_ns < row["acknowledged_at_ns"] and _sent(row) < again
+
+    def may_lose(self, row: Row) -> bool:
+        """Say whether an acknowledged message may be lost because of this end."""
+        return self.unsaved(row) or self.unshared(row)
+
+
+def _sent(row: Row) -> int:
+    """Return when a message was sent first, in ns since 1970; 0 where that is not known."""
+    return row["emitted_at_ns"] or 0
 
 
 @dataclass(frozen=True)
@@ -62,23 +79,23 @@ class Promise:
         word: for the table.
         meaning: for the legend below it.
         lost_at: hops at which an acknowledged message may be lost.
-        kills: of the broker in this run; a message that its last save before had may not be lost. None: not known.
+        ends: of the broker in this run; a message that none of them explains may not be lost. None: not known.
     """
 
     word: str
     meaning: str
     lost_at: tuple[str, ...] = ()
-    kills: tuple[Kill, ...] | None = None
+    ends: tuple[BrokerEnd, ...] | None = None
 
-    def after(self, kills: Iterable[Kill]) -> Promise:
-        """Return the promise of a run whose broker was killed so; of one that does not depend on saves itself."""
-        return replace(self, kills=tuple(kills)) if self.word == SAVED.word else self
+    def after(self, ends: Iterable[BrokerEnd]) -> Promise:
+        """Return the promise of a run whose broker ended so; of one that does not depend on it itself."""
+        return replace(self, ends=tuple(ends)) if self.word in {SAVED.word, SHARED.word} else self
 
     def excuses(self, row: Row) -> bool:
         """Say whether an acknowledged message may be lost as this row says."""
         if row["hop"] not in self.lost_at:
             return False
-        return self.kills is None or any(kill.may_lose(row) for kill in self.kills)
+        return self.ends is None or any(end.may_lose(row) for end in self.ends)
 
 
 KEEPS = Promise("keeps", "every message acknowledged to its vehicle is in Kafka")
@@ -86,6 +103,12 @@ SAVED = Promise(
     "saved",
     "mosquitto saves every few seconds (autosave_interval): what it acknowledged since the last save before it is"
     " killed may be lost, and the ledger names it at the broker",
+    ("broker",),
+)
+SHARED = Promise(
+    "shared",
+    f"{SAVED.meaning}; nor does it restore a shared subscription when it starts again, killed or not: what it"
+    " acknowledged until the first of several gateways had subscribed once more may be lost too",
     ("broker",),
 )
 MAY_LOSE = Promise(
@@ -98,7 +121,7 @@ ANSWERED = Promise(
     "answered",
     "the mode may lose; what the gateway has answered (2.04) is in Kafka",
 )
-PROMISES = (KEEPS, SAVED, MAY_LOSE, ANSWERED)
+PROMISES = (KEEPS, SAVED, SHARED, MAY_LOSE, ANSWERED)
 ALWAYS = (
     ACCOUNT,
     "no message's fate is unknown",
@@ -123,14 +146,17 @@ class Judgement:
     broken: list[str] = field(default_factory=list)
 
 
-def promise_of(protocol: str, mode: Mode, fault: str) -> Promise:
-    """Return what the mode promises when this fault happens."""
+def promise_of(protocol: str, mode: Mode, fault: str, gateways: int = 1) -> Promise:
+    """Return what the mode promises when this fault happens to one of so many gateways, or their broker."""
     broker = PROTOCOLS[protocol].broker
     if mode.guarantee == "at_most_once":
         # Without a broker the vehicle's only acknowledgement is the gateway's, which waits for Kafka in every mode.
         return MAY_LOSE if broker is not None else ANSWERED
-    late = broker is not None and SERVERS[broker].saves_late
-    return SAVED if late and fault in KILLS_OF_BROKER else KEEPS
+    if broker is None:
+        return KEEPS
+    if gateways > 1 and fault in ENDS_OF_BROKER and SERVERS[broker].forgets_shares:
+        return SHARED
+    return SAVED if fault in KILLS_OF_BROKER and SERVERS[broker].saves_late else KEEPS
 
 
 def owed_by_broker(
@@ -182,24 +208,31 @@ def acknowledged_and_lost(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def of_kills(rows: Iterable[Row], kills: Iterable[Kill]) -> list[dict[str, Any]]:
-    """Return what each kill of a broker came to: the proof that a loss is what its last save did not have.
+def of_ends(rows: Iterable[Row], ends: Iterable[BrokerEnd]) -> list[dict[str, Any]]:
+    """Return what each end of a broker came to: the proof that a loss is what it explains.
 
-    `unsaved_s`: since the last save, None without any; `lost`: acknowledged messages that went with it; `first_lost_s`: how
-    long behind the save the first of them was acknowledged, None without any.
+    `unsaved_s`: since the last save, None without any; `unsaved_lost`: acknowledged messages that went with it;
+    `first_unsaved_s`: how long behind the save the first of them was acknowledged, None without any. `unshared_s`: until the
+    first gateway had subscribed again; `unshared_lost`: messages acknowledged in that time and lost; `last_unshared_s`: how
+    long before the subscription the last of them was sent.
     """
     left = [row for row in acknowledged_and_lost(rows) if row["hop"] == "broker"]
     found = []
-    for kill in kills:
-        own = [row for row in left if kill.may_lose(row)]
-        left = [row for row in left if not kill.may_lose(row)]
-        saved_at_ns = kill.saved_at_ns or None
-        first = min((row["acknowledged_at_ns"] for row in own), default=None)
+    for end in ends:
+        unsaved = [row for row in left if end.unsaved(row)]
+        unshared = [row for row in left if end.unshared(row) and not end.unsaved(row)]
+        left = [row for row in left if not end.may_lose(row)]
+        saved_at_ns, again_at_ns = end.saved_at_ns or None, end.shared_again_at_ns
+        first = min((row["acknowledged_at_ns"] for row in unsaved), default=None)
+        last = max((_sent(row) for row in unshared), default=None)
         found.append(
             {
-                "unsaved_s": _seconds(saved_at_ns, kill.killed_at_ns),
-                "lost": len(own),
-                "first_lost_s": _seconds(saved_at_ns, first),
+                "unsaved_s": _seconds(saved_at_ns, end.ended_at_ns),
+                "unsaved_lost": len(unsaved),
+                "first_unsaved_s": _seconds(saved_at_ns, first),
+                "unshared_s": _seconds(end.ended_at_ns, again_at_ns),
+                "unshared_lost": len(unshared),
+                "last_unshared_s": _seconds(last, again_at_ns),
             }
         )
     return found
@@ -284,7 +317,9 @@ def _recovered(ledger: list[Row], promise: Promise, restored_at_ns: int | None) 
     broken = []
     if after and (arrived := _in_twin(after)) < LEAST * len(after):
         broken.append(f"of {len(after)} messages due after the part was back {arrived} are in the twin")
-    if promise.word in {KEEPS.word, SAVED.word} and (arrived := _in_twin(ledger)) < LEAST * len(ledger):
+    if promise.word in {KEEPS.word, SAVED.word, SHARED.word} and (arrived := _in_twin(ledger)) < LEAST * len(
+        ledger
+    ):
         broken.append(f"of {len(ledger)} messages due {arrived} are in the twin")
     return broken
 

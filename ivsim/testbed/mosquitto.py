@@ -121,4 +121,5 @@ KIND = ServerKind(
     _version,
     MosquittoServer,
     saves_late=True,
+    forgets_shares=True,
 )

@@ -51,6 +51,8 @@ class ServerKind:
         forget: deletes what the server holds under the names given, so that a later run meets none of it; only a kind
             that is slow to start has it, and is kept between the runs of a testbed.
         saves_late: it acknowledges before it has saved, and so may lose what it acknowledged when it is killed.
+        forgets_shares: it does not restore a shared subscription when it starts again, and so acknowledges what goes nowhere
+            until a member has subscribed once more.
         open: makes one, not yet entered, from a run record; keywords are those of its class.
         needed_for: the runs that start it, for `ivsim doctor`; None means those of the protocols whose broker it is.
     """
@@ -63,4 +65,5 @@ class ServerKind:
     open: Callable[..., Any]
     needed_for: str | None = None
     saves_late: bool = False
+    forgets_shares: bool = False
     forget: Callable[[Any, Iterable[str]], None] | None = None

@@ -16,6 +16,14 @@ from ivsim.runs.testbed import Testbed
 from schemas.errors import Refusal
 
 NO_TESTBED = cast("Testbed", None)
+END = {
+    "unsaved_s": 4.25,
+    "unsaved_lost": 2,
+    "first_unsaved_s": 0.125,
+    "unshared_s": 1.5,
+    "unshared_lost": 3,
+    "last_unshared_s": None,
+}
 
 
 class Runs:
@@ -34,8 +42,10 @@ class Runs:
         if self.fault in faults:
             judgement.broken.append("the sky fell")
         lost = {"gateway": 2} if judgement.broken else {}
-        kills = [{"unsaved_s": 4.25, "lost": 2, "first_lost_s": 0.125}] if "broker-kill" in faults else []
-        return Row(schedule.name, schedule.protocol, schedule.mode, faults, 9, lost, judgement, kills=kills)
+        ends = [END] if "broker-kill" in faults else []
+        return Row(
+            schedule.name, schedule.protocol, schedule.mode, faults, 9, lost, judgement, broker_ends=ends
+        )
 
 
 def call(monkeypatch: pytest.MonkeyPatch, runs: Runs, base: Path, faults: int = 40) -> int:
@@ -52,10 +62,12 @@ def test_no_breach_is_0_and_leaves_rows_and_a_table(
     shown = capsys.readouterr()
     table = (tmp_path / TABLE).read_text()
     assert table in shown.out
-    killed = {f"{row['protocol']} {row['mode']}": len(row["kills"]) for row in rows if row["kills"]}
-    assert killed
-    for mode, kills in killed.items():
-        assert f"| {mode} | {kills} | 4.2 s | {2 * kills} | 0.125 s |" in table
+    ended = {
+        f"{row['protocol']} {row['mode']}": len(row["broker_ends"]) for row in rows if row["broker_ends"]
+    }
+    assert ended
+    for mode, ends in ended.items():
+        assert f"| {mode} | {ends} | 4.2 s | {2 * ends} | 0.125 s | 1.5 s | {3 * ends} |  |" in table
     assert f"40 faults in {len(rows)} runs; {9 * len(rows)} messages acknowledged; 0 runs broke" in table
     assert f"[{len(rows)}/{len(rows)}, " in shown.err
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -13,20 +14,23 @@ from rich.console import Console
 
 from gateways.protocols import PROTOCOLS
 from gateways.receive_log import ReceiveLog
+from ivsim.chaos import faults
 from ivsim.chaos.case import Case, options_of, taken_at_ns
-from ivsim.chaos.faults import FAULTS
+from ivsim.chaos.faults import FAULTS, BrokerEnds
 from ivsim.chaos.promises import (
     ANSWERED,
+    ENDS_OF_BROKER,
     KEEPS,
     MAY_LOSE,
     PROMISES,
     SAVED,
+    SHARED,
+    BrokerEnd,
     Judgement,
-    Kill,
     Promise,
     judge,
     message_of,
-    of_kills,
+    of_ends,
     owed_by_broker,
     promise_of,
 )
@@ -105,9 +109,30 @@ def test_what_a_killed_mosquitto_had_saved_it_may_not_lose(
     kills: list[tuple[int, int]], excused: bool
 ) -> None:
     gone = row("lost", "broker", emitted_at_ns=9, acknowledged_at_ns=10, appended_at_ns=None)
-    promise = SAVED.after(Kill(*kill) for kill in kills)
+    promise = SAVED.after(BrokerEnd(killed, saved) for saved, killed in kills)
     assert (broken([row(), gone], promise) == []) == excused
-    assert KEEPS.after([Kill(0, 20)]) is KEEPS
+    assert KEEPS.after([BrokerEnd(20, 0)]) is KEEPS
+
+
+@pytest.mark.parametrize(
+    ("end", "excused"),
+    [
+        (BrokerEnd(5, None, 10), True),  # sent before a gateway had subscribed again
+        (BrokerEnd(5, 4, 10), True),
+        (BrokerEnd(5, None, 9), False),  # a gateway was there
+        (BrokerEnd(5, None), False),  # nobody has seen when one was
+        (BrokerEnd(11, None, 12), False),  # acknowledged before the broker ended in order, and so saved
+        (BrokerEnd(11, 10, 12), False),
+        (BrokerEnd(11, 9, 12), True),
+    ],
+)
+def test_a_mosquitto_that_returns_may_lose_until_a_gateway_has_subscribed_again(
+    end: BrokerEnd, excused: bool
+) -> None:
+    gone = row("lost", "broker", emitted_at_ns=9, acknowledged_at_ns=10, appended_at_ns=None)
+    assert (broken([row(), gone], SHARED.after([end])) == []) == excused
+    for hop in ("vehicle", "link", "gateway"):
+        assert len(broken([row(), {**gone, "hop": hop}], SHARED.after([end]))) == 1
 
 
 @pytest.mark.parametrize(
@@ -171,18 +196,64 @@ def test_each_gateways_own_log_says_when_it_took_a_message_last(tmp_path: Path) 
     assert taken_at_ns(tmp_path, [row()]) == {}
 
 
-def test_losses_are_held_against_the_save_before_each_kill() -> None:
-    def gone(acknowledged_at_ns: int, hop: str = "broker") -> dict[str, Any]:
-        stamps = {"emitted_at_ns": 1, "acknowledged_at_ns": acknowledged_at_ns, "appended_at_ns": None}
-        return row("lost", hop, **stamps)
+def test_losses_are_held_against_what_each_end_of_the_broker_explains() -> None:
+    def gone(sent_s: float, acknowledged_s: float, hop: str = "broker") -> dict[str, Any]:
+        stamps = {"emitted_at_ns": int(sent_s * 1e9), "acknowledged_at_ns": int(acknowledged_s * 1e9)}
+        return row("lost", hop, appended_at_ns=None, **stamps)
 
     s = 1_000_000_000
-    rows = [gone(3 * s), gone(4 * s), gone(14 * s), gone(14 * s, "gateway"), row()]
-    assert of_kills(rows, [Kill(2 * s, 5 * s), Kill(12 * s, 15 * s), Kill(0, 20 * s)]) == [
-        {"unsaved_s": 3.0, "lost": 3, "first_lost_s": 1.0},
-        {"unsaved_s": 3.0, "lost": 0, "first_lost_s": None},
-        {"unsaved_s": None, "lost": 0, "first_lost_s": None},
+    rows = [gone(1, 3), gone(2, 4), gone(6.5, 7), gone(6, 7.5), gone(8, 9), gone(6, 7, "gateway"), row()]
+    ends = [BrokerEnd(5 * s, 2 * s, 7 * s), BrokerEnd(15 * s, None, 16 * s), BrokerEnd(20 * s, 0)]
+    nothing = {"unsaved_lost": 0, "first_unsaved_s": None, "unshared_lost": 0, "last_unshared_s": None}
+    assert of_ends(rows, ends) == [
+        {"unsaved_s": 3.0, "unsaved_lost": 2, "first_unsaved_s": 1.0}
+        | {"unshared_s": 2.0, "unshared_lost": 2, "last_unshared_s": 0.5},
+        nothing | {"unsaved_s": None, "unshared_s": 1.0},
+        {"unsaved_s": None, "unsaved_lost": 1, "first_unsaved_s": None}
+        | {"unshared_s": None, "unshared_lost": 0, "last_unshared_s": None},
     ]
+
+
+class Told(NamedTuple):
+    """A gateway's process, of which only its last words are read."""
+
+    latest: dict[str, Any]
+
+
+def test_the_gateways_own_words_say_when_one_was_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("gateway-0", "gateway-1")
+    children = {name: Told({}) for name in names}
+    saved_s: list[float | None] = [1.0]
+
+    def run_of(gateways: int) -> Any:
+        broker = SimpleNamespace(last_save_s=lambda: saved_s[0])
+        components = SimpleNamespace(broker=broker, children=children, gateways=names)
+        return SimpleNamespace(components=components, options=SimpleNamespace(gateways=gateways))
+
+    monkeypatch.setattr(faults, "time", SimpleNamespace(time_ns=lambda: now_ns))
+    ends, alone, run = BrokerEnds(), BrokerEnds(), run_of(2)
+    now_ns = 5_000_000_000
+    for fault in ("link-cut", "gateway-kill", "broker-kill"):
+        ends.note(run, fault)
+        alone.note(run_of(1), fault)
+    children["gateway-0"].latest["progress"] = {"connected_at_ns": now_ns - 1}
+    ends.watch(run)
+    assert ends.found == [BrokerEnd(now_ns, 1_000_000_000)]
+    now_ns = 8_000_000_000  # it ends once more, and nobody was there in between
+    ends.note(run, "broker-stop")
+    assert ends.found == [BrokerEnd(5_000_000_000, 1_000_000_000, now_ns), BrokerEnd(now_ns, None)]
+    children["gateway-0"].latest["progress"] = {"connected_at_ns": now_ns + 20}
+    ends.watch(run)
+    assert ends.found[-1] == BrokerEnd(now_ns, None, now_ns + 20)
+    children["gateway-1"].latest["progress"] = {"connected_at_ns": now_ns + 10}  # told late, and first
+    children["gateway-0"].latest["progress"] = {"connected_at_ns": now_ns + 30}  # there a second time
+    ends.watch(run)
+    assert ends.found[-1] == BrokerEnd(now_ns, None, now_ns + 10)
+    alone.watch(run_of(1))
+    assert alone.found == [BrokerEnd(5_000_000_000, 1_000_000_000)]
+    saved_s[0] = None
+    alone.note(run_of(1), "broker-kill")
+    assert len(alone.found) == 1
 
 
 def test_a_mode_that_may_lose_may_lose_what_was_acknowledged() -> None:
@@ -258,6 +329,7 @@ def test_which_mode_promises_what_after_which_fault() -> None:
         for mode in protocol.modes.values():
             for fault in FAULTS:
                 promise = promise_of(protocol.name, mode, fault)
+                shared = promise_of(protocol.name, mode, fault, gateways=2)
                 name = mode.name.partition("-")[0] if protocol.name == "mqtt" else mode.name
                 if (protocol.name, name) not in kept:
                     assert promise is (ANSWERED if protocol.name == "coap" else MAY_LOSE)
@@ -265,6 +337,8 @@ def test_which_mode_promises_what_after_which_fault() -> None:
                     assert promise is SAVED
                 else:
                     assert promise is KEEPS
+                of_shares = protocol.name == "mqtt" and promise is not MAY_LOSE and fault in ENDS_OF_BROKER
+                assert shared is (SHARED if of_shares else promise)
 
 
 def test_every_case_of_all_is_a_run_that_outlasts_its_fault() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ivsim.chaos.campaign import options_of, promise_after
 from ivsim.chaos.disturbances import DISTURBANCES
-from ivsim.chaos.promises import ANSWERED, KEEPS, MAY_LOSE, SAVED, weakest
+from ivsim.chaos.promises import ANSWERED, KEEPS, MAY_LOSE, SAVED, SHARED, weakest
 from ivsim.chaos.schedule import AFTER_S, MODES, MOST, REST_S, Planned, Schedule, draw, read
 from ivsim.chaos.shrink import shrink
 from schemas.errors import Refusal
@@ -73,7 +73,10 @@ def test_a_schedule_keeps_what_the_weakest_of_its_faults_keeps() -> None:
     assert weakest([]) is KEEPS
     assert weakest([KEEPS, ANSWERED]).lost_at == ()
     assert promise_after(of("qos1", "gateway-kill", "kafka-disk-full", "broker-pause")) is KEEPS
-    assert promise_after(of("qos1", "gateway-kill", "broker-kill", "link-cut")) is SAVED
+    for mode, fault in (("qos1", "broker-kill"), ("qos2-v311", "broker-stop"), ("qos1", "backlog-kill")):
+        assert promise_after(of(mode, "gateway-kill", fault, "link-cut")) is SHARED
+    assert promise_after(of("qos1", "gateway-kill", "broker-kill", "link-cut"), gateways=1) is SAVED
+    assert promise_after(of("qos1", "gateway-kill", "broker-stop", "link-cut"), gateways=1) is KEEPS
     assert promise_after(of("qos0", "gateway-kill", "broker-kill")) is MAY_LOSE
 
 
