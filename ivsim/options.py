@@ -574,11 +574,22 @@ class RunOptions(BaseModel):
             axis="tcp",
         ),
     ] = DEFAULT_TCP_ALGORITHM
+    probe: Annotated[
+        bool,
+        Option(
+            "Behind a run by itself (none of a study, a search or a testbed), drive up to three of its seconds through its"
+            " link again for 5 s, saturated: it proves rates and losses that sparse traffic leaves open.",
+            LINK,
+            negative="no-probe",
+            off=True,
+            effective=(EMULATED,),
+        ),
+    ] = True
     prove_link: Annotated[
         bool,
         Option(
-            "Behind the run, drive up to five of its seconds through its link again, saturated: what sparse traffic"
-            " cannot prove. Takes 20 s, 60 s with one vehicle.",
+            "Behind the run, drive up to five of its seconds through its link again, saturated, and judge delay, loss and"
+            " TCP too. Takes 20 s, 60 s with one vehicle.",
             LINK,
             effective=(EMULATED,),
         ),

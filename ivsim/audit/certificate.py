@@ -119,11 +119,12 @@ def _worst(verdicts: Sequence[str]) -> str:
 
 
 def _over_all(found: Mapping[tuple[str, str], Row]) -> str:
-    """Return the verdict over all: what the run left unproven counts as proven where a saturating probe has passed."""
+    """Return the verdict over all: what run or saturating probe left unproven counts as proven where the other has passed."""
     counted = []
     for (parameter, way), check in found.items():
-        probe = found.get((parameter + PROBED, way))
-        settled = check["verdict"] == "unproven" and probe is not None and probe["verdict"] == "pass"
+        other = parameter.removesuffix(PROBED) if parameter.endswith(PROBED) else parameter + PROBED
+        same = found.get((other, way))
+        settled = check["verdict"] == "unproven" and same is not None and same["verdict"] == "pass"
         counted.append("pass" if settled else check["verdict"])
     return _worst(counted) if counted else "unproven"
 

@@ -37,7 +37,7 @@ FILES: Final[Mapping[str, str]] = {
     " went wrong, and how the live figures compare. It is written when the parts have stopped: of it and the logs all else is made",
     "clock.json": "how far the wall clock moved against the monotonic clock",
     "live.json": "the last live figures of the run, which the ledger is compared with",
-    "link_proof.json": "with `--prove-link`: the checks of each second that was driven through the link again behind the run",
+    "link_proof.json": "the checks of the seconds driven through the link again behind the run (`--no-probe`, `--prove-link`)",
     "emissions.events": "the senders' log as it grew, binary; `emissions-0.events` and so on of several senders",
     "received-0.events": "a gateway's log as it grew, binary; one a gateway",
     "in-flight-0.events": (

@@ -17,14 +17,14 @@ from ivsim.runs.children import Part
 from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
-from ivsim.runs.interrupt import again, unhurried
+from ivsim.runs.interrupt import Interrupted, again, unhurried
 from ivsim.runs.ledger_job import LedgerJob, why
 from ivsim.runs.result import write_proof, write_result
 from ivsim.runs.snapshot import Facts, note, write_snapshot
 from ivsim.runs.started import Ending, StartedRun
 from ivsim.testbed.process import ProcessDied
-from simulator.links import LinkError
-from simulator.links.proof.after_run import prove_after_run
+from simulator.links import DIRECT, LinkError
+from simulator.links.proof.after_run import LIMITS, WHOLE, Depth, prove_after_run
 from twin.queries import answers
 
 _KEPT = {"emitted": "messages emitted", "acknowledged": "acknowledged", "in twin": "in the twin"}
@@ -43,26 +43,38 @@ class Result:
     signal: int | None = None
 
 
-def account(started: StartedRun, ending: Ending, display: Display) -> Result:
+def account(started: StartedRun, ending: Ending, display: Display, *, alone: bool) -> Result:
     """Stop the sources, write every table, have the ledger made, then write the report.
 
     A signal ends the ledger, which takes longest and can be made anew; all that the run alone could know is kept first.
+    `alone`: no other run follows on what this one has opened.
     """
-    display.phase("accounting for every message")
     problems = [ending.error] if ending.error else []
+    depth = _depth(started, ending, alone=alone)
+    if depth is None:
+        display.phase("accounting for every message")
+    else:
+        display.phase("proving the link")
     directory = started.directory
     job = LedgerJob(started, problems)
     with unhurried() as late, again():
         job.prepare()
         _stop_sources(started, problems)
-        _prove_link(started, ending, display)
         write_snapshot(directory, started.options, started.replay.rows(), _facts(started, ending, problems))
         if ending.error is not None:
             display.note(so_far(started, ending))
+    cut_short = None
+    try:
+        if depth is not None and late.number is None:
+            _prove_link(started, depth)
         # Its charts take a second to load: while other processes work on the ledger.
         threading.Thread(
             target=import_module, args=("ivsim.report.page",), name="charts", daemon=True
         ).start()
+        display.phase("accounting for every message")
+    except Interrupted as signal:
+        cut_short = signal.number
+        display.note(f"{signal}: the link is driven no further; all that was sent is accounted for")
     figures, error, number = job.write(display, late.number)
     with unhurried() as late:
         job.keep_kafka_records()  # of a run that a signal has stopped before
@@ -71,7 +83,7 @@ def account(started: StartedRun, ending: Ending, display: Display) -> Result:
         note(directory, problems=problems)
         display.phase("writing the report")
         metrics = write_result(directory, figures)
-    return Result(metrics, directory.report, error, late.number or number)
+    return Result(metrics, directory.report, error, late.number or number or cut_short)
 
 
 def so_far(started: StartedRun, ending: Ending) -> str:
@@ -141,20 +153,35 @@ def _end_of(child: Part, code: int) -> str:
     return ProcessDied(child.name, code, None).line
 
 
-def _prove_link(started: StartedRun, ending: Ending, display: Display) -> None:
-    """Drive seconds of the run through its link once more, if that was asked for and nothing has stopped the run."""
-    if not started.options.prove_link or ending.error is not None:
-        return
-    display.phase("proving the link")
+def _depth(started: StartedRun, ending: Ending, *, alone: bool) -> Depth | None:
+    """Return how much of the run is driven through its link again; None for nothing, as of a run that was stopped."""
+    if ending.error is not None:
+        return None
+    if started.options.prove_link:
+        return WHOLE
+    emulated = started.components.link.name != DIRECT
+    return LIMITS if alone and emulated and started.options.probe else None
+
+
+def _prove_link(started: StartedRun, depth: Depth) -> None:
+    """Drive seconds of the run through its link once more, on which nobody sends any more.
+
+    Interrupted at a signal, which ends this and nothing else: the run itself is over.
+    """
     links = started.options.links
     try:
-        proven = prove_after_run(
-            started.components.link, started.replay.distinct(), len(links), first=links.start
-        )
-    except LinkError as error:
-        write_proof(started.directory, [], str(error))
+        with again():
+            proven = prove_after_run(
+                started.components.link,
+                started.replay.distinct(),
+                len(links),
+                first=links.start,
+                depth=depth,
+            )
+    except (LinkError, OSError) as error:
+        write_proof(started.directory, depth.traffic_s, [], str(error), asked_for=depth is WHOLE)
     else:
-        write_proof(started.directory, [second.as_dict() for second in proven])
+        write_proof(started.directory, depth.traffic_s, [second.as_dict() for second in proven])
 
 
 def _facts(started: StartedRun, ending: Ending, problems: Sequence[str]) -> Facts:

@@ -28,8 +28,8 @@ PHASES: Final = (
     "connecting",
     RUNNING,
     "draining",
-    "accounting for every message",
     "proving the link",
+    "accounting for every message",
     "writing the report",
 )
 _KEPT: Final = 9
@@ -58,7 +58,7 @@ class PhaseTimes:
         self._path, self._running_s = path, options.duration_s
         due = options.vehicles * options.duration_s / options.interval_s
         size = round(math.log10(max(due, 1.0)))
-        self._like = f"{options.topology}/{options.security}/{options.prove_link}/10^{size}"
+        self._like = f"{options.topology}/{options.security}/{options.prove_link}/{options.probe}/10^{size}"
         known = _read(path).get(self._like)
         self._usual = {
             phase: median(times)

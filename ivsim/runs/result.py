@@ -27,9 +27,9 @@ from ledger.config import LedgerConfig
 from schemas.formats import OWN_FORMATS
 from schemas.json_files import read_json, write_json
 from simulator.links.proof import probe_times
-from simulator.links.proof.after_run import TRAFFIC_S, probe_checks
+from simulator.links.proof.after_run import probe_checks
 from simulator.links.proof.certificate import certificate, unplayed
-from simulator.links.proof.checks import Check
+from simulator.links.proof.checks import Check, Verdict
 from simulator.links.row_file import RowFile
 from simulator.links.step_log import SCHEMA
 
@@ -85,6 +85,7 @@ def write_result(directory: RunDirectory, figures: Mapping[str, Any]) -> dict[st
             directory.ledger,
             directory.link,
             options.parts,
+            topology=TOPOLOGIES[options.topology].accounting,
             start_at_ns=run["start_at_ns"],
             warmup_s=options.warmup_s,
         )
@@ -120,16 +121,25 @@ def _probed(directory: RunDirectory) -> list[Check]:
         return []
     proof = read_json(directory.link_proof)
     if (failure := proof.get("failure")) is not None:
-        return [Check("saturating probe", "both", "to end", failure, "", "off")]
+        verdict: Verdict = "off" if proof.get("asked_for", True) else "unproven"
+        return [Check("saturating probe", "both", "to end", failure, "", verdict)]
     return probe_checks(proof["seconds"])
 
 
 def write_proof(
-    directory: RunDirectory, seconds: Sequence[Mapping[str, Any]], failure: str | None = None
+    directory: RunDirectory,
+    traffic_s: float,
+    seconds: Sequence[Mapping[str, Any]],
+    failure: str | None = None,
+    *,
+    asked_for: bool = True,
 ) -> None:
-    """Write link_proof.json: what each second came to that was driven through the link once more, or why none was."""
-    more = {} if failure is None else {"failure": failure}
-    write_json(directory.link_proof, {"traffic_s": TRAFFIC_S, "seconds": list(seconds), **more})
+    """Write link_proof.json: what each second came to that was driven through the link once more, or why none was.
+
+    `traffic_s`: length of each kind of traffic. `asked_for`: a failure is one of the link that the run was to prove.
+    """
+    more = {} if failure is None else {"failure": failure, "asked_for": asked_for}
+    write_json(directory.link_proof, {"traffic_s": traffic_s, "seconds": list(seconds), **more})
 
 
 def _validity(directory: RunDirectory, run: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -275,7 +275,7 @@ class Run:
     def _account(self, started: StartedRun, ending: Ending, outcome: Outcome) -> None:
         """Stop the sources, write ledger and report of what there is, however the run ended."""
         try:
-            result = accounting.account(started, ending, self._display)
+            result = accounting.account(started, ending, self._display, alone=not self._shared.keep)
             outcome.metrics, outcome.report = result.metrics, result.report
             if result.signal is not None:
                 if outcome.signal is None:

@@ -69,7 +69,16 @@ def test_a_second_ctrl_c_leaves_the_account_for_later(runs: Runs) -> None:
 @pytest.mark.full
 def test_ctrl_c_in_accounting_keeps_all_that_a_ledger_is_made_of(runs: Runs) -> None:
     run = runs.start(
-        "accounting", "--topology", "echo", "--vehicles", "2", "--duration", "2", "--loss-timeout", "1"
+        "accounting",
+        "--topology",
+        "echo",
+        "--vehicles",
+        "2",
+        "--duration",
+        "2",
+        "--loss-timeout",
+        "1",
+        "--no-probe",
     )
     run.wait_for(lambda: "accounting for every message" in run.stderr())
     run.popen.send_signal(signal.SIGINT)
@@ -87,6 +96,26 @@ def test_ctrl_c_in_accounting_keeps_all_that_a_ledger_is_made_of(runs: Runs) -> 
         row["fate"] == "delivered" for row in done.rows("ledger.parquet")
     )
     assert done.metrics["partial"] is False
+
+
+@pytest.mark.full
+def test_ctrl_c_while_the_link_is_proven_ends_that_and_nothing_else(runs: Runs) -> None:
+    run = runs.start("proving", "--topology", "echo", "--vehicles", "2", "--duration", "3")
+    # What only the living parts know is written once all sources have stopped; then the link is driven for some seconds.
+    run.wait_for(lambda: (run.directory / "run.json").exists())
+    assert "proving the link" in run.stderr()
+    time.sleep(1.0)
+    run.popen.send_signal(signal.SIGINT)
+    done = run.finish()
+    assert done.code == 128 + signal.SIGINT
+    said = " ".join(done.stderr.split())
+    assert "SIGINT: the link is driven no further; all that was sent is accounted for" in said
+    assert f"when all was accounted for: nothing is missing in {done.directory}" in said
+    assert not (done.directory / "link_proof.json").exists()
+    assert (done.metrics["due"], done.metrics["partial"]) == (6, False)
+    assert done.metrics["certificate"]["verdict"] == "unproven"
+    assert processes_of(done.manifest["run"]) == []
+    assert namespaces_of(done.manifest["run"]) == []
 
 
 @pytest.mark.full

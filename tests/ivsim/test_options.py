@@ -162,6 +162,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("queue_bytes", {"queue_bytes": 9_000, "trace": "car-rtt-2023"}, "--queue-bytes 9000: needs a trace with"),
     ("gateways", {"gateways": 2, "topology": "echo"}, "--gateways 2: needs --topology gateway"),
     ("early_ack", {"early_ack": True, "topology": "echo"}, "--early-ack: needs --topology gateway"),
+    ("probe", {"probe": False, "link": "direct"}, "--no-probe: has no effect with --link direct"),
     ("prove_link", {"prove_link": True, "link": "direct"}, "--prove-link: has no effect with --link direct"),
     ("early_ack", {"early_ack": True, "mode": "qos0"}, "--early-ack: has no effect with mqtt qos0, which the gateway"),
     ("early_ack", {"early_ack": True, "protocol": "amqp", "mode": "auto"}, "--early-ack: has no effect with amqp auto"),

@@ -1,31 +1,67 @@
 """A run's own seconds once more, behind it, under flows that reach every limit: sparse traffic proves no rate.
 
-Up to five of the seconds that the run asked of its link (an outage, the slowest, the fastest and even ranks between) are
-set again, each on a vehicle of its own, and driven as `ivsim link verify` drives a link: light probes for delay and loss,
-then 115 % of the rate. What is off is measured once more, and the second measurement counts. This says that the
-same link, asked for the same, does it; that the run's own packets were served so is the certificate's other rows.
+Some of the seconds that the run asked of its link (an outage, the slowest, the fastest and even ranks between) are set
+again, each on a vehicle of its own. Behind a run by itself it is up to three, under 115 % of their rates, and beside them
+one whose losses are counted: that takes 5 s and proves what sparse traffic leaves open. `--prove-link` drives up to five
+as `ivsim link verify` drives a link: light probes for delay and loss, then 115 % of the rate, then TCP. What is off, and a
+rate that a late sender left unproven, is measured once more, and the second measurement counts. This says that the same
+link, asked for the same, does it; that the run's own packets were served so is the certificate's other rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from schemas.topics import end_id
 from simulator.links.base import DIRECTIONS, Link
 from simulator.links.proof.checks import Check, Verdict
-from simulator.links.proof.verify import Proof, Step, drain, representative_seconds, verify
+from simulator.links.proof.verify import (
+    TOTAL_BPS,
+    Proof,
+    Step,
+    drain,
+    representative_seconds,
+    slow,
+    verify,
+    verify_limits,
+)
 from simulator.links.step_log import Asked
 
-SECONDS_PROVEN: Final = 5
-FEWEST_SECONDS: Final = 3  # of a run whose link has fewer vehicles: one after another
-TRAFFIC_S: Final = 4.0
 PROBED: Final = ", saturating probe"
-# Drives steps through a link, each for so many seconds, on vehicles from that number on.
-Proving = Callable[[Link, Sequence[Step], float, int], list[Proof]]
 # The parameters of a certificate, in its order; the checks of `verify` are named after them.
 PARAMETERS: Final = ("delay", "loss", "rate", "outage")
+
+
+class _Place(NamedTuple):
+    """A second that is driven again; one that is not saturated has its losses counted."""
+
+    asked: Asked
+    saturated: bool = True
+
+
+class Depth(NamedTuple):
+    """How much of a run is driven again.
+
+    Attributes:
+        most: seconds of the run.
+        fewest: of a run whose link has fewer vehicles: one after another.
+        traffic_s: length of each kind of traffic.
+        proving: drives steps through a link, each for so many seconds, on vehicles from that number on.
+        together: the seconds are those whose limits a flow can reach, and all at the same time.
+    """
+
+    most: int
+    fewest: int
+    traffic_s: float
+    proving: Callable[[Link, Sequence[Step], float, int], list[Proof]]
+    together: bool
+
+
+LIMITS: Final = Depth(3, 1, 2.0, verify_limits, together=True)
+WHOLE: Final = Depth(5, 3, 4.0, verify, together=False)
 
 
 @dataclass(frozen=True)
@@ -47,12 +83,7 @@ class ProvenSecond:
 
 
 def prove_after_run(
-    link: Link,
-    asked: Sequence[Asked],
-    vehicles: int,
-    *,
-    first: int = 1,
-    proving: Proving = verify,
+    link: Link, asked: Sequence[Asked], vehicles: int, *, first: int = 1, depth: Depth = WHOLE
 ) -> list[ProvenSecond]:
     """Drive some of a replay's seconds through its link again; LinkError when the link fails.
 
@@ -61,32 +92,75 @@ def prove_after_run(
         asked: `LinkReplay.distinct()`.
         vehicles: how many the link has, from number `first` on.
         first: of the vehicles.
-        proving: what drives steps through a link.
+        depth: how much of the run.
     """
-    series = [(one.uplink, one.downlink) for one in asked]
-    count = min(SECONDS_PROVEN, max(FEWEST_SECONDS, vehicles))
-    chosen = [asked[index] for index in representative_seconds(series, count)]
+    chosen = _chosen(asked, vehicles, depth)
     made: list[ProvenSecond] = []
     for begin in range(0, len(chosen), vehicles):
         group = chosen[begin : begin + vehicles]
-        once = _prove(link, group, proving, first)
-        off = [place for place, checks in zip(group, once, strict=True) if _is_off(checks)]
-        second = iter(_prove(link, off, proving, first) if off else [])
+        once = _prove(link, group, depth, first)
+        open_ones = [place for place, checks in zip(group, once, strict=True) if _is_open(checks)]
+        second = iter(_prove(link, open_ones, depth, first) if open_ones else [])
         for place, checks in zip(group, once, strict=True):
-            again = _is_off(checks)
+            again = _is_open(checks)
             found = next(second) if again else checks
-            made.append(ProvenSecond(end_id(place.vehicle), place.second, again, found))
+            made.append(ProvenSecond(end_id(place.asked.vehicle), place.asked.second, again, found))
     return made
 
 
-def _prove(link: Link, group: Sequence[Asked], proving: Proving, first: int) -> list[list[Check]]:
+def _chosen(asked: Sequence[Asked], vehicles: int, depth: Depth) -> list[_Place]:
+    if not depth.together:
+        count = min(depth.most, max(depth.fewest, vehicles))
+        return [_Place(one) for one in _representative(asked, count)]
+    known = [one for one in asked if _reachable(one)]
+    count = min(depth.most, max(depth.fewest, vehicles - 1))
+    if count == 1:
+        known = [one for one in known if _rates_bps(one)] or known  # rather a rate than an outage
+    chosen = _representative(known, count)
+    while sum(map(_rates_bps, chosen)) > TOTAL_BPS:
+        chosen.pop()  # the fastest
+    return [*map(_Place, chosen), *_for_losses(asked)]
+
+
+def _representative(asked: Sequence[Asked], count: int) -> list[Asked]:
+    series = [(one.uplink, one.downlink) for one in asked]
+    return [asked[index] for index in representative_seconds(series, count)]
+
+
+def _for_losses(asked: Sequence[Asked]) -> Iterator[_Place]:
+    """Yield the fastest second, on which most packets are a light load."""
+    fit = [one for one in asked if not any(c.outage or slow(c) for c in (one.uplink, one.downlink))]
+    if fit:
+        yield _Place(max(fit, key=_slower_way_bps), saturated=False)
+
+
+def _slower_way_bps(one: Asked) -> float:
+    return min(math.inf if c.rate_bps is None else c.rate_bps for c in (one.uplink, one.downlink))
+
+
+def _reachable(one: Asked) -> bool:
+    """Say whether a second has a limit, and flows that reach all it has: below the meter's floor that takes long."""
+    pair = (one.uplink, one.downlink)
+    limited = any(condition.rate_bps or condition.outage for condition in pair)
+    return limited and not any(map(slow, pair)) and _rates_bps(one) <= TOTAL_BPS
+
+
+def _rates_bps(one: Asked) -> float:
+    return (one.uplink.rate_bps or 0.0) + (one.downlink.rate_bps or 0.0)
+
+
+def _prove(link: Link, group: Sequence[_Place], depth: Depth, first: int) -> list[list[Check]]:
     drain(link, range(first, first + len(group)))
-    steps = [Step(f"second {one.second}", one.uplink, one.downlink) for one in group]
-    return [proof.checks for proof in proving(link, steps, TRAFFIC_S, first)]
+    steps = [Step(f"second {one.second}", one.uplink, one.downlink, saturated) for one, saturated in group]
+    return [proof.checks for proof in depth.proving(link, steps, depth.traffic_s, first)]
 
 
-def _is_off(checks: Sequence[Check]) -> bool:
-    return any(check.verdict == "off" for check in checks)
+def _is_open(checks: Sequence[Check]) -> bool:
+    """Say whether a second measurement may settle what one has not."""
+    return any(
+        check.verdict == "off" or (check.verdict == "unproven" and check.parameter.startswith("rate"))
+        for check in checks
+    )
 
 
 def probe_checks(proven: Sequence[Mapping[str, Any]]) -> list[Check]:

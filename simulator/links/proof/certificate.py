@@ -75,13 +75,17 @@ def _verdict(found: Sequence[Check]) -> Verdict:
 
 
 def _open(found: Sequence[Check]) -> list[Check]:
-    """Return the checks without those that the run left unproven and a saturating probe has passed."""
+    """Return the checks without those that the run left unproven and a saturating probe has passed, and the other way round."""
     passed = {_key(check) for check in found if check.verdict == "pass"}
     return [
-        check
-        for check in found
-        if check.verdict != "unproven" or (check.parameter + PROBED, check.direction) not in passed
+        check for check in found if check.verdict != "unproven" or passed.isdisjoint(_same_of_other(check))
     ]
+
+
+def _same_of_other(check: Check) -> set[tuple[str, str]]:
+    """Return what would show the same: the probe's line of a parameter for the run's, and the run's for the probe's."""
+    bare = check.parameter.removesuffix(PROBED)
+    return {(bare, check.direction), (bare + PROBED, check.direction)} - {_key(check)}
 
 
 def _statement(verdict: Verdict, found: Sequence[Check], cost: dict[str, int]) -> str:

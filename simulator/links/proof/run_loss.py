@@ -56,14 +56,11 @@ class LossOfRun:
     def check(self) -> Check:
         """Return what all of it comes to."""
         bursts = max(self._bursts, default=1.0)
-        by_kernel, by_probes = _Loss.of(self._by_kernel, bursts), _Loss.of(self._by_probes, bursts)
+        by_kernel, by_probes = Loss.of(self._by_kernel, bursts), Loss.of(self._by_probes, bursts)
         both = (by_kernel, by_probes)
         best = min(both, key=lambda loss: loss.finds.above)
-        verdict: Verdict = "unproven"
-        if any(loss.off for loss in both):
-            verdict = "off"
-        elif any(loss.tells for loss in both):
-            verdict = "pass"
+        verdicts = {loss.verdict for loss in both}
+        verdict: Verdict = "off" if "off" in verdicts else "pass" if "pass" in verdicts else "unproven"
         shown = by_kernel if by_kernel.packets else by_probes
         return Check(
             "loss",
@@ -93,7 +90,7 @@ class _Sent:
         self.asked.append(asked[asked != 0])
 
 
-class _Loss:
+class Loss:
     """Packets lost of packets sent, against the mean of what was asked for each."""
 
     def __init__(self, packets: int, lost: int, asked: float | None, bursts: float) -> None:
@@ -104,11 +101,15 @@ class _Loss:
         self.finds = SharePower(1.0, None) if asked is None else share_power(self.n, asked, two_sided=True)
 
     @classmethod
-    def of(cls, sent: _Sent, bursts: float) -> _Loss:
+    def of(cls, sent: _Sent, bursts: float) -> Loss:
         if not sent.packets:
             return cls(0, 0, None, bursts)
         asked = sum(chain.from_iterable(part.tolist() for part in sent.asked)) / sent.packets
         return cls(sent.packets, sent.lost, min(1.0, asked), bursts)
+
+    @property
+    def verdict(self) -> Verdict:
+        return "off" if self.off else "pass" if self.tells else "unproven"
 
     @property
     def ratio(self) -> float | None:

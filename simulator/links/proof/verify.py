@@ -16,12 +16,14 @@ from simulator.links.proof import checks, probes
 from simulator.links.proof.bulk_tcp import tcp_rate_bps
 from simulator.links.proof.checks import Check, Verdict
 from simulator.links.proof.probes import Flow
+from simulator.links.proof.run_loss import Loss
 from simulator.links.proof.verify_rate import judge_rate
 from simulator.links.queueing import FLOOR_BYTES, FRAME_BYTES, rate_bytes
 
 LIGHT_FRAME_BYTES: Final = 114
 LIGHT_LOAD: Final = 0.1  # share of the rate that delay and loss probes may take
 LIGHT_INTERVAL_S: Final = 0.01
+LOSS_PACKETS: Final = 1_000  # each way: of one in a hundred lost, twice as many would show with 600
 SATURATION: Final = 1.15
 TOTAL_BPS: Final = 60e6  # of all saturating probes at once: what a router in user-mode Linux carries easily
 TCP_SHORTFALL: Final = 0.15
@@ -32,11 +34,12 @@ DRAIN_TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True)
 class Step:
-    """A pair of conditions to prove, and where it comes from."""
+    """A pair of conditions to prove, and where it comes from; `saturated` has `verify_limits` fill it, else count losses."""
 
     name: str
     uplink: Condition
     downlink: Condition
+    saturated: bool = True
 
     def condition(self, direction: Direction) -> Condition:
         return self.uplink if direction == "uplink" else self.downlink
@@ -112,6 +115,18 @@ def verify(link: Link, steps: Sequence[Step], seconds: float, first_vehicle: int
     return proofs
 
 
+def verify_limits(link: Link, steps: Sequence[Step], seconds: float, first_vehicle: int = 1) -> list[Proof]:
+    """Prove rates, outages and losses alone, each step on a vehicle of its own, all at once and both ways.
+
+    Where a step is saturated flows are above its rate; else they are light, and so many that a loss would show.
+    Arguments as those of `verify`; the steps' rates together are at most TOTAL_BPS, and none is below the meter's floor.
+    """
+    proofs = [Proof(step, first_vehicle + index) for index, step in enumerate(steps)]
+    link.update({p.vehicle: (p.step.uplink, p.step.downlink) for p in proofs})
+    _prove_rate(link, proofs, seconds, dark=True)
+    return proofs
+
+
 def drain(link: Link, vehicles: Iterable[int]) -> None:
     """Open the link wide for these vehicles and return when nothing is left inside; LinkError if it stays."""
     free = Condition()
@@ -137,7 +152,7 @@ def _prove_delay_and_loss(link: Link, proofs: Sequence[Proof], seconds: float) -
         (p, _light(p.vehicle, d, p.step.condition(d), seconds))
         for p in proofs
         for d in DIRECTIONS
-        if not _slow(p.step.condition(d))
+        if not slow(p.step.condition(d))
     ]
     longest_s = max(p.step.condition(d).delay_ms for p in proofs for d in DIRECTIONS) / 1000
     probes.run(link, [flow for _proof, flow in flows], settle_s=0.5 + longest_s)
@@ -146,13 +161,18 @@ def _prove_delay_and_loss(link: Link, proofs: Sequence[Proof], seconds: float) -
         proof.checks += _judge_light(flow, condition)
 
 
-def _slow(condition: Condition) -> bool:
+def slow(condition: Condition) -> bool:
     """Return whether the rate is one at which the meter serves whole frames as they are earned."""
     return bool(condition.rate_bps) and rate_bytes(condition.rate_bps or 0) < FLOOR_BYTES
 
 
-def _light(vehicle: int, direction: Direction, condition: Condition, seconds: float) -> Flow:
-    interval_s = LIGHT_INTERVAL_S
+def _light(
+    vehicle: int,
+    direction: Direction,
+    condition: Condition,
+    seconds: float,
+    interval_s: float = LIGHT_INTERVAL_S,
+) -> Flow:
     if condition.rate_bps:
         interval_s = max(interval_s, LIGHT_FRAME_BYTES * 8 / (LIGHT_LOAD * condition.rate_bps))
     return Flow(vehicle, direction, LIGHT_FRAME_BYTES, interval_s, max(5, round(seconds / interval_s)))
@@ -181,11 +201,11 @@ def _judge_light(flow: Flow, condition: Condition) -> Iterator[Check]:
 
 def _prove_slow(link: Link, proofs: Sequence[Proof], seconds: float) -> None:
     """Judge rates below the meter's floor: right to one frame in the mean, when set each second."""
-    slow = [(p, d) for p in proofs for d in DIRECTIONS if _slow(p.step.condition(d))]
-    if not slow:
+    low = [(p, d) for p in proofs for d in DIRECTIONS if slow(p.step.condition(d))]
+    if not low:
         return
     stop = threading.Event()
-    conditions: Conditions = {p.vehicle: (p.step.uplink, p.step.downlink) for p, _direction in slow}
+    conditions: Conditions = {p.vehicle: (p.step.uplink, p.step.downlink) for p, _direction in low}
 
     def repeat() -> None:
         while not stop.wait(1):
@@ -193,11 +213,13 @@ def _prove_slow(link: Link, proofs: Sequence[Proof], seconds: float) -> None:
 
     repeating = threading.Thread(target=repeat, daemon=True)
     repeating.start()
-    flows = [Flow(p.vehicle, d, LIGHT_FRAME_BYTES, 0.1, round(seconds * 10)) for p, d in slow]
-    probes.run(link, flows, settle_s=0)
-    stop.set()
-    repeating.join()
-    for (proof, direction), flow in zip(slow, flows, strict=True):
+    flows = [Flow(p.vehicle, d, LIGHT_FRAME_BYTES, 0.1, round(seconds * 10)) for p, d in low]
+    try:
+        probes.run(link, flows, settle_s=0)
+    finally:
+        stop.set()
+        repeating.join()
+    for (proof, direction), flow in zip(low, flows, strict=True):
         condition = proof.step.condition(direction)
         asked = (condition.rate_bps or 0) / 8 * seconds
         came = len(flow.received_at_ns) * flow.frame_bytes
@@ -217,7 +239,7 @@ def _groups(proofs: Sequence[Proof]) -> Iterator[list[Proof]]:
     total = 0.0
     for proof in proofs:
         rate = sum(proof.step.condition(d).rate_bps or 0 for d in DIRECTIONS)
-        if not rate or any(_slow(proof.step.condition(d)) for d in DIRECTIONS):
+        if not rate or any(slow(proof.step.condition(d)) for d in DIRECTIONS):
             continue
         if group and total + rate > TOTAL_BPS:
             yield group
@@ -228,20 +250,50 @@ def _groups(proofs: Sequence[Proof]) -> Iterator[list[Proof]]:
         yield group
 
 
-def _prove_rate(link: Link, proofs: Sequence[Proof], seconds: float) -> None:
-    flows = [
-        (p, _heavy(p.vehicle, d, rate, seconds))
-        for p in proofs
-        for d in DIRECTIONS
-        if (rate := p.step.condition(d).rate_bps)
-    ]
+def _prove_rate(link: Link, proofs: Sequence[Proof], seconds: float, *, dark: bool = False) -> None:
+    """Judge rates by flows above them, and outages too where `dark`, by light ones that must not pass."""
+    flows = []
+    for proof in proofs:
+        for direction in DIRECTIONS:
+            condition = proof.step.condition(direction)
+            if not proof.step.saturated:
+                flow = _light(proof.vehicle, direction, condition, seconds, seconds / LOSS_PACKETS)
+                flows.append((proof, flow))
+            elif condition.rate_bps:
+                flows.append((proof, _heavy(proof.vehicle, direction, condition.rate_bps, seconds)))
+            elif dark and condition.outage:
+                flows.append((proof, _light(proof.vehicle, direction, condition, seconds)))
     longest_s = max(p.step.condition(d).delay_ms for p in proofs for d in DIRECTIONS) / 1000
     # What the saturation has put into the queue leaves at the asked rate.
     probes.run(
         link, [flow for _proof, flow in flows], settle_s=0.5 + seconds * SATURATION - seconds + longest_s
     )
     for proof, flow in flows:
-        proof.checks.append(judge_rate(flow, proof.step.condition(flow.direction)))
+        condition = proof.step.condition(flow.direction)
+        if not proof.step.saturated:
+            proof.checks.append(_loss_of(flow, condition))
+        elif condition.outage:
+            proof.checks += _judge_light(flow, condition)
+        else:
+            proof.checks.append(judge_rate(flow, condition))
+
+
+def _loss_of(flow: Flow, condition: Condition) -> Check:
+    """Judge the loss of a light flow as a run's own is judged: "pass" only where another would have shown."""
+    lost = flow.count - len(flow.received_at_ns)
+    loss = Loss(flow.count, lost, condition.mean_loss_ratio, condition.burst_packets)
+    asked = f"{condition.mean_loss_ratio:.4f}"
+    return Check(
+        "loss",
+        flow.direction,
+        asked,
+        loss.words(),
+        "chance",
+        loss.verdict,
+        loss.asked,
+        loss.ratio,
+        loss.power_words(),
+    )
 
 
 def _heavy(vehicle: int, direction: Direction, rate_bps: float, seconds: float) -> Flow:

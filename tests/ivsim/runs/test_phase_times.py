@@ -105,7 +105,8 @@ def test_what_usually_is_so_is_the_median_of_the_last_runs_of_its_like(tmp_path:
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(),
         lambda deeper: (
-            st.lists(deeper) | st.dictionaries(st.sampled_from([*PHASES, "gateway/plain/False/10^2"]), deeper)
+            st.lists(deeper)
+            | st.dictionaries(st.sampled_from([*PHASES, "gateway/plain/False/True/10^2"]), deeper)
         ),
     )
 )

@@ -9,7 +9,7 @@ from simulator.links.proof import after_run
 from simulator.links.proof.certificate import certificate
 from simulator.links.proof.checks import Check
 from simulator.links.proof.probes import Flow
-from simulator.links.proof.verify import Proof
+from simulator.links.proof.verify import Proof, _loss_of
 from simulator.links.proof.verify_rate import judge_rate
 from simulator.links.step_log import Asked
 from tests.simulator.links.test_links_proof import REPLAY, as_columns, quiet
@@ -52,7 +52,7 @@ def verdicts_in_turn(*rounds):
     def proving(_link, asked, seconds, _first):
         verdict = rounds[len(calls)]
         calls.append([step.uplink.rate_bps for step in asked])
-        assert seconds == after_run.TRAFFIC_S
+        assert seconds == after_run.WHOLE.traffic_s
         check = Check("rate, UDP", "uplink", "1", verdict, "2 %", verdict, 1.0, 1.0)
         return [Proof(step, number, [check]) for number, step in enumerate(asked, 1)]
 
@@ -61,7 +61,8 @@ def verdicts_in_turn(*rounds):
 
 def prove(made, vehicles, *rounds):
     proving, calls = verdicts_in_turn(*rounds)
-    return after_run.prove_after_run(Idle(), made, vehicles, proving=proving), calls
+    depth = after_run.WHOLE._replace(proving=proving)
+    return after_run.prove_after_run(Idle(), made, vehicles, depth=depth), calls
 
 
 def test_the_slowest_and_the_fastest_second_are_among_five_distinct_ones():
@@ -91,6 +92,70 @@ def test_what_is_off_is_measured_again_and_the_second_measurement_counts(second,
     assert calls == [[1e6 + 1, 2e6 + 1]] * 2
     assert all(one.again for one in proven)
     assert [check.verdict for check in after_run.probe_checks([one.as_dict() for one in proven])] == [said]
+
+
+def probe(made, vehicles, *rounds):
+    """Probe limits as `prove` proves all; return the rates of seconds whose losses are counted, too."""
+    calls, counted = [], []
+
+    def proving(_link, asked, seconds, _first):
+        verdict = rounds[len(calls)]
+        calls.append([step.uplink.rate_bps for step in asked if step.saturated])
+        counted.extend(step.uplink.rate_bps for step in asked if not step.saturated)
+        assert seconds == after_run.LIMITS.traffic_s
+        rate = Check("rate, UDP", "uplink", "1", verdict, "2 %", verdict, 1.0, 1.0)
+        loss = Check("loss", "uplink", "0", "0", "chance", "unproven", 0.0, 0.0)
+        return [
+            Proof(step, number, [rate if step.saturated else loss]) for number, step in enumerate(asked, 1)
+        ]
+
+    depth = after_run.LIMITS._replace(proving=proving)
+    return after_run.prove_after_run(Idle(), made, vehicles, depth=depth), calls, counted
+
+
+def test_a_probe_of_limits_takes_three_seconds_that_a_flow_can_reach_at_once():
+    out_of_reach = [
+        Asked(1, 90, Condition(5_000.0, 30.0), Condition(1e6, 30.0)),  # below the meter's floor
+        Asked(1, 91, Condition(70e6, 30.0), Condition(None, 30.0)),
+    ]
+    made = [*out_of_reach, *asked(1e6, 2e6, 3e6, 4e6, 5e6)]
+    proven, calls, counted = probe(made, 10, "pass")
+    assert calls == [[1e6 + 1, 3e6 + 1, 5e6 + 1]]
+    assert counted == [70e6]  # on the fastest most packets are a light load
+    assert not any(one.again for one in proven)
+    assert len(proven) == 4
+    assert probe(out_of_reach, 10, "pass")[1:] == ([[]], [70e6])
+    assert probe(out_of_reach[:1], 10) == ([], [], [])
+    assert probe(asked(25e6, 30e6, 35e6), 10, "pass")[1] == [[25e6 + 1, 30e6 + 1]]  # all three are too much
+    assert probe(made, 3, "pass")[1] == [[1e6 + 1, 5e6 + 1]]  # the third vehicle's losses are counted
+
+
+def test_a_link_without_a_limit_has_its_losses_counted():
+    free = Asked(1, 92, Condition(None, 30.0, 0.01), Condition(None, 30.0))
+    assert probe([free], 2, "pass")[1:] == ([[]], [None])
+
+
+def test_a_probe_of_one_vehicle_takes_a_second_with_a_rate_rather_than_an_outage():
+    dark = Asked(1, 9, Condition(0.0, 30.0), Condition(0.0, 30.0))
+    assert dark.uplink.outage
+    assert probe([dark, *asked(1e6, 2e6)], 1, "pass", "pass")[1:] == ([[1e6 + 1], []], [2e6 + 1])
+    assert probe([dark], 1, "pass")[1:] == ([[0.0]], [])
+    assert probe([dark, *asked(1e6, 2e6)], 4, "pass")[1:] == ([[0.0, 1e6 + 1, 2e6 + 1]], [2e6 + 1])
+
+
+def test_a_rate_that_a_late_sender_left_unproven_is_measured_again():
+    proven, calls, counted = probe(asked(1e6), 2, "unproven", "pass")
+    assert len(calls) == 2
+    assert [(one.again, one.checks[0].verdict) for one in proven] == [(True, "pass"), (False, "unproven")]
+    assert counted == [1e6 + 1]  # too few packets are as few the second time
+
+
+@pytest.mark.parametrize(
+    ("packets", "lost", "verdict"), [(1_000, 9, "pass"), (1_000, 60, "off"), (200, 2, "unproven")]
+)
+def test_a_probes_losses_pass_only_where_another_loss_would_have_shown(packets, lost, verdict):
+    flow = Flow(1, "uplink", 114, 0.002, packets, received_at_ns=dict.fromkeys(range(packets - lost), 1))
+    assert _loss_of(flow, Condition(1e6, 30.0, 0.01)).verdict == verdict
 
 
 def probed(verdict, parameter="rate, UDP", direction="uplink"):

@@ -49,8 +49,9 @@ from twin.queries.answers import QUERY_METRICS
 # Beyond its duration a run on a kept testbed took 20 to 21 s, the two that begin it 39 and 28 s (6 vehicles for 8 s, two cores that
 # had other work too). What a study needs is corrected by how long its cells take.
 OVERHEAD_S: Final = 21.0
-# The echo topology has an engine of its own, and `message_bytes` is of it alone; cells are named by the study.
-_FIELDS: Final = tuple(field for field in OPTIONS if field not in {"message_bytes", "name", "tags"})
+# The echo topology has an engine of its own, and `message_bytes` is of it alone; cells are named by the study, and follow each
+# other on a testbed, where no run has a probe.
+_FIELDS: Final = tuple(field for field in OPTIONS if field not in {"message_bytes", "name", "probe", "tags"})
 # What ends in twins.
 _TOPOLOGIES: Final = tuple(topology.name for topology in TOPOLOGIES.values() if topology.bridged)
 _TOPOLOGY: Final = {"topology": Axis("topology", "text", ", ".join(_TOPOLOGIES))}
