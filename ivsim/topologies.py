@@ -59,3 +59,5 @@ TOPOLOGIES: Final = {
         ),
     )
 }
+# What a run takes when nothing is said.
+USUAL_TOPOLOGY: Final = next(iter(TOPOLOGIES))

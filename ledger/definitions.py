@@ -149,12 +149,16 @@ COUNTS: Final = {
 DUPLICATES: Final = "coalesce(sum(copies - 1) filter (where in_window and copies is not null), 0)"
 
 
-def payload(from_ns: int | None) -> dict[str, str]:
-    """Return the sums behind goodput and overhead; the latter counts what was due after the warm-up."""
+def payload(from_ns: int | None, topology: str) -> dict[str, str]:
+    """Return the sums behind goodput and overhead; the latter counts what was due after the warm-up.
+
+    An echo's payload crosses the link twice, and none of it is overhead.
+    """
     after = in_window(from_ns, None)
+    crossings = 2 if topology == "echo" else 1
     return {
         "payload_in_window": "sum(payload_bytes) filter (where in_window and fate = 'delivered')",
-        "payload_after_warmup": f"sum(payload_bytes) filter (where fate = 'delivered' and {after})",
+        "payload_after_warmup": f"{crossings} * sum(payload_bytes) filter (where fate = 'delivered' and {after})",
         "delivered_after_warmup": _count(f"fate = 'delivered' and {after}"),
         "unknown_after_warmup": _count(f"fate = 'unknown' and {after}"),
     }

@@ -169,7 +169,7 @@ def _wire() -> list[Metric]:
             "overhead_bytes_per_message",
             "B",
             after,
-            "(wire bytes of both directions - payload bytes once) / delivered",
+            "(wire bytes of both directions - payload bytes, of an echo twice) / delivered",
         ),
         Metric(
             "goodput_bps",

@@ -74,7 +74,7 @@ def _sums(config: LedgerConfig, kafka: KafkaCounts, window: Window) -> dict[str,
         **definitions.COUNTS,
         "duplicates": duplicates,
         **explained,
-        **definitions.payload(window.from_ns),
+        **definitions.payload(window.from_ns, config.topology),
     }
 
 

@@ -125,7 +125,7 @@ class ByShare:
     def _sums(self) -> tuple[MessageFigures, LinkFigures]:
         return (
             MessageFigures(self._window, kafka=self._terms.end == "twin"),
-            LinkFigures(self._terms.warmup_s, self._window[0]),
+            LinkFigures(self._terms.warmup_s, self._window[0], 2 if self._terms.end == "receiver" else 1),
         )
 
     def _proven_by_capture(self) -> set[str]:

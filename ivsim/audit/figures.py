@@ -195,12 +195,13 @@ class LinkFigures:
 
     Args:
         warmup_s: seconds before it are not counted; without a warm-up those before the start are.
+        crossings: how often a delivered payload has crossed the link.
         from_ns: the end of the warm-up. The overhead is of the messages due from then on that were delivered, and unknown while
             the fate of one is.
     """
 
-    def __init__(self, warmup_s: float, from_ns: int) -> None:
-        self._warmup_s, self._from_ns = warmup_s, from_ns
+    def __init__(self, warmup_s: float, from_ns: int, crossings: int = 1) -> None:
+        self._warmup_s, self._from_ns, self._crossings = warmup_s, from_ns, crossings
         self._ways = {way: _Way() for way in WAYS}
         self._delivered = self._delivered_bytes = 0
         self._sure = True
@@ -223,7 +224,8 @@ class LinkFigures:
             found |= way.figures(name)
         wire = [found[f"wire_bytes_{way}"] for way in WAYS]
         if self._sure and self._delivered and None not in wire:
-            found["overhead_bytes_per_message"] = (sum(wire) - self._delivered_bytes) / self._delivered
+            payloads = self._crossings * self._delivered_bytes
+            found["overhead_bytes_per_message"] = (sum(wire) - payloads) / self._delivered
         return found
 
 

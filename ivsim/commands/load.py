@@ -229,4 +229,4 @@ def _print(outcome: Outcome, options: RunOptions, stages: list[StageFigures], ju
         console.print(f"threshold {verdict.words}", highlight=False, markup=False)
     if outcome.metrics:
         title = f"{options.spoken}, {options.vehicles} vehicles"
-        print_summary(console, outcome.metrics, title, outcome.report)
+        print_summary(console, outcome.metrics, title, outcome.report, options.topology)

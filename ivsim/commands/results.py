@@ -15,6 +15,7 @@ from ivsim.labels import checked_tags
 from ivsim.listing import listing, width_of
 from ivsim.report.style import spoken_in
 from ivsim.report.terminal import print_summary
+from ivsim.topologies import USUAL_TOPOLOGY
 from schemas.errors import Refusal
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def show(
     found = load_results(results)
     options = found.manifest["options"]
     title = f"{spoken_in(options)}, {options['vehicles']} vehicles"
-    print_summary(Console(), found.metrics, title, found.report)
+    print_summary(Console(), found.metrics, title, found.report, options.get("topology", USUAL_TOPOLOGY))
 
 
 @app.command()

@@ -106,7 +106,7 @@ def _told(
         print(json.dumps(outcome.metrics, indent=2, sort_keys=True))
     elif outcome.metrics:
         title = f"{options.spoken}, {options.vehicles} vehicles"
-        print_summary(Console(), outcome.metrics, title, outcome.report)
+        print_summary(Console(), outcome.metrics, title, outcome.report, options.topology)
     judged = judge(thresholds, outcome.metrics)
     for one in judged:
         say("threshold", one.words) if as_json else print(one.words)

@@ -77,15 +77,19 @@ def _marks(axes: Axes, x: npt.NDArray[Any], y: npt.NDArray[Any], mark: str, **st
     axes.plot(x, y, mark, rasterized=x.size > MOST_MARKS, **style)
 
 
-def latency_distribution(ledger: Columns) -> Drawing:
-    """Draw the ECDF of every stage, on a log axis."""
+def _called(stage: str, *, echoed: bool) -> str:
+    return "round trip" if echoed and stage == "one-way delay" else stage
+
+
+def latency_distribution(ledger: Columns, *, echoed: bool = False) -> Drawing:
+    """Draw the ECDF of every stage, on a log axis; what was `echoed` has gone there and back."""
 
     def draw(axes: Axes) -> None:
         for stage in STAGES:
             values = stage_ms(ledger, stage)
             values = values[np.isfinite(values)]
             if values.size:
-                label = f"{stage}, n = {values.size:,}"
+                label = f"{_called(stage, echoed=echoed)}, n = {values.size:,}"
                 axes.step(*_ecdf(values), where="post", label=label, color=STAGE_COLOURS[stage])
         axes.set(xscale="log", xlabel="time of the stage, ms", ylabel="share of messages", ylim=(0, 1.01))
         _plain_log(axes.xaxis)
@@ -107,7 +111,7 @@ def distributions(name: str, sides: Sequence[tuple[str, npt.NDArray[np.float64]]
     return Drawing(draw)
 
 
-def latency_over_time(ledger: Columns, start_at_ns: int) -> Drawing:
+def latency_over_time(ledger: Columns, start_at_ns: int, *, echoed: bool = False) -> Drawing:
     """Draw every message's one-way delay and end-to-end latency against the time it was due."""
 
     def draw(axes: Axes) -> None:
@@ -116,7 +120,8 @@ def latency_over_time(ledger: Columns, start_at_ns: int) -> Drawing:
             values = stage_ms(ledger, stage)
             if (known := np.isfinite(values)).any():
                 style = {"markersize": 2.5, "alpha": 0.6, "color": STAGE_COLOURS[stage]}
-                _marks(axes, due_s[known], values[known], ".", label=f"{stage}, n = {known.sum():,}", **style)
+                label = f"{_called(stage, echoed=echoed)}, n = {known.sum():,}"
+                _marks(axes, due_s[known], values[known], ".", label=label, **style)
         lost = np.isin(ledger["fate"], MISSING)
         if lost.any():
             # They have no latency: along the lower edge, whatever the scale of the axis is.

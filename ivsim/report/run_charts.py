@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from ivsim.report import charts
 from ivsim.report.decisions import chosen_over_time, read_decisions
 from ivsim.report.drawing import Charts
-from ivsim.topologies import TOPOLOGIES
+from ivsim.topologies import TOPOLOGIES, USUAL_TOPOLOGY
 
 
 def run_charts(directory: Path) -> Charts:
@@ -23,14 +23,17 @@ def run_charts(directory: Path) -> Charts:
         columns_of(directory / "ledger.parquet", charts.OF_LEDGER),
         columns_of(directory / "link.parquet"),
     )
-    found = message_charts(manifest, ledger) | link_charts(manifest, link)
+    topology = manifest["options"].get("topology", USUAL_TOPOLOGY)
+    found = message_charts(manifest, ledger, topology) | link_charts(manifest, link)
     for gateway, decisions in read_decisions(directory).items():
         caption = f"How gateway {gateway} chose its batches, and what it knew of its link, at each decision"
         found[f"batches-{gateway}.svg"] = (chosen_over_time(decisions, manifest["start_at_ns"]), caption)
     return found
 
 
-def message_charts(manifest: dict[str, Any], ledger: charts.Columns, *, fates: bool = True) -> Charts:
+def message_charts(
+    manifest: dict[str, Any], ledger: charts.Columns, topology: str, *, fates: bool = True
+) -> Charts:
     """Return the charts of a run's messages; that of their fates says nothing where all were delivered."""
     if not ledger or not len(ledger["fate"]):
         return {}
@@ -42,11 +45,11 @@ def message_charts(manifest: dict[str, Any], ledger: charts.Columns, *, fates: b
     }
     return (by_fate if fates else {}) | {
         "stages.svg": (
-            charts.latency_distribution(ledger),
+            charts.latency_distribution(ledger, echoed=TOPOLOGIES[topology].echoed),
             "Distribution of each stage's time over the messages that have both of its stamps",
         ),
         "latency.svg": (
-            charts.latency_over_time(ledger, manifest["start_at_ns"]),
+            charts.latency_over_time(ledger, manifest["start_at_ns"], echoed=TOPOLOGIES[topology].echoed),
             "Latency of every message against the time it was due",
         ),
     }

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateways.protocols import every_mode
-from ledger.metrics import QUANTILES
+from ivsim.topologies import TOPOLOGIES
+from ledger.metrics import LATENCIES, QUANTILES
 
 # Okabe and Ito (2008): eight colours that colour-blind readers can tell apart, and that differ in print.
 BLUE: Final = "#0072B2"
@@ -91,6 +92,19 @@ def title_of(name: str, unit: str) -> str:
     words = " ".join(_AS_WRITTEN.get(word, word) for word in stem.split("_"))
     words = words.replace("end to end", "end-to-end").replace("one way", "one-way")
     return words[:1].upper() + words[1:] + comma + quantile
+
+
+def latency_words(topology: str) -> dict[str, str]:
+    """Return the latencies that a run of this topology has, by name, in words.
+
+    What an echo takes from its vehicle and back is called a round trip: nobody stamps where it turns.
+    """
+    way = TOPOLOGIES[topology]
+    known = {name: name.replace("_", " ") for name in LATENCIES}
+    if way.bridged:
+        return known
+    acknowledged = {"acknowledgement_time": known["acknowledgement_time"]}
+    return {"one_way_delay": "round trip", **acknowledged} if way.echoed else acknowledged
 
 
 def badge(word: str) -> tuple[str, str]:

@@ -9,17 +9,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ivsim.report.style import PART_COLUMNS, number, window_words
-from ledger.metrics import FATES, HOPS, LATENCIES, METRICS, QUANTILES, REFUSING_HOPS
+from ivsim.report.style import PART_COLUMNS, latency_words, number, window_words
+from ivsim.topologies import TOPOLOGIES, USUAL_TOPOLOGY
+from ledger.metrics import FATES, HOPS, METRICS, QUANTILES, REFUSING_HOPS
 
 
-def print_summary(console: Console, metrics: dict[str, Any], title: str, report: Path | None) -> None:
-    """Print fates, latencies, bytes and the path of the report."""
+def print_summary(
+    console: Console, metrics: dict[str, Any], title: str, report: Path | None, topology: str = USUAL_TOPOLOGY
+) -> None:
+    """Print fates, latencies, bytes and the path of the report; `topology` is the run's."""
     console.print(_fates(metrics, title))
     if metrics.get("parts"):
         console.print(_parts(metrics["parts"]))
-    console.print(_latencies(metrics))
-    console.print(_bytes_and_link(metrics))
+    console.print(_latencies(metrics, topology))
+    console.print(_bytes_and_link(metrics, topology))
     if metrics.get("query"):
         console.print(_query(metrics["query"]))
     console.print(certificate_line(metrics))
@@ -118,24 +121,23 @@ def _window(metrics: dict[str, Any]) -> str:
     return f"counted: {words}"
 
 
-def _latencies(metrics: dict[str, Any]) -> Table:
+def _latencies(metrics: dict[str, Any], topology: str) -> Table:
     table = _table("milliseconds", "", *QUANTILES)
     table.add_row("emission lag", "", "", number(metrics.get("emission_lag_p99_ms")), "")
-    for name in LATENCIES:
-        table.add_row(
-            name.replace("_", " "), *(number(metrics.get(f"{name}_{quantile}_ms")) for quantile in QUANTILES)
-        )
+    for name, words in latency_words(topology).items():
+        values = (number(metrics.get(f"{name}_{quantile}_ms")) for quantile in QUANTILES)
+        table.add_row(words, *values)
     return table
 
 
-def _bytes_and_link(metrics: dict[str, Any]) -> Table:
+def _bytes_and_link(metrics: dict[str, Any], topology: str) -> Table:
     table = _table("bytes and link", "", "")
     rows = (
         ("wire bytes, uplink", "wire_bytes_uplink", "B"),
         ("wire bytes, downlink", "wire_bytes_downlink", "B"),
         ("overhead per delivered message", "overhead_bytes_per_message", "B"),
         ("goodput", "goodput_bps", "bit/s"),
-        ("twin updates", "twin_updates", ""),
+        *([("twin updates", "twin_updates", "")] if TOPOLOGIES[topology].bridged else []),
         ("clock drift over the run", "clock_drift_ms", "ms"),
     )
     for label, name, unit in rows:

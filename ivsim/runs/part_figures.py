@@ -33,7 +33,7 @@ FIGURES: Final = (
 
 
 def part_figures(
-    ledger: Path, link: Path, parts: Sequence[FleetPart], *, start_at_ns: int, warmup_s: float
+    ledger: Path, link: Path, parts: Sequence[FleetPart], *, topology: str, start_at_ns: int, warmup_s: float
 ) -> list[dict[str, Any]]:
     """Return of each part `protocol`, `mode`, `vehicles` (how many) and FIGURES; [] without a ledger.
 
@@ -41,6 +41,7 @@ def part_figures(
         ledger: ledger.parquet.
         link: link.parquet.
         parts: of the fleet.
+        topology: as `LedgerConfig` has it.
         start_at_ns: when second 0 began.
         warmup_s: bytes of earlier seconds are not counted, nor payloads that were due there.
     """
@@ -52,13 +53,15 @@ def part_figures(
         names = pa.array([vehicle_id(vehicle) for vehicle in part.vehicles])
         own, of_link = (table.filter(pc.is_in(table["vehicle_id"], names)) for table in (messages, seconds))
         head = {"protocol": part.protocol.name, "mode": part.mode.name, "vehicles": len(part.vehicles)}
-        found.append(head | _figures(own, of_link, start_at_ns, warmup_s))
+        found.append(head | _figures(own, of_link, topology, start_at_ns, warmup_s))
     return found
 
 
-def _figures(messages: pa.Table, seconds: pa.Table, start_at_ns: int, warmup_s: float) -> dict[str, Any]:
+def _figures(
+    messages: pa.Table, seconds: pa.Table, topology: str, start_at_ns: int, warmup_s: float
+) -> dict[str, Any]:
     from_ns = start_at_ns + round(warmup_s * 1e9) if warmup_s > 0 else None
-    sums = {**definitions.COUNTS, **definitions.payload(from_ns)}
+    sums = {**definitions.COUNTS, **definitions.payload(from_ns, topology)}
     (row,) = over_table(f"select {listed(sums)} from rows", messages).to_pylist()  # noqa: S608 - our own text
     values = definitions.quantiles(lambda column: _measured_ns(messages, column)) | row
     values["delivery_ratio"] = definitions.ratio(row["delivered"], row["due"])

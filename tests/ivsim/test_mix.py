@@ -223,6 +223,7 @@ def test_the_figures_of_a_part_are_the_audits(warmup_s: float, tmp_path: Path) -
         tmp_path / "ledger.parquet",
         tmp_path / "link.parquet",
         options.parts,
+        topology="gateway",
         start_at_ns=START,
         warmup_s=warmup_s,
     )
@@ -241,6 +242,13 @@ def test_the_figures_of_a_part_are_the_audits(warmup_s: float, tmp_path: Path) -
         said |= link_figures(seconds, warmup_s, mine, window[0])
         assert {name: one[name] for name in FIGURES} == {name: said[name] for name in FIGURES}
     assert (
-        part_figures(tmp_path / "none", tmp_path / "link.parquet", options.parts, start_at_ns=0, warmup_s=0)
+        part_figures(
+            tmp_path / "none",
+            tmp_path / "link.parquet",
+            options.parts,
+            topology="gateway",
+            start_at_ns=0,
+            warmup_s=0,
+        )
         == []
     )

@@ -240,7 +240,13 @@ def audited(
         **message_figures(rows, window, kafka=bridged),
         **kafka_figures(rows, kafka if bridged else None),
         **figures.connection_figures(pq.read_table(directory / "connections.parquet").to_pylist(), 3),
-        **link_figures(pq.read_table(directory / "link.parquet").to_pylist(), run.warmup_s, rows, window[0]),
+        **link_figures(
+            pq.read_table(directory / "link.parquet").to_pylist(),
+            run.warmup_s,
+            rows,
+            window[0],
+            2 if topology == "echo" else 1,
+        ),
         **figures.window_figures(window, START),
         "clock_drift_ms": -0.25,
     }

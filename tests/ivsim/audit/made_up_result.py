@@ -156,7 +156,7 @@ def _account(
     found = message_figures(rows, window, kafka=False) | kafka_figures(rows, None)
     found |= figures.connection_figures(tables.connection_rows(events), 0)
     found |= (
-        link_figures(link, 1.0, rows, window[0])
+        link_figures(link, 1.0, rows, window[0], 2)
         | figures.window_figures(window, START)
         | {"clock_drift_ms": 0.5}
     )

@@ -27,10 +27,10 @@ def kafka_figures(rows: list[dict[str, Any]], kafka: Kafka | None) -> figures.Fi
 
 
 def link_figures(
-    link: Rows | None, warmup_s: float, rows: list[dict[str, Any]], from_ns: int
+    link: Rows | None, warmup_s: float, rows: list[dict[str, Any]], from_ns: int, crossings: int = 1
 ) -> figures.Figures:
     """Return the figures of a link's log beside a ledger."""
-    sums = figures.LinkFigures(warmup_s, from_ns)
+    sums = figures.LinkFigures(warmup_s, from_ns, crossings)
     sums.add(link or [], rows)
     return sums.figures()
 

@@ -9,13 +9,14 @@ from typing import Any
 from rich.console import Console
 
 from ivsim.report.terminal import print_summary
+from ivsim.topologies import TOPOLOGIES
 from ledger.metrics import METRICS
 
 
-def printed(report: Path | None = None, **figures: Any) -> str:
+def printed(report: Path | None = None, topology: str = "gateway", **figures: Any) -> str:
     out = io.StringIO()
     metrics = dict.fromkeys(METRICS) | {"due": 20, "run_due": 20} | figures
-    print_summary(Console(file=out, width=80), metrics, "mqtt qos1, 2 vehicles", report)
+    print_summary(Console(file=out, width=80), metrics, "mqtt qos1, 2 vehicles", report, topology)
     return out.getvalue()
 
 
@@ -37,6 +38,25 @@ def test_what_the_link_proved_and_whether_the_figures_hold_stand_last() -> None:
         ["link:", "none"],
         ["run:", "unknown"],
     ]
+
+
+def test_a_way_that_ends_before_kafka_shows_nothing_of_what_is_behind_its_end() -> None:
+    shown = {
+        topology: printed(topology=topology, one_way_delay_p50_ms=31.5, twin_updates=7)
+        for topology in TOPOLOGIES
+    }
+    for topology, words in {
+        "gateway": {"one way delay", "bridge delay", "end to end latency", "twin updates"},
+        "edge": {"one way delay", "bridge delay", "end to end latency", "twin updates"},
+        "echo": {"round trip", "acknowledgement time"},
+        "peer": {"acknowledgement time"},
+    }.items():
+        of_some = {"one way delay", "round trip", "bridge delay", "end to end latency", "twin updates"}
+        assert {one for one in of_some if one in shown[topology]} == words - {"acknowledgement time"}
+        assert "acknowledgement time" in shown[topology]
+    assert ["round", "trip"] in [line.replace("│", " ").split()[:2] for line in shown["echo"].splitlines()]
+    assert "31.5" in shown["echo"]
+    assert "31.5" not in shown["peer"]
 
 
 def test_a_query_says_which_share_it_answered_in_time() -> None:

@@ -63,10 +63,30 @@ def test_a_figures_name_is_a_heading(name: str, unit: str, title: str) -> None:
 def test_what_was_not_measured_is_a_dash(tmp_path: Path) -> None:
     found = written(tmp_path, metrics={"due": 12, "delivery_ratio": None})
     assert re.search(r"12\s*Due", found.text)
-    assert re.search("\N{EN DASH}\\s*Delivery ratio", found.text)
+    assert "Delivery ratio" not in found.text  # a figure on top needs a value
+    assert re.search("delivery_ratio\\s*\N{EN DASH}", found.text)
     assert "delivered / due" in found.text
     for absent in ("What the link did", "Where the bytes went", "Live figures", "Refusals"):
         assert absent not in found.text
+
+
+@pytest.mark.parametrize(
+    ("topology", "titles"),
+    [
+        ("gateway", ["End-to-end latency, p50", "End-to-end latency, p99"]),
+        ("echo", ["Round trip, p50", "Round trip, p99"]),
+        ("peer", ["Acknowledgement time, p50", "Acknowledgement time, p99"]),
+    ],
+)
+def test_the_latency_on_top_is_that_to_the_end_of_the_way(
+    tmp_path: Path, topology: str, titles: list[str]
+) -> None:
+    options = RunOptions().model_dump(mode="json") | {"topology": topology}
+    latencies = ("end_to_end_latency", "one_way_delay", "acknowledgement_time")
+    values = {f"{name}_{part}_ms": 7.5 for name in latencies for part in ("p50", "p99")}
+    found = written(tmp_path, {"options": options}, values)
+    on_top, _, _ = found.text.partition("Every figure")
+    assert re.findall(r"7\.5 ms\s*(.*?)\s*\n", on_top) == titles
 
 
 def test_every_text_of_the_files_is_text(tmp_path: Path) -> None:
