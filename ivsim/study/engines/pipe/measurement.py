@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ivsim.runs.children import Children, ChildSpec
 from ivsim.runs.clock import ClockWatch
 from ivsim.runs.crossing import Crossing
+from ivsim.runs.interrupt import Interrupted, Late, again, unhurried
 from ivsim.study.engines.pipe import columns as kept
 from ivsim.study.engines.pipe import consumer as consuming
 from ivsim.study.engines.pipe import producer as producing
@@ -42,6 +43,13 @@ END_S: Final = 30.0
 Tell = Callable[[str, float, int, int], None]
 
 
+class Stopped(NamedTuple):
+    """A signal that ended a measurement early, and how long after the start it came, in s."""
+
+    number: int
+    after_s: float
+
+
 @dataclass
 class Measured:
     """What one measurement came to, before any figure.
@@ -54,6 +62,7 @@ class Measured:
         acknowledges: whether a delivery report means that the platform has the record.
         killed: what became of the kill that was asked for.
         crossed: what the link between producers and platform did; None without one.
+        stopped: what ended it early; its records are those that were sent until then.
     """
 
     options: PipeOptions
@@ -72,10 +81,18 @@ class Measured:
     clock_drift_ms: float = 0.0
     killed: Killed | None = None
     crossed: Crossed | None = None
+    stopped: Stopped | None = None
 
     @property
     def warm_at_ns(self) -> int:
         return self.start_at_ns + round(self.options.warmup_s * 1e9)
+
+    @property
+    def measured_s(self) -> float:
+        """Return how long records were due after the warm-up."""
+        asked_s = self.options.duration_s
+        due_s = asked_s if self.stopped is None else min(asked_s, self.stopped.after_s)
+        return due_s - self.options.warmup_s
 
 
 class Measurement:
@@ -89,6 +106,7 @@ class Measurement:
         work: scratch directory.
         site: the link on which it stands; None: everything on loopback.
         tell: called now and then.
+        accounts_stopped: a signal ends the sending, and what was sent until then is accounted for; else it is raised.
     """
 
     def __init__(
@@ -101,6 +119,7 @@ class Measurement:
         work: Path,
         site: Site | None = None,
         tell: Tell = lambda *_: None,
+        accounts_stopped: bool = False,
     ) -> None:
         self._options = options
         self._name = name
@@ -110,6 +129,8 @@ class Measurement:
         self._site = site
         self._crossing: Crossing | None = None
         self._tell = tell
+        self._accounts_stopped = accounts_stopped
+        self._stopped: Stopped | None = None
         self._settings = options.model_dump(mode="json")
         self._row = platform_named(options.platform)
         self._place: Place = {}
@@ -119,11 +140,11 @@ class Measurement:
         self._again: Child | None = None
 
     def run(self) -> Measured:
-        """Measure; ProcessDied or NotReady when a part ended or hung."""
+        """Measure; ProcessDied or NotReady when a part ended or hung, Interrupted where a signal's work is not kept."""
         self._work.mkdir(parents=True, exist_ok=True)
         self._place = self._opened.place(self._name, self._settings)
         clock = ClockWatch.start()
-        with ExitStack() as stack:
+        with ExitStack() as closed, ExitStack() as stack:
             stack.callback(self._opened.clear, self._place)
             needed = needs_registry(self._options.record, self._options.format)
             self._registry = stack.enter_context(registry_if(needed, self._options.registry))
@@ -138,8 +159,10 @@ class Measurement:
             for child in (*consumers, *producers):
                 child.wait_for("ready", READY_S)
             found = self._go(children, consumers, producers)
+            late = closed.enter_context(unhurried())  # what is open is closed in peace
+        self._take_late(late, found.start_at_ns)
         found.clock_drift_ms = clock.drift_ms()
-        found.killed = self._killed
+        found.killed, found.stopped = self._killed, self._stopped
         return found
 
     def _asked(self) -> Asked:
@@ -191,14 +214,63 @@ class Measurement:
         return self._work / f"{self._name}-{role}-{index}.bin"
 
     def _go(self, children: Children, consumers: list[Child], producers: list[Child]) -> Measured:
-        options, watched = self._options, PlatformUsage(self._opened)
+        watched = PlatformUsage(self._opened)
         start_at_ns = time.time_ns() + (LEAD_NS if self._crossing is None else LINK_LEAD_NS)
         if self._crossing is not None:
             self._crossing.begin(start_at_ns)
         for child in (*consumers, *producers):
             child.send("start", start_at_ns=start_at_ns)
-        self._until_sent(children, consumers, producers, watched, start_at_ns)
-        sent = [child.wait_for("done", END_S) for child in producers]
+        try:
+            self._until_sent(children, consumers, producers, watched, start_at_ns)
+        except Interrupted as signal:
+            self._stop(signal, producers, start_at_ns)
+        with self._closing(start_at_ns):
+            return self._read(consumers, producers, watched, start_at_ns)
+
+    def _stop(self, signal: Interrupted, producers: Sequence[Child], start_at_ns: int) -> None:
+        """Let producers end with what they have sent; or raise the signal where that is not wanted, or cannot be closed."""
+        out = self._killed is not None and not self._killed.back_at_ns
+        if not self._accounts_stopped or out:
+            raise signal
+        self._stopped = Stopped(signal.number, self._over_s(start_at_ns))
+        for child in producers:
+            if "done" not in child.latest:
+                child.send("stop")
+        self._tell(f"{signal}: no more is sent; reading what was", self._stopped.after_s, 0, 0)
+
+    @contextmanager
+    def _closing(self, start_at_ns: int) -> Iterator[None]:
+        """Raise Interrupted at a second signal where one has stopped the sending; else let the block end, and take one down."""
+        if self._stopped is not None:
+            with again():
+                yield
+            return
+        with unhurried() as late:
+            yield
+        self._take_late(late, start_at_ns)
+
+    def _take_late(self, late: Late, start_at_ns: int) -> None:
+        """Note a signal that came once all had been sent."""
+        if late.number is None or self._stopped is not None:
+            return
+        if not self._accounts_stopped:
+            raise Interrupted(late.number)
+        self._stopped = Stopped(late.number, max(self._over_s(start_at_ns), self._options.duration_s))
+
+    @staticmethod
+    def _over_s(start_at_ns: int) -> float:
+        return max(0.0, (time.time_ns() - start_at_ns) / 1e9)
+
+    def _read(
+        self,
+        consumers: Sequence[Child],
+        producers: Sequence[Child],
+        watched: PlatformUsage,
+        start_at_ns: int,
+    ) -> Measured:
+        """Wait for the last acknowledgement, let consumers come to the ends of their partitions, and read what all wrote."""
+        options = self._options
+        sent = [child.wait_for("done", END_S + producing.FLUSH_S) for child in producers]
         if self._outlives(PRODUCER):
             # What the library had counted is gone with the process.
             for one in sent:
@@ -264,7 +336,10 @@ class Measurement:
                 return
             over_s = (time.time_ns() - start_at_ns) / 1e9
             if kill is not None and self._killed is None and over_s >= kill.at_s:
-                self._do(kill, children, clients, watched)
+                with unhurried() as late:
+                    self._do(kill, children, clients, watched)
+                if late.number is not None:
+                    raise Interrupted(late.number)
             if not warm and over_s >= options.warmup_s:
                 warm = True
                 watched.warm()

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.validity import judge_link
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER
 from ivsim.study.engines.pipe.ledger import CONSUMED, FATES, LOST, REFUSED, UNKNOWN, Integers
@@ -302,11 +303,11 @@ def _timely(found: Measured) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     if due and not lacking.any():
         figures["undelivered_ratio"] = 1 - int(consumed.sum()) / due
-    if due and options.limit_ms is not None:
+    if due and options.limit_ms is not None and found.measured_s > 0:
         late_ns = ledger.received_at_ns - ledger.produced.due_at_ns > options.limit_ms * 1e6
         timely = int((consumed & ~late_ns).sum())
         figures["in_time_ratio"] = timely / due
-        figures["timely_per_s"] = timely / (options.duration_s - options.warmup_s)
+        figures["timely_per_s"] = timely / found.measured_s
     return figures
 
 
@@ -443,6 +444,22 @@ def _consuming_s(found: Measured) -> float:
     return float(np.mean(times)) if times else 0.0
 
 
+def stopped_words(found: Measured) -> str:
+    """Return what ended a measurement early, and what its figures are of."""
+    assert found.stopped is not None
+    if found.stopped.after_s >= found.options.duration_s:
+        return when_all_was_sent(found.stopped.number)
+    return (
+        f"stopped by {Interrupted(found.stopped.number)} after {found.stopped.after_s:.1f} of"
+        f" {found.options.duration_s:g} s: the figures are of what was sent until then"
+    )
+
+
+def when_all_was_sent(number: int) -> str:
+    """Return what is told of a signal that ended nothing."""
+    return f"stopped by {Interrupted(number)} when all had been sent: nothing is missing"
+
+
 def _validity(found: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
     """Return whether the figures may be used: they add up, and load and end were as asked for."""
     invalid, degraded = [], []
@@ -458,6 +475,8 @@ def _validity(found: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
         degraded.append("producers still waited for answers at the end")
     for cause in () if found.crossed is None else judge_link(figures, found.crossed.capture_drops):
         (invalid if cause.severity == "invalid" else degraded).append(cause.words)
+    if found.stopped is not None and found.stopped.after_s < found.options.duration_s:
+        degraded.append(stopped_words(found))
     lag, limit = figures["emission_lag_p99_ms"], found.options.emission_limit_ms
     if lag is not None and lag > limit:
         degraded.append(

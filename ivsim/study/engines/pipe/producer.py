@@ -130,6 +130,8 @@ class Producer:
                 break
             if offset_ns is not None:
                 self._wait(due_at_ns, stopped.is_set)
+                if stopped.is_set():
+                    break  # it is not due yet
             elif place % POLL_EVERY == 0:
                 sender.poll(0)
             if not warm and due_at_ns >= warm_at_ns:

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ivsim.runs.display import Display
-from ivsim.runs.interrupt import Interrupted, interruptible
+from ivsim.runs.interrupt import Interrupted, interruptible, unhurried
 from ivsim.runs.outcome import EXIT_FAILED
 from ivsim.runs.validity import EXIT_INVALID
 from ivsim.runs.versions import environment
 from ivsim.study.engines.pipe.idioms import packages
-from ivsim.study.engines.pipe.measurement import Measured
-from ivsim.study.engines.pipe.metrics import figures_of
+from ivsim.study.engines.pipe.measurement import Measured, Stopped
+from ivsim.study.engines.pipe.metrics import figures_of, stopped_words, when_all_was_sent
 from ivsim.study.engines.pipe.options import PipeOptions, link_options
 from ivsim.study.engines.pipe.page import write_page
 from ivsim.study.engines.pipe.platforms import platform_named
@@ -52,7 +52,7 @@ class PipeOutcome:
     Attributes:
         directory: of the results.
         metrics: as metrics.json has them; empty where it broke off.
-        error: why it broke off.
+        error: why it broke off, or what stopped it.
     """
 
     directory: Path
@@ -83,30 +83,43 @@ def run(options: PipeOptions, output: Path | None = None, display: Display | Non
     path = new_directory(output if output is not None else Path("results") / name)
     outcome = PipeOutcome(path)
     work = path / "work"
+    found: Measured | None = None
     manifest = _manifest(options, name, largest)
-    try:
-        with (
-            interruptible(),
-            display or Display(quiet=True) as shown,
-            RunRecord(name, path) as record,
-            _scratch(record, work),
-            Platforms(record, work) as platforms,
-        ):
-            found = _measured(options, platforms, shown, name)
-    except Interrupted as interrupted:
-        outcome.exit_code, outcome.error = 128 + interrupted.number, f"stopped by {interrupted}"
-    except (ProcessDied, NotReady, LinkError) as error:
-        outcome.exit_code, outcome.error = EXIT_FAILED, str(error)
-    else:
+    with interruptible():
+        try:
+            with (
+                display or Display(quiet=True) as shown,
+                RunRecord(name, path) as record,
+                _scratch(record, work),
+                Platforms(record, work) as platforms,
+            ):
+                found = _measured(options, platforms, shown, name)
+        except Interrupted as interrupted:
+            outcome.exit_code, outcome.error = 128 + interrupted.number, f"stopped by {interrupted}"
+            if found is not None and found.stopped is None:  # while the platform was closed
+                found.stopped = Stopped(interrupted.number, options.duration_s)
+        except (ProcessDied, NotReady, LinkError) as error:
+            outcome.exit_code, outcome.error = EXIT_FAILED, str(error)
+        with unhurried() as late:
+            _write(found, outcome, manifest)
+        if late.number is not None and outcome.error is None:
+            outcome.exit_code, outcome.error = 128 + late.number, when_all_was_sent(late.number)
+    return outcome
+
+
+def _write(found: Measured | None, outcome: PipeOutcome, manifest: dict[str, Any]) -> None:
+    """Write all files of what was measured, of nothing the manifest alone."""
+    if found is not None and outcome.exit_code != EXIT_FAILED:
         _kept(found, outcome, manifest)
+        if found.stopped is not None:
+            outcome.exit_code, outcome.error = 128 + found.stopped.number, stopped_words(found)
     manifest["ended_at_ns"], manifest["load_after"] = time.time_ns(), os.getloadavg()
     manifest["error"] = outcome.error
-    write_json(path / "manifest.json", manifest)
-    if outcome.error is None:
-        outcome.report = write_page(path)
-        if outcome.metrics["validity"]["verdict"] == "invalid":
+    write_json(outcome.directory / "manifest.json", manifest)
+    if outcome.metrics:
+        outcome.report = write_page(outcome.directory)
+        if outcome.error is None and outcome.metrics["validity"]["verdict"] == "invalid":
             outcome.exit_code = EXIT_INVALID
-    return outcome
 
 
 @contextmanager
@@ -146,7 +159,7 @@ def _measured(options: PipeOptions, platforms: Platforms, display: Display, name
         share = min(1.0, max(0.0, over_s / options.duration_s))
         display.progress(share, max(0.0, options.duration_s - over_s), {"sent": sent, "received": received})
 
-    return platforms.measure(options, tell)
+    return platforms.measure(options, tell, accounts_stopped=True)
 
 
 def _manifest(options: PipeOptions, name: str, largest: int) -> dict[str, Any]:

@@ -107,10 +107,12 @@ class Platforms:
             work = {"duration_s": BREAK_IN_S, "warmup_s": 0.0, "kill": None}
             self.measure(options.model_copy(update=work))
 
-    def measure(self, options: PipeOptions, tell: Tell = lambda *_: None) -> Measured:
+    def measure(
+        self, options: PipeOptions, tell: Tell = lambda *_: None, *, accounts_stopped: bool = False
+    ) -> Measured:
         """Measure once, in a place of its own on the platform; ProcessDied or NotReady when a part ended or hung.
 
-        The next measurement has a platform that is started anew then.
+        The next measurement has a platform that is started anew then. `accounts_stopped` as of `Measurement`.
         """
         found = self.open(options)
         self._new.discard(key_of(options))
@@ -123,6 +125,7 @@ class Platforms:
             work=self._work / "clients",
             site=found.site,
             tell=tell,
+            accounts_stopped=accounts_stopped,
         )
         try:
             return measurement.run()
