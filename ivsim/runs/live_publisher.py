@@ -132,7 +132,8 @@ class LivePublisher:
         given_up = 0 if reader is None else reader.given_up()
         contained = totals.get("received") if reader is None else reader.contained()
         return {
-            "emitted": totals.get("emitted", 0),
+            # The logs are read once a second, and the twins meanwhile: what they contain was emitted.
+            "emitted": max(totals.get("emitted", 0), contained or 0),
             "acknowledged": totals.get("acknowledged", 0),
             "in twin": contained,
             **({"given up": given_up} if given_up else {}),

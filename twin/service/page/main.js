@@ -70,7 +70,7 @@ function figures() {
     age: `${age(summary.ageOfInformationMs?.p50)} / ${age(summary.ageOfInformationMs?.max)}`,
     offered: `${number(summary.sources?.offered)} / ${number(summary.sources?.emitted)}`,
     lag: milliseconds(summary.sources?.emissionLagMaxMs),
-    updates: `${number(perSecond())} /s`,
+    updates: perSecond(),
     delivery: ratio(fleetDelivery(store)),
     latency: window ? pair(window.end_to_end_latency_p50_ms, window.end_to_end_latency_p99_ms) : DASH,
     up: rate(link?.uplink ?? null),
@@ -86,7 +86,7 @@ function perSecond() {
   counts.push([performance.now(), store.updates]);
   while (counts.length > 6) counts.shift();
   const [[from, before], [to, after]] = [counts[0], counts.at(-1)];
-  return to > from ? ((after - before) / (to - from)) * 1000 : 0;
+  return to > from ? `${number(((after - before) / (to - from)) * 1000)} /s` : DASH;
 }
 
 function legend() {

@@ -82,13 +82,13 @@ export class Store extends EventTarget {
   rows({ nowMs, rows }) {
     this.setClock(nowMs);
     const now = performance.now();
-    let fresh = false;
+    let fresh = 0;
     const touched = [];
     for (const row of rows) {
       let vehicle = this.vehicles.get(row[0]);
       if (!vehicle) {
         this.vehicles.set(row[0], (vehicle = new Vehicle(row[0])));
-        fresh = true;
+        fresh++;
       }
       touched.push(vehicle);
       if (this.frame !== null) {
@@ -98,7 +98,7 @@ export class Store extends EventTarget {
       vehicle.row = row;
       this.move(vehicle, ...this.place(row), now);
     }
-    this.updates += rows.length;
+    this.updates += rows.length - fresh; // the fleet as it is found when the page opens has not just changed
     this.changed("rows", touched);
     if (fresh) this.changed("fleet");
   }
