@@ -94,7 +94,10 @@ def examine() -> list[Finding]:
         _program("mvn", "fetching the jars", "apt-get install maven"),
         _program("tshark", "audits of frames, tests", "apt-get install tshark"),
         _program("busybox", "tests of the link netem", "apt-get install busybox"),
-        _program("flatc", "tests of formats", "apt-get install flatbuffers-compiler"),
+        _program("flatc", "study serialisation-cpp", "apt-get install flatbuffers-compiler"),
+        _program("protoc", "study serialisation-cpp", "apt-get install protobuf-compiler"),
+        _program("g++", "study serialisation-cpp", "apt-get install g++"),
+        _program("ping", "ivsim shell", "apt-get install iputils-ping"),
         Finding("chromium", "tests of the page", _first(CHROMIUMS), "apt-get install chromium"),
     ]
 

@@ -200,7 +200,11 @@ def generate_(
 ) -> None:
     """Draw a trace from fitted profiles, the same bytes on every machine for one seed."""
     profiles = [profile_named(name) for name in profile]
-    trace = generate(profiles, seed, duration, loss=loss, outages=[_outage(text) for text in outage or []])
+    outages = [_outage(text) for text in outage or []]
+    try:
+        trace = generate(profiles, seed, duration, loss=loss, outages=outages)
+    except Refusal as refusal:  # it begins with what is wrong
+        raise Refusal(f"--{refusal}") from None
     if out is None:
         print(to_csv(trace), end="")
     else:

@@ -183,7 +183,7 @@ def _unknown_prefix(bootstrap: str, wanted: str, known: list[str]) -> str:
         there = (
             "there are " + ", ".join(repr(prefix) for prefix in like) + (f" and {more} more" if more else "")
         )
-    return f"{bootstrap}: no topic {wanted} (--prefix: {there}; --wait starts before the run)"
+    return f"{bootstrap}: no topic {wanted} (--prefix: {there})"
 
 
 def _settings(config: ServiceConfig) -> dict[str, Any]:

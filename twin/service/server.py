@@ -65,7 +65,7 @@ class TwinService:
         await asyncio.to_thread(self.reader.looked.wait)
         if self.reader.refusal is not None:
             await self.__aexit__(None, None, None)
-            raise Refusal(self.reader.refusal)
+            raise self._refusal()
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started and not self._serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.01)
@@ -81,6 +81,9 @@ class TwinService:
         await asyncio.to_thread(self.reader.close)
         self._socket.close()
 
+    def _refusal(self) -> Refusal:
+        return Refusal(f"{self.reader.refusal}; --wait starts before the run")
+
     async def until(self, stop: asyncio.Event) -> None:
         """Return once `stop` is set; ReaderDiedError when what reads Kafka ended before.
 
@@ -88,7 +91,7 @@ class TwinService:
         """
         while not stop.is_set():
             if self.reader.refusal is not None:
-                raise Refusal(self.reader.refusal)
+                raise self._refusal()
             if self.reader.failure is not None:
                 raise ReaderDiedError(self.reader.failure)
             with contextlib.suppress(TimeoutError):

@@ -15,7 +15,7 @@ FOLDERS = ("ivsim", "simulator", "gateways", "twin", "schemas", "tests", "bench"
 EVERYWHERE = {"apt-config", "apt-get", "grep", "sh", "sleep", "true", "git", "make"}
 # Used where there is one; nothing is tested by it that is not tested without.
 # ... and what a test makes up.
-OPTIONAL = {"docker", "systemd-analyze", "toy-broker", "no-such-program"}
+OPTIONAL = {"docker", "ping", "systemd-analyze", "toy-broker", "no-such-program"}
 PACKAGES = {
     "busybox": "busybox",
     "coap-client-notls": "libcoap3-bin",
@@ -28,6 +28,7 @@ PACKAGES = {
     "linux.uml": "user-mode-linux",
     "mkfs.ext4": "e2fsprogs",
     "mosquitto": "mosquitto",
+    "protoc": "protobuf-compiler",
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
     "mosquitto_sub": "mosquitto-clients",

@@ -85,11 +85,14 @@ async def test_a_prefix_that_no_run_has_is_refused_with_those_that_there_are(
 ) -> None:
     monkeypatch.setattr("twin.service.reader.Consumer", lambda _: Metadata(TOPICS))
     config = ServiceConfig(bootstrap="127.0.0.1:1", topics_prefix="rnu7.")
-    with pytest.raises(Refusal, match=r"no topic rnu7\.twin\.state .*'run7\.', 'run70\.'.* and 6 more"):
+    with pytest.raises(
+        Refusal, match=r"no topic rnu7\.twin\.state .*'run7\.', 'run70\.'.* and 6 more\); --wait starts"
+    ):
         async with TwinService(config):
             pass
-    with pytest.raises(Refusal, match="no topic rnu7"), open_source(config, "", ""):
+    with pytest.raises(Refusal, match="no topic rnu7") as refused, open_source(config, "", ""):
         pass
+    assert "--wait" not in str(refused.value)  # which only what serves has
 
 
 async def test_a_kafka_that_comes_later_without_the_topic_ends_the_service(
