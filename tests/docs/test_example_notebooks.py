@@ -27,7 +27,7 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_the_notebook_of_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IVSIM_STATE_DIR", str(tmp_path / "state"))
-    execute("loss", tmp_path)
+    execute("qos", tmp_path)
     assert list((tmp_path / "state").iterdir()) == []
 
 
@@ -37,7 +37,7 @@ def test_the_notebook_of_a_study_runs(tmp_path: Path) -> None:
 
 
 def test_each_example_is_executed_here() -> None:
-    assert [path.stem for path in EXAMPLES] == ["formats", "loss"]
+    assert [path.stem for path in EXAMPLES] == ["formats", "qos"]
 
 
 def execute(name: str, directory: Path) -> None:
