@@ -102,7 +102,7 @@ def test_ctrl_c_in_accounting_keeps_all_that_a_ledger_is_made_of(runs: Runs) -> 
 def test_ctrl_c_while_the_link_is_proven_ends_that_and_nothing_else(runs: Runs) -> None:
     run = runs.start("proving", "--topology", "echo", "--vehicles", "2", "--duration", "3")
     # What only the living parts know is written once all sources have stopped; then the link is driven for some seconds.
-    run.wait_for(lambda: (run.directory / "run.json").exists())
+    run.wait_for((run.directory / "run.json").exists)
     assert "proving the link" in run.stderr()
     time.sleep(1.0)
     run.popen.send_signal(signal.SIGINT)
