@@ -12,7 +12,8 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ivsim.report.drawing import MOST_MARKS, Drawing
-from ivsim.report.style import BLUE, FATE_COLOURS, ORANGE, STAGE_COLOURS, VERMILION
+from ivsim.report.style import BLUE, FATE_COLOURS, ORANGE, STAGE_COLOURS, VERMILION, latency_words
+from ivsim.topologies import USUAL_TOPOLOGY
 from ledger.metrics import FATES, HOPS
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -23,11 +24,11 @@ MAX_STEPS = 1_000
 
 # name -> (later stamp, earlier stamp); one-way delay and the rest as in the glossary.
 STAGES = {
-    "one-way delay": ("received_at_ns", "emitted_at_ns"),
-    "bridge delay": ("appended_at_ns", "received_at_ns"),
-    "processing delay": ("applied_at_ns", "appended_at_ns"),
-    "end-to-end latency": ("applied_at_ns", "due_at_ns"),
-    "acknowledgement time": ("acknowledged_at_ns", "emitted_at_ns"),
+    "one_way_delay": ("received_at_ns", "emitted_at_ns"),
+    "bridge_delay": ("appended_at_ns", "received_at_ns"),
+    "processing_delay": ("applied_at_ns", "appended_at_ns"),
+    "end_to_end_latency": ("applied_at_ns", "due_at_ns"),
+    "acknowledgement_time": ("acknowledged_at_ns", "emitted_at_ns"),
 }
 # What of a ledger is drawn.
 OF_LEDGER = ("fate", "hop", *dict.fromkeys(name for stamps in STAGES.values() for name in stamps))
@@ -77,19 +78,15 @@ def _marks(axes: Axes, x: npt.NDArray[Any], y: npt.NDArray[Any], mark: str, **st
     axes.plot(x, y, mark, rasterized=x.size > MOST_MARKS, **style)
 
 
-def _called(stage: str, *, echoed: bool) -> str:
-    return "round trip" if echoed and stage == "one-way delay" else stage
-
-
-def latency_distribution(ledger: Columns, *, echoed: bool = False) -> Drawing:
-    """Draw the ECDF of every stage, on a log axis; what was `echoed` has gone there and back."""
+def latency_distribution(ledger: Columns, topology: str = USUAL_TOPOLOGY) -> Drawing:
+    """Draw the ECDF of every stage that a run of this topology has, on a log axis."""
 
     def draw(axes: Axes) -> None:
-        for stage in STAGES:
+        for stage, words in latency_words(topology).items():
             values = stage_ms(ledger, stage)
             values = values[np.isfinite(values)]
             if values.size:
-                label = f"{_called(stage, echoed=echoed)}, n = {values.size:,}"
+                label = f"{words}, n = {values.size:,}"
                 axes.step(*_ecdf(values), where="post", label=label, color=STAGE_COLOURS[stage])
         axes.set(xscale="log", xlabel="time of the stage, ms", ylabel="share of messages", ylim=(0, 1.01))
         _plain_log(axes.xaxis)
@@ -111,16 +108,17 @@ def distributions(name: str, sides: Sequence[tuple[str, npt.NDArray[np.float64]]
     return Drawing(draw)
 
 
-def latency_over_time(ledger: Columns, start_at_ns: int, *, echoed: bool = False) -> Drawing:
+def latency_over_time(ledger: Columns, start_at_ns: int, topology: str = USUAL_TOPOLOGY) -> Drawing:
     """Draw every message's one-way delay and end-to-end latency against the time it was due."""
 
     def draw(axes: Axes) -> None:
         due_s = (ledger["due_at_ns"].astype(np.float64) - start_at_ns) / 1e9
-        for stage in ("end-to-end latency", "one-way delay"):
+        words = latency_words(topology)
+        for stage in [name for name in ("end_to_end_latency", "one_way_delay") if name in words]:
             values = stage_ms(ledger, stage)
             if (known := np.isfinite(values)).any():
                 style = {"markersize": 2.5, "alpha": 0.6, "color": STAGE_COLOURS[stage]}
-                label = f"{_called(stage, echoed=echoed)}, n = {known.sum():,}"
+                label = f"{words[stage]}, n = {known.sum():,}"
                 _marks(axes, due_s[known], values[known], ".", label=label, **style)
         lost = np.isin(ledger["fate"], MISSING)
         if lost.any():

@@ -17,17 +17,18 @@ from ivsim.report import charts
 from ivsim.report.decisions import HEADS, chosen_over_time, decision_rows, read_decisions
 from ivsim.report.drawing import Charts
 from ivsim.report.html import rendered
-from ivsim.report.run_charts import at_edge, columns_of, link_charts, message_charts
+from ivsim.report.run_charts import at_edge, columns_of, link_charts, message_charts, topology_of
 from ivsim.report.style import (
     PART_COLUMNS,
     badge,
+    capital,
     latency_words,
     number,
     spoken_in,
     title_of,
     window_words,
 )
-from ivsim.topologies import TOPOLOGIES, USUAL_TOPOLOGY
+from ivsim.topologies import TOPOLOGIES
 from ledger.metrics import FATES, HOPS, METRICS, REFUSING_HOPS
 from simulator.capture.tables import attributed_count
 from twin.queries.answers import QUERY_METRICS
@@ -67,7 +68,6 @@ def write_page(directory: Path) -> Path:
         columns_of(directory / "link.parquet"),
     )
     path = directory / "report.html"
-    topology = manifest["options"].get("topology", USUAL_TOPOLOGY)
     text = rendered(
         "run.html",
         title=f"ivsim run {manifest['run']}",
@@ -75,12 +75,12 @@ def write_page(directory: Path) -> Path:
         badges=_badges(metrics),
         warnings=_warnings(manifest, metrics),
         notes=manifest.get("notes", []),
-        key_figures=_key_figures(metrics, topology),
+        key_figures=_key_figures(metrics, topology_of(manifest)),
         way=_way(manifest["options"], metrics),
         failed=_failed(metrics),
         window=window_words(metrics),
         certificate=certificate_table(metrics),
-        figures=_drawn(message_charts(manifest, ledger, topology, fates=bool(_failed(metrics)))),
+        figures=_drawn(message_charts(manifest, ledger, fates=bool(_failed(metrics)))),
         link_figures=_drawn(link_charts(manifest, link)),
         refusals=_refusals(directory / "ledger.parquet"),
         wire=_wire(columns_of(directory / "wire_categories.parquet")),
@@ -107,18 +107,12 @@ def _key_figures(metrics: dict[str, Any], topology: str) -> list[tuple[str, str]
     """Return the figures that people quote, each with its title: fates, the latency to the end of the way, overhead."""
     words = latency_words(topology)
     latency = "end_to_end_latency" if "end_to_end_latency" in words else next(iter(words))
+    fates, cost = ("due", "delivery_ratio"), "overhead_bytes_per_message"
     titles = {
-        name: title_of(name, METRICS[name].unit)
-        for name in (
-            "due",
-            "delivery_ratio",
-            f"{latency}_p50_ms",
-            f"{latency}_p99_ms",
-            "overhead_bytes_per_message",
-        )
+        **{name: title_of(name, METRICS[name].unit) for name in fates},
+        **{f"{latency}_{part}_ms": f"{capital(words[latency])}, {part}" for part in ("p50", "p99")},
+        cost: title_of(cost, METRICS[cost].unit),
     }
-    if TOPOLOGIES[topology].echoed:
-        titles |= {f"{latency}_{part}_ms": f"Round trip, {part}" for part in ("p50", "p99")}
     return [
         (title, number(metrics[name], METRICS[name].unit))
         for name, title in titles.items()

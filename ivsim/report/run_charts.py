@@ -23,20 +23,23 @@ def run_charts(directory: Path) -> Charts:
         columns_of(directory / "ledger.parquet", charts.OF_LEDGER),
         columns_of(directory / "link.parquet"),
     )
-    topology = manifest["options"].get("topology", USUAL_TOPOLOGY)
-    found = message_charts(manifest, ledger, topology) | link_charts(manifest, link)
+    found = message_charts(manifest, ledger) | link_charts(manifest, link)
     for gateway, decisions in read_decisions(directory).items():
         caption = f"How gateway {gateway} chose its batches, and what it knew of its link, at each decision"
         found[f"batches-{gateway}.svg"] = (chosen_over_time(decisions, manifest["start_at_ns"]), caption)
     return found
 
 
-def message_charts(
-    manifest: dict[str, Any], ledger: charts.Columns, topology: str, *, fates: bool = True
-) -> Charts:
+def topology_of(manifest: dict[str, Any]) -> str:
+    """Return the way that a run's messages took; results of earlier versions have the usual one."""
+    return str(manifest["options"].get("topology", USUAL_TOPOLOGY))
+
+
+def message_charts(manifest: dict[str, Any], ledger: charts.Columns, *, fates: bool = True) -> Charts:
     """Return the charts of a run's messages; that of their fates says nothing where all were delivered."""
     if not ledger or not len(ledger["fate"]):
         return {}
+    topology = topology_of(manifest)
     by_fate: Charts = {
         "fates.svg": (
             charts.fates_by_hop(ledger),
@@ -45,11 +48,11 @@ def message_charts(
     }
     return (by_fate if fates else {}) | {
         "stages.svg": (
-            charts.latency_distribution(ledger, echoed=TOPOLOGIES[topology].echoed),
+            charts.latency_distribution(ledger, topology),
             "Distribution of each stage's time over the messages that have both of its stamps",
         ),
         "latency.svg": (
-            charts.latency_over_time(ledger, manifest["start_at_ns"], echoed=TOPOLOGIES[topology].echoed),
+            charts.latency_over_time(ledger, manifest["start_at_ns"], topology),
             "Latency of every message against the time it was due",
         ),
     }

@@ -37,12 +37,11 @@ FATE_COLOURS: Final = {
 }
 
 STAGE_COLOURS: Final = {
-    "emission lag": BLACK,
-    "one-way delay": BLUE,
-    "bridge delay": ORANGE,
-    "processing delay": GREEN,
-    "end-to-end latency": VERMILION,
-    "acknowledgement time": PURPLE,
+    "one_way_delay": BLUE,
+    "bridge_delay": ORANGE,
+    "processing_delay": GREEN,
+    "end_to_end_latency": VERMILION,
+    "acknowledgement_time": PURPLE,
 }
 
 MATPLOTLIB: Final[dict[str, Any]] = {
@@ -90,8 +89,16 @@ def title_of(name: str, unit: str) -> str:
     if last in QUANTILES:
         stem, comma, quantile = before, ", ", last
     words = " ".join(_AS_WRITTEN.get(word, word) for word in stem.split("_"))
-    words = words.replace("end to end", "end-to-end").replace("one way", "one-way")
-    return words[:1].upper() + words[1:] + comma + quantile
+    return capital(_hyphened(words)) + comma + quantile
+
+
+def capital(words: str) -> str:
+    """Return words as the beginning of a heading."""
+    return words[:1].upper() + words[1:]
+
+
+def _hyphened(words: str) -> str:
+    return words.replace("end to end", "end-to-end").replace("one way", "one-way")
 
 
 def latency_words(topology: str) -> dict[str, str]:
@@ -100,7 +107,7 @@ def latency_words(topology: str) -> dict[str, str]:
     What an echo takes from its vehicle and back is called a round trip: nobody stamps where it turns.
     """
     way = TOPOLOGIES[topology]
-    known = {name: name.replace("_", " ") for name in LATENCIES}
+    known = {name: _hyphened(name.replace("_", " ")) for name in LATENCIES}
     if way.bridged:
         return known
     acknowledged = {"acknowledgement_time": known["acknowledgement_time"]}

@@ -46,12 +46,12 @@ def test_a_way_that_ends_before_kafka_shows_nothing_of_what_is_behind_its_end() 
         for topology in TOPOLOGIES
     }
     for topology, words in {
-        "gateway": {"one way delay", "bridge delay", "end to end latency", "twin updates"},
-        "edge": {"one way delay", "bridge delay", "end to end latency", "twin updates"},
+        "gateway": {"one-way delay", "bridge delay", "end-to-end latency", "twin updates"},
+        "edge": {"one-way delay", "bridge delay", "end-to-end latency", "twin updates"},
         "echo": {"round trip", "acknowledgement time"},
         "peer": {"acknowledgement time"},
     }.items():
-        of_some = {"one way delay", "round trip", "bridge delay", "end to end latency", "twin updates"}
+        of_some = {"one-way delay", "round trip", "bridge delay", "end-to-end latency", "twin updates"}
         assert {one for one in of_some if one in shown[topology]} == words - {"acknowledgement time"}
         assert "acknowledgement time" in shown[topology]
     assert ["round", "trip"] in [line.replace("│", " ").split()[:2] for line in shown["echo"].splitlines()]
