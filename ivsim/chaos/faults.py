@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.promises import ENDS_OF_BROKER, KILLS_OF_BROKER, BrokerEnd
@@ -72,9 +72,8 @@ class BrokerEnds:
             return
         now_ns = time.time_ns()
         if self.found and _shared(run) and self.found[-1].shared_again_at_ns is None:
-            self.found[-1] = self.found[-1]._replace(
-                shared_again_at_ns=now_ns
-            )  # nobody had subscribed meanwhile
+            # Nobody had subscribed meanwhile.
+            self.found[-1] = replace(self.found[-1], shared_again_at_ns=now_ns)
         killed = fault in KILLS_OF_BROKER
         self.found.append(BrokerEnd(now_ns, round(saved_s * 1e9) if killed else None))
 
@@ -88,7 +87,7 @@ class BrokerEnds:
             known = [] if end.shared_again_at_ns is None else [end.shared_again_at_ns]
             until_ns = min([later.ended_at_ns for later in self.found[index + 1 :]], default=None)
             within = [at for at in at_ns if at > end.ended_at_ns and (until_ns is None or at < until_ns)]
-            self.found[index] = end._replace(shared_again_at_ns=min(within + known, default=None))
+            self.found[index] = replace(end, shared_again_at_ns=min(within + known, default=None))
 
 
 def _shared(run: StartedRun) -> bool:

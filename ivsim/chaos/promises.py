@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import Mode
@@ -33,7 +33,8 @@ ENDS_OF_GATEWAY = {
 ENDS_OF_EVERY_GATEWAY = ("backlog-kill",)
 
 
-class BrokerEnd(NamedTuple):
+@dataclass(frozen=True)
+class BrokerEnd:
     """One end of a broker that saves what it keeps now and then, by this machine's clock.
 
     Attributes:

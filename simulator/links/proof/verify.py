@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -123,7 +123,20 @@ def verify_limits(link: Link, steps: Sequence[Step], seconds: float, first_vehic
     """
     proofs = [Proof(step, first_vehicle + index) for index, step in enumerate(steps)]
     link.update({p.vehicle: (p.step.uplink, p.step.downlink) for p in proofs})
-    _prove_rate(link, proofs, seconds, dark=True)
+    saturated = [proof for proof in proofs if proof.step.saturated]
+    others = [proof for proof in proofs if not proof.step.saturated]
+    dark = [(p, d) for p in saturated for d in DIRECTIONS if p.step.condition(d).outage]
+    each_s = seconds / LOSS_PACKETS
+    driven = [
+        *_above_rates(saturated, seconds),
+        *(_Driven(p, _light(p.vehicle, d, p.step.condition(d), seconds), _judge_light) for p, d in dark),
+        *(
+            _Driven(p, _light(p.vehicle, d, p.step.condition(d), seconds, each_s), _judge_losses)
+            for p in others
+            for d in DIRECTIONS
+        ),
+    ]
+    _drive(link, driven, seconds)
     return proofs
 
 
@@ -250,43 +263,49 @@ def _groups(proofs: Sequence[Proof]) -> Iterator[list[Proof]]:
         yield group
 
 
-def _prove_rate(link: Link, proofs: Sequence[Proof], seconds: float, *, dark: bool = False) -> None:
-    """Judge rates by flows above them, and outages too where `dark`, by light ones that must not pass."""
-    flows = []
-    for proof in proofs:
-        for direction in DIRECTIONS:
-            condition = proof.step.condition(direction)
-            if not proof.step.saturated:
-                flow = _light(proof.vehicle, direction, condition, seconds, seconds / LOSS_PACKETS)
-                flows.append((proof, flow))
-            elif condition.rate_bps:
-                flows.append((proof, _heavy(proof.vehicle, direction, condition.rate_bps, seconds)))
-            elif dark and condition.outage:
-                flows.append((proof, _light(proof.vehicle, direction, condition, seconds)))
-    longest_s = max(p.step.condition(d).delay_ms for p in proofs for d in DIRECTIONS) / 1000
+class _Driven(NamedTuple):
+    """A flow of a step, and what judges it."""
+
+    proof: Proof
+    flow: Flow
+    judge: Callable[[Flow, Condition], Iterable[Check]]
+
+
+def _prove_rate(link: Link, proofs: Sequence[Proof], seconds: float) -> None:
+    _drive(link, _above_rates(proofs, seconds), seconds)
+
+
+def _above_rates(proofs: Sequence[Proof], seconds: float) -> list[_Driven]:
+    return [
+        _Driven(p, _heavy(p.vehicle, d, rate, seconds), _judge_rate)
+        for p in proofs
+        for d in DIRECTIONS
+        if (rate := p.step.condition(d).rate_bps)
+    ]
+
+
+def _drive(link: Link, driven: Sequence[_Driven], seconds: float) -> None:
+    """Send flows of so many seconds at once, the heavy ones above their rates, and judge each."""
+    longest_s = max(one.proof.step.condition(d).delay_ms for one in driven for d in DIRECTIONS) / 1000
     # What the saturation has put into the queue leaves at the asked rate.
-    probes.run(
-        link, [flow for _proof, flow in flows], settle_s=0.5 + seconds * SATURATION - seconds + longest_s
-    )
-    for proof, flow in flows:
-        condition = proof.step.condition(flow.direction)
-        if not proof.step.saturated:
-            proof.checks.append(_loss_of(flow, condition))
-        elif condition.outage:
-            proof.checks += _judge_light(flow, condition)
-        else:
-            proof.checks.append(judge_rate(flow, condition))
+    settle_s = 0.5 + seconds * SATURATION - seconds + longest_s
+    probes.run(link, [one.flow for one in driven], settle_s=settle_s)
+    for proof, flow, judge in driven:
+        proof.checks += judge(flow, proof.step.condition(flow.direction))
 
 
-def _loss_of(flow: Flow, condition: Condition) -> Check:
+def _judge_rate(flow: Flow, condition: Condition) -> list[Check]:
+    return [judge_rate(flow, condition)]
+
+
+def _judge_losses(flow: Flow, condition: Condition) -> Iterator[Check]:
     """Judge the loss of a light flow as a run's own is judged: "pass" only where another would have shown."""
     lost = flow.count - len(flow.received_at_ns)
     loss = Loss(flow.count, lost, condition.mean_loss_ratio, condition.burst_packets)
-    asked = f"{condition.mean_loss_ratio:.4f}"
-    return Check(
+    yield Check(
         "loss",
         flow.direction,
-        asked,
+        f"{condition.mean_loss_ratio:.4f}",
         loss.words(),
         "chance",
         loss.verdict,

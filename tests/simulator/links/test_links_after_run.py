@@ -9,7 +9,7 @@ from simulator.links.proof import after_run
 from simulator.links.proof.certificate import certificate
 from simulator.links.proof.checks import Check
 from simulator.links.proof.probes import Flow
-from simulator.links.proof.verify import Proof, _loss_of
+from simulator.links.proof.verify import Proof, _judge_losses
 from simulator.links.proof.verify_rate import judge_rate
 from simulator.links.step_log import Asked
 from tests.simulator.links.test_links_proof import REPLAY, as_columns, quiet
@@ -155,7 +155,8 @@ def test_a_rate_that_a_late_sender_left_unproven_is_measured_again():
 )
 def test_a_probes_losses_pass_only_where_another_loss_would_have_shown(packets, lost, verdict):
     flow = Flow(1, "uplink", 114, 0.002, packets, received_at_ns=dict.fromkeys(range(packets - lost), 1))
-    assert _loss_of(flow, Condition(1e6, 30.0, 0.01)).verdict == verdict
+    (check,) = _judge_losses(flow, Condition(1e6, 30.0, 0.01))
+    assert (check.parameter, check.verdict) == ("loss", verdict)
 
 
 def probed(verdict, parameter="rate, UDP", direction="uplink"):
