@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -20,13 +19,14 @@ from ivsim.study.engines.pipe import consumer as consuming
 from ivsim.study.engines.pipe import producer as producing
 from ivsim.study.engines.pipe.idioms import needs_registry
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER, Kill, Killed, kill_of
-from ivsim.study.engines.pipe.ledger import Arrived, Integers, Ledger, Produced, close
+from ivsim.study.engines.pipe.ledger import Arrived, Integers, Produced, close
+from ivsim.study.engines.pipe.measured import Measured, Stopped
 from ivsim.study.engines.pipe.options import FIXED, PipeOptions, link_options
-from ivsim.study.engines.pipe.platform_usage import Busy, PlatformUsage
+from ivsim.study.engines.pipe.platform_usage import PlatformUsage
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place
 from ivsim.study.engines.pipe.registry_stub import registry_if
-from ivsim.study.engines.pipe.site import Asked, Crossed, Site
+from ivsim.study.engines.pipe.site import Asked, Site
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
@@ -41,58 +41,6 @@ END_S: Final = 30.0
 
 # Phase, seconds of it that are over, records sent and received so far.
 Tell = Callable[[str, float, int, int], None]
-
-
-class Stopped(NamedTuple):
-    """A signal that ended a measurement early, and how long after the start it came, in s."""
-
-    number: int
-    after_s: float
-
-
-@dataclass
-class Measured:
-    """What one measurement came to, before any figure.
-
-    Attributes:
-        platform_cpu_s: CPU time of each process of the platform, from the warm-up's end to the last record read.
-        platform_peak_mib: its largest resident set that was seen.
-        machine: how busy the whole machine was, in the same time; None where the warm-up never ended.
-        stored_bytes: on disk; None where that cannot be said.
-        acknowledges: whether a delivery report means that the platform has the record.
-        killed: what became of the kill that was asked for.
-        crossed: what the link between producers and platform did; None without one.
-        stopped: what ended it early; its records are those that were sent until then.
-    """
-
-    options: PipeOptions
-    start_at_ns: int
-    ledger: Ledger
-    arrived: Arrived
-    producers: list[dict[str, Any]]
-    consumers: list[dict[str, Any]]
-    complete: bool
-    answered: bool
-    acknowledges: bool
-    platform_cpu_s: dict[str, float] = field(default_factory=dict)
-    platform_peak_mib: dict[str, float] = field(default_factory=dict)
-    machine: Busy | None = None
-    stored_bytes: int | None = None
-    clock_drift_ms: float = 0.0
-    killed: Killed | None = None
-    crossed: Crossed | None = None
-    stopped: Stopped | None = None
-
-    @property
-    def warm_at_ns(self) -> int:
-        return self.start_at_ns + round(self.options.warmup_s * 1e9)
-
-    @property
-    def measured_s(self) -> float:
-        """Return how long records were due after the warm-up."""
-        asked_s = self.options.duration_s
-        due_s = asked_s if self.stopped is None else min(asked_s, self.stopped.after_s)
-        return due_s - self.options.warmup_s
 
 
 class Measurement:

@@ -8,11 +8,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.validity import judge_link
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER
 from ivsim.study.engines.pipe.ledger import CONSUMED, FATES, LOST, REFUSED, UNKNOWN, Integers
-from ivsim.study.engines.pipe.measurement import Measured
+from ivsim.study.engines.pipe.measured import Measured, stopped_words
 from ivsim.study.engines.pipe.site import WAYS
 from ledger.metrics import QUANTILES, Metric
 from schemas.quantiles import nearest_rank_ms, rank_index
@@ -442,22 +441,6 @@ def _consuming_s(found: Measured) -> float:
         if own.size:
             times.append((int(own[-1]) - int(own[0])) / 1e9)
     return float(np.mean(times)) if times else 0.0
-
-
-def stopped_words(found: Measured) -> str:
-    """Return what ended a measurement early, and what its figures are of."""
-    assert found.stopped is not None
-    if found.stopped.after_s >= found.options.duration_s:
-        return when_all_was_sent(found.stopped.number)
-    return (
-        f"stopped by {Interrupted(found.stopped.number)} after {found.stopped.after_s:.1f} of"
-        f" {found.options.duration_s:g} s: the figures are of what was sent until then"
-    )
-
-
-def when_all_was_sent(number: int) -> str:
-    """Return what is told of a signal that ended nothing."""
-    return f"stopped by {Interrupted(number)} when all had been sent: nothing is missing"
 
 
 def _validity(found: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:

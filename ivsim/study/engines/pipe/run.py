@@ -20,8 +20,8 @@ from ivsim.runs.outcome import EXIT_FAILED
 from ivsim.runs.validity import EXIT_INVALID
 from ivsim.runs.versions import environment
 from ivsim.study.engines.pipe.idioms import packages
-from ivsim.study.engines.pipe.measurement import Measured, Stopped
-from ivsim.study.engines.pipe.metrics import figures_of, stopped_words, when_all_was_sent
+from ivsim.study.engines.pipe.measured import Measured, Stopped, stopped_words, when_all_was_sent
+from ivsim.study.engines.pipe.metrics import figures_of
 from ivsim.study.engines.pipe.options import PipeOptions, link_options
 from ivsim.study.engines.pipe.page import write_page
 from ivsim.study.engines.pipe.platforms import platform_named

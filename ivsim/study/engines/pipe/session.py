@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivsim.study.engines.pipe.ledger import FATES, Integers
-from ivsim.study.engines.pipe.measurement import Measured, Measurement, Tell
+from ivsim.study.engines.pipe.measured import Measured
+from ivsim.study.engines.pipe.measurement import Measurement, Tell
 from ivsim.study.engines.pipe.options import PipeOptions
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import LOOPBACK, OpenPlatform
