@@ -104,7 +104,7 @@ def test_ctrl_c_while_the_link_is_proven_ends_that_and_nothing_else(runs: Runs) 
     # What only the living parts know is written once all sources have stopped; then the link is driven for some seconds.
     run.wait_for((run.directory / "run.json").exists)
     assert "proving the link" in run.stderr()
-    time.sleep(1.0)
+    time.sleep(1.0)  # into those seconds: a probe says nothing while it goes on
     run.popen.send_signal(signal.SIGINT)
     done = run.finish()
     assert done.code == 128 + signal.SIGINT

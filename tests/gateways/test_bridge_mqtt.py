@@ -282,9 +282,12 @@ def test_broker_restarted_by_sigterm_loses_nothing(
     gateway = start_gateway(**place(broker, kafka, topics), mode=mode)
     sent = [(mqtt_topic(vehicle_id(v)), p) for v, _, p in payloads(5, 20)]
     publish(broker, sent[:50], qos=int(mode[3]))
-    until(gateway, lambda e: e["delivered"] == 50)
+    first_ns = until(gateway, lambda e: e["delivered"] == 50)["connected_at_ns"]
+    stopped_ns = time.time_ns()
+    assert 0 < first_ns < stopped_ns
     broker.restart()
-    until(gateway, lambda e: e["connections_lost"] >= 1 and e["connected"] == 1)
+    again = until(gateway, lambda e: e["connections_lost"] >= 1 and e["connected"] == 1)
+    assert stopped_ns < again["connected_at_ns"] < time.time_ns()
     publish(broker, sent[50:], qos=int(mode[3]))
     # Acknowledgements that the broker had not read when it stopped bring their messages again.
     expected = {p for _, p in sent}

@@ -260,7 +260,7 @@ async def test_one_who_waits_for_a_senders_end_and_is_cancelled_leaves_no_proces
         hosted = HostedSender(0, config_of([1], broker, tmp_path / "log"), run_record, said)
         (process,) = children()
         following = asyncio.ensure_future(hosted.stop())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # it has begun, and is at its first wait
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await hosted.stop()

@@ -62,7 +62,7 @@ class Command:
         while not there():
             assert self.popen.poll() is None, self.said()
             assert time.monotonic() < end_s, self.said()
-            time.sleep(0.02)
+            time.sleep(0.02)  # another process, which tells nobody
 
     def ended(self) -> int:
         try:
@@ -78,7 +78,7 @@ def stopped(directory: Path, after_s: float, number: signal.Signals) -> None:
     """Stop a measurement so long after it began to send, and look at what it leaves."""
     command = Command(directory, *PIPE, "--output", "out")
     command.wait_until(lambda: ": sending" in command.said())
-    time.sleep(after_s)
+    time.sleep(after_s)  # the moment itself
     command.popen.send_signal(number)
     code = command.ended()
     assert "Traceback" not in command.said()
@@ -121,7 +121,7 @@ def test_a_study_that_is_stopped_at_any_moment_measures_nothing_twice(tmp_path: 
     done: set[tuple[str, int]] = set()
     for turn in range(10):
         command = Command(tmp_path, *words_for(tmp_path))
-        time.sleep(0.5 + 0.4 * turn)
+        time.sleep(0.5 + 0.4 * turn)  # the moment itself: each time a later one
         command.popen.send_signal(signal.SIGINT)
         code = command.ended()
         assert code in {0, 128 + signal.SIGINT}, command.said()

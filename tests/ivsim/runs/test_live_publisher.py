@@ -146,6 +146,21 @@ def test_what_was_sent_and_refused_is_told_by_second(directory: RunDirectory) ->
     assert made.row()["acknowledged"] == 1
 
 
+@pytest.mark.parametrize(("contained", "emitted"), [(0, 1), (1, 1), (7, 7)])
+def test_what_the_twins_contain_was_emitted(directory: RunDirectory, contained: int, emitted: int) -> None:
+    """The logs are read once a second; meanwhile the twins may tell of more."""
+    reader = mock.Mock(
+        **{"live.return_value": {}, "given_up.return_value": 0, "contained.return_value": contained}
+    )
+    with mock.patch.object(live_publisher, "Producer", return_value=Sent()):
+        made = LivePublisher(directory, 1, KafkaAddress("127.0.0.1:1"), reader, START_NS)
+    event = np.zeros(1, EVENT)
+    event["kind"], event["vehicle"], event["at_ns"] = Kind.EMITTED, 1, START_NS
+    directory.emission_log().write_bytes(event.tobytes())
+    made._copy()
+    assert (made.row()["emitted"], made.row()["in twin"]) == (emitted, contained)
+
+
 def test_a_second_of_a_large_fleet_is_a_few_records(directory: RunDirectory) -> None:
     """Each is far below the megabyte that Kafka takes, with the longest names and numbers."""
     vehicles = 2 * ROWS + 1

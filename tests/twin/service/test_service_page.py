@@ -91,6 +91,22 @@ def test_the_fleet_is_shown_and_moves(shown: Shown) -> None:
     )
 
 
+def test_the_fleet_that_is_found_is_no_update(shown: Shown) -> None:
+    shown.open(12)
+    # Whatever the figure says over three of its seconds, of a fleet in which nothing changes.
+    said = shown.page.locator("#figures div").filter(has_text="Updates").locator("dd").evaluate(
+        """dd => new Promise(done => {
+            const said = new Set(), end = performance.now() + 3000;
+            const look = () => {
+              said.add(dd.textContent);
+              performance.now() < end ? requestAnimationFrame(look) : done([...said]);
+            };
+            look(); })"""
+    )  # fmt: skip
+    assert "0 /s" in said
+    assert set(said) <= {"0 /s", "\N{EN DASH}"}
+
+
 def test_a_place_that_is_nowhere_is_counted_and_moves_no_map(shown: Shown) -> None:
     shown.open(12)
     page, load = shown.page, shown.load
