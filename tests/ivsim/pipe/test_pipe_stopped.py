@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.store import Store
 
-RATE = 500
+RATE = 20  # a producer waits for most of the time, and a signal meets it so
 DURATION_S = 4.0
 PIPE = ("pipe", "--platform", "null", "--rate", str(RATE), "--duration", str(DURATION_S), "--warmup", "1")
 TIMEOUT_S = 60.0
@@ -101,6 +103,8 @@ def stopped(directory: Path, after_s: float, number: signal.Signals) -> None:
     assert metrics["validity"]["verdict"] == "degraded"
     sent_s = min(DURATION_S, max(0.0, after_s - LEAD_S))
     # Nothing is sent before it is due, and what was due is sent; a second for a machine that is busy.
+    samples = pq.read_table(out / "samples.parquet")
+    assert (np.asarray(samples["emitted_at_ns"]) >= np.asarray(samples["due_at_ns"])).all()
     assert RATE * (sent_s - 1.0) <= metrics["produced"] <= RATE * min(DURATION_S, sent_s + 1.0)
     assert words in (out / "report.html").read_text()
 
