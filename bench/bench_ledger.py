@@ -19,7 +19,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
 from ivsim.runs.endpoints import KafkaAddress
-from ivsim.runs.kafka_log import keep
+from ivsim.runs.kafka_log import KafkaLog
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.registry import RunRecord
 from ledger.config import LedgerConfig
@@ -206,11 +205,10 @@ def main() -> None:
             print(f"  topics filled in {time.monotonic() - began_s:.0f} s")
             del log
             ledger = LedgerConfig(run_dir=scratch)
-            with closing(Tally(ledger)) as tally:
-                began_s, memory = time.monotonic(), Memory(os.getpid())
-                address, path = KafkaAddress(kafka.bootstrap), directory / "kafka_records.parquet"
-                records = keep(address, path, awaits_more=lambda rows: bool(tally.add(rows)))
-                memory.stop()
+            began_s, memory = time.monotonic(), Memory(os.getpid())
+            address, path = KafkaAddress(kafka.bootstrap), directory / "kafka_records.parquet"
+            records = KafkaLog(address, path, tally=Tally(ledger)).keep()
+            memory.stop()
             print(
                 f"  {records:,} records kept in {time.monotonic() - began_s:.0f} s;"
                 f" {memory.most_bytes / 2**30:.2f} GiB at most, Kafka's with them"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.testbed.process import NotReady
+from ledger.kept import Tally
 from ledger.sources import KAFKA_RECORD, KEPT_HEADERS, STATE_TOPIC, STATUS_TOPIC
 
 NOT_KEPT: Final = "Kafka's records could not be kept"
@@ -22,97 +24,197 @@ _POLL_S: Final = 0.2
 _ROW_GROUP: Final = 100_000
 
 
-def keep(
-    kafka: KafkaAddress,
-    path: Path,
-    *,
-    awaits_more: Callable[[pa.Table], bool] = lambda _: False,
-    silent_s: float = SILENT_S,
-) -> int:
-    """Write a row per record of vehicle.status and twin.state, in no order; return how many there are.
+class KafkaLog:
+    """Keeps the records of vehicle.status and twin.state, while they are written or behind it; `close` ends it.
 
-    Columns: topic (without the run's prefix), partition, offset, appended_at_ns (Kafka's stamp, whole ms), key,
-    value_bytes (null: no value), value_has_key (the key's bytes are somewhere in the value), and the last header of each
-    name in `KEPT_HEADERS` as its raw bytes, null where it is missing.
+    Columns of the file, in no order of its rows: topic (without the run's prefix), partition, offset, appended_at_ns
+    (Kafka's stamp, whole ms), key, value_bytes (null: no value), value_has_key (the key's bytes are somewhere in the value),
+    and the last header of each name in `KEPT_HEADERS` as its raw bytes, null where it is missing.
+
+    A run of an hour has millions of records, and reading one takes 15 us: a thread reads them as they come (`follow`), so that
+    few are left at the end. The thread is gone before `keep` reads those.
 
     Args:
         kafka: where the run's topics are.
-        path: the file to write.
-        awaits_more: is given the rows as they are read, and none now and then; while it returns True, the end of the
-            topics is not the end of what is kept.
+        path: the file to write; it is there once all is in it.
+        tally: counts the rows; closed with this.
+        part: the unfinished file, on the same disk; beside `path` by default.
         silent_s: how long Kafka may say nothing before it has said where the topics end.
-
-    Raises NotReady, and leaves no file, when Kafka does not answer.
     """
-    temporary = path.with_suffix(".parquet.part")
-    count = 0
-    held: list[pa.Table] = []
-    try:
-        with pq.ParquetWriter(temporary, KAFKA_RECORD, compression="zstd") as writer:
-            for rows in _batches(kafka, awaits_more, silent_s):
-                held.append(rows)
-                count += rows.num_rows
-                if sum(map(len, held)) >= _ROW_GROUP:
-                    writer.write_table(pa.concat_tables(held))
-                    held.clear()
-            if held:
-                writer.write_table(pa.concat_tables(held))
-        temporary.replace(path)
-    except KafkaException as error:
-        raise NotReady(f"{NOT_KEPT}: {error.args[0].str()}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return count
 
+    def __init__(
+        self,
+        kafka: KafkaAddress,
+        path: Path,
+        *,
+        tally: Tally | None = None,
+        part: Path | None = None,
+        silent_s: float = SILENT_S,
+    ) -> None:
+        self._path, self._part = path, part or path.with_suffix(".parquet.part")
+        self.tally, self._silent_s = tally, silent_s
+        self._names = {kafka.topics.status: STATUS_TOPIC, kafka.topics.state: STATE_TOPIC}
+        self._consumer = Consumer(
+            {
+                **kafka.client_settings(),
+                "group.id": "ivsim-keep",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",  # a record that is gone is not passed over in silence
+                "enable.partition.eof": True,
+                # How long a broker keeps the word that a partition has ended.
+                "fetch.wait.max.ms": 100,
+                "fetch.min.bytes": 100_000,
+                "log_level": 2,
+            }
+        )
+        self._writer: pq.ParquetWriter | None = None
+        self._next: dict[tuple[str, int], int] = {}
+        self._open: set[tuple[str, int]] = set()
+        self._held: list[pa.Table] = []
+        self._kept = self._counted = 0  # rows; of those that are held, tables
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.problem: str | None = None
 
-def _batches(
-    kafka: KafkaAddress, awaits_more: Callable[[pa.Table], bool], silent_s: float
-) -> Iterator[pa.Table]:
-    names = {kafka.topics.status: STATUS_TOPIC, kafka.topics.state: STATE_TOPIC}
-    consumer = Consumer(
-        {
-            **kafka.client_settings(),
-            "group.id": "ivsim-keep",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 50,  # how long a broker keeps the word that a partition has ended
-            "log_level": 2,
-        }
-    )
-    try:
-        known = consumer.list_topics(timeout=silent_s).topics
-        for name in names:
-            if name not in known or not known[name].partitions:
-                raise NotReady(f"{NOT_KEPT}: there is no topic {name}")
-        open_parts = {(name, p) for name in names for p in known[name].partitions}
-        consumer.assign([TopicPartition(name, part, 0) for name, part in open_parts])
+    def follow(self) -> None:
+        """Read from now on in a thread; what goes wrong there is `problem`, and ends it."""
+        self._thread = threading.Thread(target=self._follow, name="kafka-log", daemon=True)
+        self._thread.start()
+
+    def stop_following(self) -> None:
+        """Let the thread end when it has what it reads just now."""
+        self._over.set()
+
+    def keep(self, awaits_more: Callable[[], bool] = lambda: False) -> int:
+        """Write what is left, to the end of the topics; return how many records there are.
+
+        Raises NotReady, and leaves no file, when Kafka does not answer. Whatever this raises, the log is closed.
+
+        Args:
+            awaits_more: asked now and then, with all rows counted; while it returns True, the end of the topics is not the
+                end of what is kept.
+        """
+        try:
+            self._join()
+            if self.problem is not None:
+                raise NotReady(self.problem)
+            self._assign()  # anew: Kafka says of each partition once more where it ends
+            self._read_on(awaits_more)
+            self._write()
+            self._finish_file()
+        except KafkaException as error:
+            raise NotReady(_why(error)) from error
+        finally:
+            self.close()
+        return self._kept
+
+    def close(self) -> None:
+        """End the thread and the consumer; an unfinished file is removed. Idempotent."""
+        self._join()
+        self._consumer.close()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self.tally is not None:
+            self.tally.close()
+        self._part.unlink(missing_ok=True)
+
+    def _join(self) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _follow(self) -> None:
+        try:
+            self._assign()
+            while not self._over.is_set():
+                self._read()
+                if self._rows() >= _ROW_GROUP:
+                    self._write()
+        except KafkaException as error:
+            self.problem = _why(error)
+        except (NotReady, OSError) as error:
+            self.problem = str(error)
+
+    def _assign(self) -> None:
+        """Read each partition from its first record that is not read yet, until it has ended."""
+        if not self._next:
+            known = self._consumer.list_topics(timeout=self._silent_s).topics
+            for name in self._names:
+                if name not in known or not known[name].partitions:
+                    raise NotReady(f"{NOT_KEPT}: there is no topic {name}")
+            self._next = {(name, number): 0 for name in self._names for number in known[name].partitions}
+        self._open = set(self._next)
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._next.items()])
+
+    def _read_on(self, awaits_more: Callable[[], bool]) -> None:
         heard_s = time.monotonic()
         waits = True
-        while open_parts or waits:
-            messages = consumer.consume(_BATCH, timeout=_POLL_S)
-            if messages:
+        while self._open or waits:
+            if self._read():
                 heard_s = time.monotonic()
-            elif open_parts and time.monotonic() - heard_s > silent_s:
-                raise NotReady(f"{NOT_KEPT}: no word of Kafka for {silent_s:g} s")
-            rows = _table(_records(messages, open_parts), names)
-            if rows.num_rows:
-                yield rows
-            waits = awaits_more(rows)
-    finally:
-        consumer.close()
+            elif self._open and time.monotonic() - heard_s > self._silent_s:
+                raise NotReady(f"{NOT_KEPT}: no word of Kafka for {self._silent_s:g} s")
+            if self._rows() >= _ROW_GROUP:
+                self._write()
+            if not self._open:
+                self._count_new()
+            waits = not self._open and awaits_more()
+
+    def _read(self) -> bool:
+        """Hold what comes next; False where nothing has come."""
+        messages = self._consumer.consume(_BATCH, timeout=_POLL_S)
+        records = []
+        for message in messages:
+            place = (str(message.topic()), int(message.partition() or 0))
+            if (error := message.error()) is None:
+                self._next[place] = int(message.offset() or 0) + 1
+                records.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - so the library names it
+                self._open.discard(place)
+            else:
+                raise KafkaException(error)
+        if records:
+            self._held.append(_table(records, self._names))
+        return bool(messages)
+
+    def _rows(self) -> int:
+        return sum(map(len, self._held))
+
+    def _count_new(self) -> None:
+        if self.tally is not None and (new := self._held[self._counted :]):
+            self.tally.add(pa.concat_tables(new))
+            self._counted = len(self._held)
+
+    def _write(self) -> None:
+        """Count and write the rows that are held."""
+        if not self._held:
+            return
+        self._count_new()
+        rows = pa.concat_tables(self._held)
+        self._held.clear()
+        self._counted = 0
+        self._file().write_table(rows)
+        self._kept += rows.num_rows
+
+    def _file(self) -> pq.ParquetWriter:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._part, KAFKA_RECORD, compression="zstd")
+        return self._writer
+
+    def _finish_file(self) -> None:
+        self._file().close()
+        self._writer = None
+        self._part.replace(self._path)
 
 
-def _records(messages: list[Message], open_parts: set[tuple[str, int]]) -> list[Message]:
-    """Return the records among these, and take out the partitions that have ended."""
-    records = []
-    for message in messages:
-        if (error := message.error()) is None:
-            records.append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - so the library names it
-            open_parts.discard((str(message.topic()), int(message.partition() or 0)))
-        else:
-            raise KafkaException(error)
-    return records
+def keep(kafka: KafkaAddress, path: Path, *, silent_s: float = SILENT_S) -> int:
+    """Write a row per record that Kafka holds, and return how many there are; as `KafkaLog.keep`."""
+    return KafkaLog(kafka, path, silent_s=silent_s).keep()
+
+
+def _why(error: KafkaException) -> str:
+    return f"{NOT_KEPT}: {error.args[0].str()}"
 
 
 def _table(records: list[Message], names: dict[str, str]) -> pa.Table:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from contextlib import closing
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivsim.runs.children import ChildSpec
+from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, again
-from ivsim.runs.kafka_log import NOT_KEPT, keep
+from ivsim.runs.kafka_log import NOT_KEPT, KafkaLog
 from ivsim.runs.reconciliation import agreement
 from ivsim.runs.result import NO_LEDGER, ledger_config
 from ivsim.runs.snapshot import note
@@ -25,7 +24,7 @@ from ivsim.testbed.child import Child
 from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.process import NotReady, ProcessDied
 from ledger.build import ledger_limit_s
-from ledger.config import BUILD, WHEN_TOLD
+from ledger.config import BUILD, WHEN_TOLD, LedgerConfig
 from ledger.kept import Tally
 from ledger.metrics import METRICS
 
@@ -48,10 +47,13 @@ class LedgerJob:
     def __init__(self, started: StartedRun, problems: list[str]) -> None:
         self._started, self._problems = started, problems
         self._taking: Taking | None = None
+        self._log: KafkaLog | None = started.kafka_log
         self._config = ledger_config(started.directory.path, started.options)
 
     def prepare(self) -> None:
         """Start the process that will build the ledger: it loads what it needs while the sources stop."""
+        if self._log is not None:
+            self._log.stop_following()
         with contextlib.suppress(OSError):  # no memory for it, say: a later attempt has its reason told
             self._process()
 
@@ -105,12 +107,14 @@ class LedgerJob:
         kafka, path = self._started.components.endpoints.kafka, self._started.directory.kafka_records
         if not kafka.bootstrap or path.is_file() or any(one.startswith(NOT_KEPT) for one in self._problems):
             return
+        log = self._unbroken_log()
+        taking = self._taking
         try:
-            keep(
-                kafka, path, awaits_more=lambda rows: self._taking is not None and self._taking.goes_on(rows)
-            )
+            log.keep(lambda: taking is not None and taking.goes_on())
         except NotReady as error:
             self._problems.append(str(error))
+        finally:
+            self._log = None
 
     def _write(self) -> dict[str, Any]:
         twin = self._started.components.twin
@@ -135,20 +139,27 @@ class LedgerJob:
     def _end_twin(self, twin: TwinSession) -> bool:
         """Keep Kafka's records once the twin has taken all of them, then let its queries end; False where one could not."""
         due = pq.read_metadata(self._started.directory.emissions).num_rows
-        with closing(Tally(self._config)) as tally:
-            self._taking = Taking(tally, twin, due)
-            try:
-                self.keep_kafka_records()
-            finally:
-                taking, self._taking = self._taking, None
-            if taking.problem is not None:
-                self._problems.append(taking.problem)
-            try:
-                self._problems += twin.finish(tally.rejected, self._limit_s())
-            except (ProcessDied, NotReady) as error:
-                self._problems.append(str(error))
-                return False
+        log = self._unbroken_log()
+        assert log.tally is not None  # where there is a twin
+        self._taking = taking = Taking(log.tally, twin, due)
+        try:
+            self.keep_kafka_records()
+        finally:
+            self._taking = None
+        if taking.problem is not None:
+            self._problems.append(taking.problem)
+        try:
+            self._problems += twin.finish(taking.rejected, self._limit_s())
+        except (ProcessDied, NotReady) as error:
+            self._problems.append(str(error))
+            return False
         return True
+
+    def _unbroken_log(self) -> KafkaLog:
+        """Return what has followed Kafka so far, or one that reads all of it anew."""
+        if self._log is None or self._log.problem is not None:
+            self._log = kafka_log(self._started.components, self._started.directory, self._config)
+        return self._log
 
     def _kafka_answers(self) -> bool:
         """Say whether the run's Kafka answers; true where it has none."""
@@ -164,11 +175,18 @@ class LedgerJob:
         return ledger_limit_s(pq.read_metadata(self._started.directory.emissions).num_rows)
 
 
+def kafka_log(components: Components, directory: RunDirectory, config: LedgerConfig) -> KafkaLog:
+    """Return what keeps a run's records of Kafka, none of them read yet; they are counted where there is a twin to take them."""
+    tally = None if components.twin is None else Tally(config)
+    part = directory.work / "kafka_records.part"
+    return KafkaLog(components.endpoints.kafka, directory.kafka_records, tally=tally, part=part)
+
+
 class Taking:
     """How far the twin is with the records that Kafka holds for it.
 
     Args:
-        tally: counts the records as they are read.
+        tally: of the records that are read.
         twin: takes them.
         due: messages of the run.
 
@@ -180,16 +198,14 @@ class Taking:
         self._tally, self._twin = tally, twin
         self._began_s = self._heard_s = time.monotonic()
         self._limit_s = STALLED_S + due / SLOWEST_PER_S
+        self._taken = tally.taken
         self.problem: str | None = None
 
-    def goes_on(self, rows: pa.Table) -> bool:
-        """Count further records; return whether the twin has more to take, and may still do so."""
-        before = self._tally.taken
-        if rows.num_rows:
-            self._tally.add(rows)
+    def goes_on(self) -> bool:
+        """Return whether the twin has more to take, and may still do so."""
         now_s = time.monotonic()
-        if self._tally.taken > before:
-            self._heard_s = now_s
+        if self._tally.taken > self._taken:
+            self._heard_s, self._taken = now_s, self._tally.taken
         if self.problem is not None or self._tally.taken >= self._tally.good:
             return False
         try:
@@ -199,6 +215,10 @@ class Taking:
         if now_s - self._heard_s > STALLED_S or now_s - self._began_s > self._limit_s:
             self.problem = f"{self.words()} after {now_s - self._began_s:.0f} s"
         return self.problem is None
+
+    @property
+    def rejected(self) -> int:
+        return self._tally.rejected
 
     def words(self) -> str:
         return f"the twin has taken {self._tally.taken:,} of {self._tally.good:,} good records"

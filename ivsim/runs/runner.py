@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from gateways.protocols.base import Mode
@@ -18,12 +18,14 @@ from ivsim.runs.directory import make_run_directory, new_run_id, run_path
 from ivsim.runs.disk import DiskNearlyFull, DiskWatch, check_room, ran_out
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, heard, interruptible
+from ivsim.runs.ledger_job import kafka_log
 from ivsim.runs.live_figures import LiveFigures
 from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.memory import check_memory, check_memory_with_link
 from ivsim.runs.outcome import EXIT_FAILED, EXIT_SIGNALLED, EXIT_STOPPED_EARLY, Outcome
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.preflight import preflight
+from ivsim.runs.result import ledger_config
 from ivsim.runs.scrape import Scrape
 from ivsim.runs.shards import sender_shares
 from ivsim.runs.shared_parts import SharedParts
@@ -210,6 +212,10 @@ class Run:
         # A full collection made a change of the link 130 to 230 ms late.
         spare_new = stack.enter_context(spared())
         components.agents.compare()
+        log = None
+        if components.endpoints.kafka.bootstrap:
+            config = ledger_config(plan.directory.path, plan.options)
+            log = stack.enter_context(closing(kafka_log(components, plan.directory, config)))
         after_ns = START_AFTER_NS + plan.options.vehicles * START_AFTER_NS_PER_VEHICLE
         start_at_ns = time.time_ns() + after_ns
         opened_s = time.monotonic() - self._began_s + after_ns / 1e9
@@ -231,6 +237,7 @@ class Run:
             start_at_ns,
             opened_s,
             stack.enter_context(publisher),
+            log,
             spare_new,
         )
         manifest.write_manifest(started, facts)
@@ -238,6 +245,8 @@ class Run:
             components.capture.send("start", at_ns=start_at_ns)
         for name in components.senders:
             components.children.part(name).send("start", at_ns=start_at_ns)
+        if log is not None:
+            log.follow()
         return started
 
     def _wait(self, started: StartedRun) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ivsim.options import RunOptions
 from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
+from ivsim.runs.kafka_log import KafkaLog
 from ivsim.runs.link_player import LinkPlayer
 from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.plan import RunPlan
@@ -21,6 +22,7 @@ class StartedRun:
     Attributes:
         start_at_ns: when second 0 begins (wall clock).
         opened_s: how long it took from the command to the first message due, in s.
+        kafka_log: keeps Kafka's records as they come; None of a run without Kafka.
         spare_new: spares what was kept since the last call from Python's collector, under which no thread runs.
     """
 
@@ -29,6 +31,7 @@ class StartedRun:
     start_at_ns: int
     opened_s: float
     publisher: LivePublisher
+    kafka_log: KafkaLog | None
     spare_new: Callable[[], None]
 
     @property

@@ -10,16 +10,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ivsim.runs import kafka_log
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.interrupt import Interrupted
-from ivsim.runs.kafka_log import keep
+from ivsim.runs.kafka_log import KafkaLog, keep
 from ivsim.testbed.kafka_admin import Copies, create_topics
 from ivsim.testbed.kafka_cluster import bootstrap_of, kafka_cluster
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
+from ledger.config import LedgerConfig
+from ledger.kept import Tally
 from schemas.kafka_login import client_settings
 from schemas.topics import KafkaTopics
 from twin.listed_topics import await_listed
@@ -49,10 +52,8 @@ def test_every_record_is_kept_without_its_payload(address: KafkaAddress, tmp_pat
     )
     producer.produce(address.topics.state, b"v", b"truck", headers=[("messages", b"7")])
     assert producer.flush(30) == 0
-    began_s = time.monotonic()
     path = tmp_path / "kafka_records.parquet"
     assert keep(address, path) == 30_002
-    print(f"{time.monotonic() - began_s:.2f} s, {path.stat().st_size / 30_002:.1f} bytes a record")
     rows = pq.read_table(path).to_pylist()
     assert min(row["topic"] for row in rows) == "twin.state"
     good = [row for row in rows if row["key"] == b"truck" and row["topic"] == "vehicle.status"]
@@ -67,28 +68,84 @@ def test_every_record_is_kept_without_its_payload(address: KafkaAddress, tmp_pat
     assert sorted((row["partition"], row["offset"]) for row in [*good, odd])[:2] == [(0, 0), (0, 1)]
 
 
+def state(address: KafkaAddress, *values: bytes) -> None:
+    """Write these records to twin.state."""
+    producer = Producer({"bootstrap.servers": address.bootstrap})
+    for value in values:
+        producer.produce(address.topics.state, value, b"truck")
+    assert producer.flush(30) == 0
+
+
+def lengths(path: Path) -> list[int]:
+    return sorted(pq.read_table(path)["value_bytes"].to_pylist())
+
+
 def test_what_comes_while_more_is_awaited_is_kept_too(address: KafkaAddress, tmp_path: Path) -> None:
-    producer, seen = Producer({"bootstrap.servers": address.bootstrap}), 0
+    path = tmp_path / "k.parquet"
+    asked = 0
 
-    def awaits_two(rows: pa.Table) -> bool:
-        nonlocal seen
-        if not rows.num_rows and not seen:  # the topics have been empty so far
-            producer.produce(address.topics.state, b"v", b"truck")
-            producer.produce(address.topics.state, b"w", b"truck")
-            assert producer.flush(30) == 0
-        seen += rows.num_rows
-        return seen < 2
+    def awaits_two() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 1:  # the topics have been empty so far
+            state(address, b"v", b"ww")
+        return tally.taken < 2
 
-    assert keep(address, tmp_path / "k.parquet", awaits_more=awaits_two) == 2
-    assert pq.read_table(tmp_path / "k.parquet")["value_bytes"].to_pylist() == [1, 1]
+    class Counts(Tally):
+        def add(self, kept: pa.Table) -> None:
+            self.taken += kept.num_rows
+
+    tally = Counts(LedgerConfig(run_dir="."))
+    assert KafkaLog(address, path, tally=tally).keep(awaits_two) == 2
+    assert lengths(path) == [1, 2]
+
+
+def test_what_was_followed_is_read_once_and_the_rest_at_the_end(
+    address: KafkaAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "_ROW_GROUP", 2)
+    path, part = tmp_path / "k.parquet", tmp_path / "k.part"
+    log = KafkaLog(address, path, part=part)
+    log.follow()
+    state(address, b"1", b"22", b"333")
+    until_s = time.monotonic() + 20
+    while not part.is_file() and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert part.is_file()
+    state(address, b"4444")
+    log.stop_following()
+    state(address, b"55555")
+    assert log.keep() == 5
+    assert lengths(path) == [1, 2, 3, 4, 5]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_follower_that_fails_says_why_and_leaves_no_file(address: KafkaAddress, tmp_path: Path) -> None:
+    log = KafkaLog(KafkaAddress(address.bootstrap, KafkaTopics("none.")), tmp_path / "k.parquet")
+    log.follow()
+    with pytest.raises(NotReady, match=r"could not be kept: there is no topic none\.vehicle\.status"):
+        log.keep()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_records_that_are_gone_are_not_passed_over(address: KafkaAddress, tmp_path: Path) -> None:
+    for value in (b"1", b"22"):
+        state(address, value)
+    admin = AdminClient({"bootstrap.servers": address.bootstrap})
+    places = [TopicPartition(address.topics.state, number, OFFSET_END) for number in (0, 1)]
+    for future in admin.delete_records(places).values():
+        future.result(30)
+    with pytest.raises(NotReady, match="could not be kept"):
+        keep(address, tmp_path / "k.parquet")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_signal_that_ends_the_wait_leaves_no_file(address: KafkaAddress, tmp_path: Path) -> None:
-    def stopped(_: pa.Table) -> bool:
+    def stopped() -> bool:
         raise Interrupted(2)
 
     with pytest.raises(Interrupted):
-        keep(address, tmp_path / "k.parquet", awaits_more=stopped)
+        KafkaLog(address, tmp_path / "k.parquet").keep(stopped)
     assert list(tmp_path.iterdir()) == []
 
 
