@@ -74,16 +74,24 @@ class KafkaLog:
         self._kept = self._counted = 0  # rows; of those that are held, tables
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self.problem: str | None = None
+        self._problem: str | None = None
 
     def follow(self) -> None:
         """Read from now on in a thread; what goes wrong there is `problem`, and ends it."""
+        self._problem = f"{NOT_KEPT}: their reader has failed"  # until it has ended in order
         self._thread = threading.Thread(target=self._follow, name="kafka-log", daemon=True)
         self._thread.start()
 
     def stop_following(self) -> None:
         """Let the thread end when it has what it reads just now."""
         self._over.set()
+
+    def problem(self) -> str | None:
+        """End the thread, if it goes on; return what went wrong there."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        return self._problem
 
     def keep(self, awaits_more: Callable[[], bool] = lambda: False) -> int:
         """Write what is left, to the end of the topics; return how many records there are.
@@ -95,9 +103,8 @@ class KafkaLog:
                 end of what is kept.
         """
         try:
-            self._join()
-            if self.problem is not None:
-                raise NotReady(self.problem)
+            if (problem := self.problem()) is not None:
+                raise NotReady(problem)
             self._assign()  # anew: Kafka says of each partition once more where it ends
             self._read_on(awaits_more)
             self._write()
@@ -110,7 +117,7 @@ class KafkaLog:
 
     def close(self) -> None:
         """End the thread and the consumer; an unfinished file is removed. Idempotent."""
-        self._join()
+        self.problem()
         self._consumer.close()
         if self._writer is not None:
             self._writer.close()
@@ -118,11 +125,6 @@ class KafkaLog:
         if self.tally is not None:
             self.tally.close()
         self._part.unlink(missing_ok=True)
-
-    def _join(self) -> None:
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
 
     def _follow(self) -> None:
         try:
@@ -132,9 +134,11 @@ class KafkaLog:
                 if self._rows() >= _ROW_GROUP:
                     self._write()
         except KafkaException as error:
-            self.problem = _why(error)
+            self._problem = _why(error)
         except (NotReady, OSError) as error:
-            self.problem = str(error)
+            self._problem = str(error)
+        else:
+            self._problem = None
 
     def _assign(self) -> None:
         """Read each partition from its first record that is not read yet, until it has ended."""

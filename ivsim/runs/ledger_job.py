@@ -157,7 +157,7 @@ class LedgerJob:
 
     def _unbroken_log(self) -> KafkaLog:
         """Return what has followed Kafka so far, or one that reads all of it anew."""
-        if self._log is None or self._log.problem is not None:
+        if self._log is None or self._log.problem() is not None:
             self._log = kafka_log(self._started.components, self._started.directory, self._config)
         return self._log
 

@@ -21,8 +21,3 @@ def amqp_routing_key(identity: str) -> str:
 def amqp_addresses(scheme: str) -> Addresses:
     """Return the routing keys of a scheme, ours for ""; ValueError for one that is none."""
     return addresses(scheme, LEVELS) if scheme else _KEYS
-
-
-def vehicle_of_amqp_routing_key(key: str) -> str:
-    """Return the vehicle id in a routing key; ValueError when the key is none of ours."""
-    return _KEYS.vehicle_of(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -124,6 +125,24 @@ def test_a_follower_that_fails_says_why_and_leaves_no_file(address: KafkaAddress
     log = KafkaLog(KafkaAddress(address.bootstrap, KafkaTopics("none.")), tmp_path / "k.parquet")
     log.follow()
     with pytest.raises(NotReady, match=r"could not be kept: there is no topic none\.vehicle\.status"):
+        log.keep()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_follower_that_breaks_has_kept_nothing(
+    address: KafkaAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> pa.Table:
+        raise ArithmeticError
+
+    monkeypatch.setattr(kafka_log, "_table", broken)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    log = KafkaLog(address, tmp_path / "k.parquet")
+    log.follow()
+    state(address, b"1")
+    time.sleep(1.0)
+    monkeypatch.undo()
+    with pytest.raises(NotReady, match="their reader has failed"):
         log.keep()
     assert list(tmp_path.iterdir()) == []
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 PRODUCER, CONSUMER, BROKER = "producer", "consumer", "broker"
-ROLES: Final = (PRODUCER, CONSUMER, BROKER)
 FORM: Final = "producer@5s, consumer@5s or broker@5s; of several the first, or by number: consumer-1@5s"
 _KILL: Final = re.compile(r"(producer|consumer|broker)(?:-([0-9]{1,4}))?@([0-9]{1,6}(?:\.[0-9]{1,3})?)s")
 
