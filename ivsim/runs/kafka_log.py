@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -31,7 +32,7 @@ class KafkaLog:
     (Kafka's stamp, whole ms), key, value_bytes (null: no value), value_has_key (the key's bytes are somewhere in the value),
     and the last header of each name in `KEPT_HEADERS` as its raw bytes, null where it is missing.
 
-    A run of an hour has millions of records, and reading one takes 15 us: a thread reads them as they come (`follow`), so that
+    A run of an hour has millions of records, and keeping one takes 17 us: a thread reads them as they come (`follow`), so that
     few are left at the end. The thread is gone before `keep` reads those.
 
     Args:
@@ -61,7 +62,7 @@ class KafkaLog:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",  # a record that is gone is not passed over in silence
                 "enable.partition.eof": True,
-                # How long a broker keeps the word that a partition has ended.
+                # A broker answers ten times a second, not with each record; where a partition ends it says as late.
                 "fetch.wait.max.ms": 100,
                 "fetch.min.bytes": 100_000,
                 "log_level": 2,
@@ -96,7 +97,7 @@ class KafkaLog:
     def keep(self, awaits_more: Callable[[], bool] = lambda: False) -> int:
         """Write what is left, to the end of the topics; return how many records there are.
 
-        Raises NotReady, and leaves no file, when Kafka does not answer. Whatever this raises, the log is closed.
+        The log is closed behind it, whatever comes of it. Raises NotReady, and leaves no file, when Kafka does not answer.
 
         Args:
             awaits_more: asked now and then, with all rows counted; while it returns True, the end of the topics is not the
@@ -119,12 +120,13 @@ class KafkaLog:
         """End the thread and the consumer; an unfinished file is removed. Idempotent."""
         self.problem()
         self._consumer.close()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
         if self.tally is not None:
             self.tally.close()
         self._part.unlink(missing_ok=True)
+        if self._writer is not None:
+            with contextlib.suppress(OSError):  # the end of a file that is gone
+                self._writer.close()
+            self._writer = None
 
     def _follow(self) -> None:
         try:
@@ -135,8 +137,10 @@ class KafkaLog:
                     self._write()
         except KafkaException as error:
             self._problem = _why(error)
-        except (NotReady, OSError) as error:
+        except NotReady as error:
             self._problem = str(error)
+        except OSError as error:
+            self._problem = f"{NOT_KEPT}: {error}"
         else:
             self._problem = None
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
+from ivsim.options import RunOptions
 from ivsim.runs.children import ChildSpec
 from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
@@ -24,7 +25,7 @@ from ivsim.testbed.child import Child
 from ivsim.testbed.kafka_admin import answers
 from ivsim.testbed.process import NotReady, ProcessDied
 from ledger.build import ledger_limit_s
-from ledger.config import BUILD, WHEN_TOLD, LedgerConfig
+from ledger.config import BUILD, WHEN_TOLD
 from ledger.kept import Tally
 from ledger.metrics import METRICS
 
@@ -157,8 +158,12 @@ class LedgerJob:
 
     def _unbroken_log(self) -> KafkaLog:
         """Return what has followed Kafka so far, or one that reads all of it anew."""
-        if self._log is None or self._log.problem() is not None:
-            self._log = kafka_log(self._started.components, self._started.directory, self._config)
+        if self._log is not None and self._log.problem() is not None:
+            self._log.close()  # both write the same unfinished file
+            self._log = None
+        if self._log is None:
+            started = self._started
+            self._log = open_kafka_log(started.components, started.directory, started.options)
         return self._log
 
     def _kafka_answers(self) -> bool:
@@ -175,9 +180,9 @@ class LedgerJob:
         return ledger_limit_s(pq.read_metadata(self._started.directory.emissions).num_rows)
 
 
-def kafka_log(components: Components, directory: RunDirectory, config: LedgerConfig) -> KafkaLog:
+def open_kafka_log(components: Components, directory: RunDirectory, options: RunOptions) -> KafkaLog:
     """Return what keeps a run's records of Kafka, none of them read yet; they are counted where there is a twin to take them."""
-    tally = None if components.twin is None else Tally(config)
+    tally = None if components.twin is None else Tally(ledger_config(directory.path, options))
     part = directory.work / "kafka_records.part"
     return KafkaLog(components.endpoints.kafka, directory.kafka_records, tally=tally, part=part)
 

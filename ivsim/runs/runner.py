@@ -18,14 +18,13 @@ from ivsim.runs.directory import make_run_directory, new_run_id, run_path
 from ivsim.runs.disk import DiskNearlyFull, DiskWatch, check_room, ran_out
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, heard, interruptible
-from ivsim.runs.ledger_job import kafka_log
+from ivsim.runs.ledger_job import open_kafka_log
 from ivsim.runs.live_figures import LiveFigures
 from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.memory import check_memory, check_memory_with_link
 from ivsim.runs.outcome import EXIT_FAILED, EXIT_SIGNALLED, EXIT_STOPPED_EARLY, Outcome
 from ivsim.runs.plan import RunPlan
 from ivsim.runs.preflight import preflight
-from ivsim.runs.result import ledger_config
 from ivsim.runs.scrape import Scrape
 from ivsim.runs.shards import sender_shares
 from ivsim.runs.shared_parts import SharedParts
@@ -214,8 +213,7 @@ class Run:
         components.agents.compare()
         log = None
         if components.endpoints.kafka.bootstrap:
-            config = ledger_config(plan.directory.path, plan.options)
-            log = stack.enter_context(closing(kafka_log(components, plan.directory, config)))
+            log = stack.enter_context(closing(open_kafka_log(components, plan.directory, plan.options)))
         after_ns = START_AFTER_NS + plan.options.vehicles * START_AFTER_NS_PER_VEHICLE
         start_at_ns = time.time_ns() + after_ns
         opened_s = time.monotonic() - self._began_s + after_ns / 1e9

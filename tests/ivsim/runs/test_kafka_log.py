@@ -7,17 +7,22 @@ import threading
 import time
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ivsim.option_rules import run_options
 from ivsim.runs import kafka_log
+from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import KafkaAddress
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.kafka_log import KafkaLog, keep
+from ivsim.runs.ledger_job import LedgerJob
 from ivsim.testbed.kafka_admin import Copies, create_topics
 from ivsim.testbed.kafka_cluster import bootstrap_of, kafka_cluster
 from ivsim.testbed.process import NotReady
@@ -77,6 +82,14 @@ def state(address: KafkaAddress, *values: bytes) -> None:
     assert producer.flush(30) == 0
 
 
+def await_file(path: Path) -> None:
+    """Return once the file is there, which another thread writes."""
+    until_s = time.monotonic() + 20
+    while not path.is_file():
+        assert time.monotonic() < until_s, path
+        time.sleep(0.05)
+
+
 def lengths(path: Path) -> list[int]:
     return sorted(pq.read_table(path)["value_bytes"].to_pylist())
 
@@ -109,10 +122,7 @@ def test_what_was_followed_is_read_once_and_the_rest_at_the_end(
     log = KafkaLog(address, path, part=part)
     log.follow()
     state(address, b"1", b"22", b"333")
-    until_s = time.monotonic() + 20
-    while not part.is_file() and time.monotonic() < until_s:
-        time.sleep(0.05)
-    assert part.is_file()
+    await_file(part)
     state(address, b"4444")
     log.stop_following()
     state(address, b"55555")
@@ -129,22 +139,58 @@ def test_a_follower_that_fails_says_why_and_leaves_no_file(address: KafkaAddress
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_follower_that_breaks_has_kept_nothing(
-    address: KafkaAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> pa.Table:
-        raise ArithmeticError
+def broken_log(address: KafkaAddress, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> KafkaLog:
+    """Return one whose thread has written a record, and has broken at the next."""
+    rows_of, ended = kafka_log._table, threading.Event()
 
-    monkeypatch.setattr(kafka_log, "_table", broken)
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    log = KafkaLog(address, tmp_path / "k.parquet")
-    log.follow()
-    state(address, b"1")
-    time.sleep(1.0)
-    monkeypatch.undo()
+    def broken(records: list[Message], names: dict[str, str]) -> pa.Table:
+        if any(record.value() == b"333" for record in records):
+            raise ArithmeticError
+        return rows_of(records, names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka_log, "_ROW_GROUP", 1)
+        patch.setattr(kafka_log, "_table", broken)
+        patch.setattr(threading, "excepthook", lambda _: ended.set())
+        part = directory.work / "kafka_records.part"
+        log = KafkaLog(address, directory.kafka_records, part=part)
+        log.follow()
+        state(address, b"1")
+        await_file(part)
+        state(address, b"333")
+        assert ended.wait(20)
+    return log
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    found = RunDirectory(tmp_path)
+    found.work.mkdir()
+    return found
+
+
+def test_a_follower_that_breaks_has_kept_nothing(
+    address: KafkaAddress, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = broken_log(address, directory, monkeypatch)
     with pytest.raises(NotReady, match="their reader has failed"):
         log.keep()
-    assert list(tmp_path.iterdir()) == []
+    assert list(directory.path.rglob("*")) == [directory.work]
+
+
+def test_behind_a_follower_that_has_broken_all_is_read_anew(
+    address: KafkaAddress, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = broken_log(address, directory, monkeypatch)
+    components = SimpleNamespace(endpoints=SimpleNamespace(kafka=address), twin=None)
+    started: Any = SimpleNamespace(
+        components=components, directory=directory, options=run_options(), kafka_log=log
+    )
+    LedgerJob(started, problems := []).keep_kafka_records()
+    log.close()  # as the run does at its very end
+    assert problems == []
+    assert lengths(directory.kafka_records) == [1, 3]
+    assert list(directory.work.iterdir()) == []
 
 
 def test_records_that_are_gone_are_not_passed_over(address: KafkaAddress, tmp_path: Path) -> None:
