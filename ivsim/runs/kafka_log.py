@@ -23,6 +23,8 @@ SILENT_S: Final = 10.0
 _BATCH: Final = 10_000
 _POLL_S: Final = 0.2
 _ROW_GROUP: Final = 100_000
+# While the run goes on nobody waits for a record, and each answer costs broker and run 2.5 ms of CPU: 0.025 core at ten a second.
+_ANSWER_MS, _ANSWER_AT_END_MS = 1_000, 50
 
 
 class KafkaLog:
@@ -55,19 +57,8 @@ class KafkaLog:
         self._path, self._part = path, part or path.with_suffix(".parquet.part")
         self.tally, self._silent_s = tally, silent_s
         self._names = {kafka.topics.status: STATUS_TOPIC, kafka.topics.state: STATE_TOPIC}
-        self._consumer = Consumer(
-            {
-                **kafka.client_settings(),
-                "group.id": "ivsim-keep",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",  # a record that is gone is not passed over in silence
-                "enable.partition.eof": True,
-                # A broker answers ten times a second, not with each record; where a partition ends it says as late.
-                "fetch.wait.max.ms": 100,
-                "fetch.min.bytes": 100_000,
-                "log_level": 2,
-            }
-        )
+        self._kafka = kafka
+        self._consumer: Consumer | None = None
         self._writer: pq.ParquetWriter | None = None
         self._next: dict[tuple[str, int], int] = {}
         self._open: set[tuple[str, int]] = set()
@@ -106,8 +97,8 @@ class KafkaLog:
         try:
             if (problem := self.problem()) is not None:
                 raise NotReady(problem)
-            self._assign()  # anew: Kafka says of each partition once more where it ends
-            self._read_on(awaits_more)
+            # Anew: Kafka says of each partition once more where it ends, and soon.
+            self._read_on(self._begin(_ANSWER_AT_END_MS), awaits_more)
             self._write()
             self._finish_file()
         except KafkaException as error:
@@ -119,7 +110,8 @@ class KafkaLog:
     def close(self) -> None:
         """End the thread and the consumer; an unfinished file is removed. Idempotent."""
         self.problem()
-        self._consumer.close()
+        if self._consumer is not None:
+            self._consumer.close()
         if self.tally is not None:
             self.tally.close()
         self._part.unlink(missing_ok=True)
@@ -130,9 +122,9 @@ class KafkaLog:
 
     def _follow(self) -> None:
         try:
-            self._assign()
+            consumer = self._begin(_ANSWER_MS)
             while not self._over.is_set():
-                self._read()
+                self._read(consumer)
                 if self._rows() >= _ROW_GROUP:
                     self._write()
         except KafkaException as error:
@@ -144,22 +136,41 @@ class KafkaLog:
         else:
             self._problem = None
 
-    def _assign(self) -> None:
-        """Read each partition from its first record that is not read yet, until it has ended."""
+    def _begin(self, answer_ms: int) -> Consumer:
+        """Begin to read each partition at its first record that is not read yet; return who reads.
+
+        Args:
+            answer_ms: a broker that has little answers so late, with records and where a partition ends.
+        """
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = consumer = Consumer(
+            {
+                **self._kafka.client_settings(),
+                "group.id": "ivsim-keep",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",  # a record that is gone is not passed over in silence
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": answer_ms,
+                "fetch.min.bytes": 1_000_000,
+                "log_level": 2,
+            }
+        )
         if not self._next:
-            known = self._consumer.list_topics(timeout=self._silent_s).topics
+            known = consumer.list_topics(timeout=self._silent_s).topics
             for name in self._names:
                 if name not in known or not known[name].partitions:
                     raise NotReady(f"{NOT_KEPT}: there is no topic {name}")
             self._next = {(name, number): 0 for name in self._names for number in known[name].partitions}
         self._open = set(self._next)
-        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._next.items()])
+        consumer.assign([TopicPartition(*place, offset) for place, offset in self._next.items()])
+        return consumer
 
-    def _read_on(self, awaits_more: Callable[[], bool]) -> None:
+    def _read_on(self, consumer: Consumer, awaits_more: Callable[[], bool]) -> None:
         heard_s = time.monotonic()
         waits = True
         while self._open or waits:
-            if self._read():
+            if self._read(consumer):
                 heard_s = time.monotonic()
             elif self._open and time.monotonic() - heard_s > self._silent_s:
                 raise NotReady(f"{NOT_KEPT}: no word of Kafka for {self._silent_s:g} s")
@@ -169,9 +180,9 @@ class KafkaLog:
                 self._count_new()
             waits = not self._open and awaits_more()
 
-    def _read(self) -> bool:
+    def _read(self, consumer: Consumer) -> bool:
         """Hold what comes next; False where nothing has come."""
-        messages = self._consumer.consume(_BATCH, timeout=_POLL_S)
+        messages = consumer.consume(_BATCH, timeout=_POLL_S)
         records = []
         for message in messages:
             place = (str(message.topic()), int(message.partition() or 0))
