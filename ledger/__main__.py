@@ -18,6 +18,7 @@ from ledger.metrics import FATES
 from schemas.config import read_config
 from schemas.control import commands, emit
 from schemas.errors import Refusal
+from schemas.without_pandas import without_pandas
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,7 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
         if flags and (next(commands(BUILD, "stop"), None) or {}).get("command") != BUILD:
             return 0
         started = time.monotonic()
-        metrics = build(config, lambda step: emit("step", words=step))
+        with without_pandas():
+            metrics = build(config, lambda step: emit("step", words=step))
     except Refusal as error:
         print(error, file=sys.stderr)
         return 2

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from schemas.config import read_config
 from schemas.control import OWNER_DIED, Lines, command, emit
 from schemas.errors import Refusal
+from schemas.without_pandas import without_pandas
 from simulator.capture import pcap
 from simulator.capture.attribution import AttributionOptions, Attributor
 from simulator.capture.counting import COUNTS, Counter
@@ -197,7 +198,7 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         config = read_config(arguments[0], CaptureConfig)
-        with ExitStack() as stack:
+        with without_pandas(), ExitStack() as stack:
             capture = Capture(config, stack)
             for number in (signal.SIGTERM, OWNER_DIED):
                 signal.signal(number, lambda *_: setattr(capture, "stopping", True))
