@@ -18,6 +18,7 @@ from schemas.control import OWNER_DIED, emit, failure_line
 from schemas.errors import Refusal
 from schemas.loop_commands import Commands, stop_on_signal
 from schemas.outlet import log_to_stderr
+from schemas.without_pandas import without_pandas
 from simulator.background import in_background
 from simulator.link_task import Played, Task
 from simulator.links.base import Link, LinkError
@@ -93,11 +94,12 @@ class Player:
         }
 
     def stop(self) -> None:
-        """Stop the probes, then the replay, and leave what was played."""
+        """Stop the probes, then the replay, and leave what was played; `silent` says that nothing more crosses the link."""
         if self.prober is not None:
             self.prober.stop()
         if self.replay is not None:
             self.replay.stop(counted=not self.orphaned)
+        emit("silent")
         if (
             self._task is not None
             and self.replay is not None
@@ -189,7 +191,8 @@ def main(argv: list[str]) -> int:
         emit("error", message="usage: python -m simulator.link_player CONFIG.json")
         return 2
     try:
-        return asyncio.run(run(read_config(argv[0], PlayerConfig)))
+        with without_pandas():
+            return asyncio.run(run(read_config(argv[0], PlayerConfig)))
     except (LinkError, Refusal) as error:
         emit("error", message=str(error))
         return 2

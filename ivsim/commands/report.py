@@ -50,9 +50,12 @@ def command(
         print("\n".join(paragraph(f"finished; partial: {reason}" if reason else "finished", width_of())))
         print(f"report: {results / 'report.html'}")
         return
-    from ivsim.library.report_anew import report_anew  # noqa: PLC0415
+    from ivsim.report.figures import figures_apart  # noqa: PLC0415
 
-    changed = report_anew(results, ledger=ledger, say=say)
+    with figures_apart(results) as drawn:
+        from ivsim.library.report_anew import report_anew  # noqa: PLC0415 - loads while the figures are drawn
+
+        changed = report_anew(results, ledger=ledger, say=say, drawn=drawn)
     for one in changed:
         print("\n".join(paragraph(f"{one.name}: {one.now}, was {one.before}", width_of())))
     print(f"figures changed: {len(changed)}")

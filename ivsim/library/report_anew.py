@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from ivsim.library.folder import is_study, is_unfinished
 from ivsim.library.results import load_results
 from ivsim.option_rules import past_options
+from ivsim.report.figures import Figures
 from ivsim.runs.checksums import SUMS, check, digest, read_checksums
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.result import NO_LEDGER, ledger_config, write_result
@@ -31,6 +32,7 @@ from ledger.sources import EMISSION_LOG, KAFKA_RECORDS
 from ledger.values import KafkaCounts, compute
 from ledger.window import read_window
 from schemas.errors import Refusal
+from schemas.without_pandas import without_pandas
 
 METRICS_FILE: Final = "metrics.json"
 PAGE: Final = "report.html"
@@ -49,7 +51,11 @@ class Changed(NamedTuple):
 
 
 def report_anew(
-    directory: Path, *, ledger: bool = False, say: Callable[[str], None] = lambda _: None
+    directory: Path,
+    *,
+    ledger: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    drawn: Callable[[], Mapping[str, Figures]] | None = None,
 ) -> list[Changed]:
     """Rebuild a run's metrics and report, and return the figures that changed; Refusal names the file in the way.
 
@@ -57,22 +63,27 @@ def report_anew(
         directory: of the run.
         ledger: make the ledger anew first, from the emission log, the receive log and Kafka's records.
         say: is told of each step in a few words.
+        drawn: returns the page's figures of the ledger as it is, if somebody draws them.
     """
     if is_study(directory):
         raise Refusal(f"{directory}: results of a study: `ivsim study report {directory}`")
     run = load_results(directory)
     if is_unfinished(directory):
         raise Refusal(f"{directory}: the run goes on, or was killed: `ivsim report` finishes it")
+    options = past_options(run.manifest["options"])  # may load a plugin, which may use pandas
     sums = _checked(directory, {PAGE, LEDGER} if ledger else {PAGE})
     written = [METRICS_FILE, PAGE, *([LEDGER] if ledger else [])]
     rows: list[Changed] = []
     try:
-        with tempfile.TemporaryDirectory(prefix=".report-", dir=directory) as unfinished:
+        with (
+            without_pandas(),
+            tempfile.TemporaryDirectory(prefix=".report-", dir=directory) as unfinished,
+        ):
             made = Path(unfinished)
             for path in directory.iterdir():
                 if path.is_file() and path.name not in written:
                     (made / path.name).symlink_to(path.absolute())
-            config = ledger_config(made, past_options(run.manifest["options"]))
+            config = ledger_config(made, options)
             if ledger:
                 _sources(directory, config)
                 figures = with_ledger(run.metrics, built_ledger(config, say))
@@ -80,7 +91,7 @@ def report_anew(
             else:
                 figures = _figures(config, run.metrics)
             say("working out the figures")
-            metrics = write_result(RunDirectory(made), figures)
+            metrics = write_result(RunDirectory(made), figures, None if ledger else drawn)
             for name in written:
                 sums[name] = digest(made / name)
             new_sums = made / "sums"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,20 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ivsim.report.drawing import MOST_MARKS, Drawing
-from ivsim.report.style import BLUE, FATE_COLOURS, ORANGE, STAGE_COLOURS, VERMILION, latency_words
+from ivsim.report.run_tables import Columns
+from ivsim.report.style import (
+    BLUE,
+    FATE_COLOURS,
+    GREEN,
+    GREY,
+    ORANGE,
+    STAGE_COLOURS,
+    VERMILION,
+    latency_words,
+)
 from ivsim.topologies import USUAL_TOPOLOGY
 from ledger.metrics import FATES, HOPS
 
-Columns = dict[str, npt.NDArray[Any]]
 # Fates of messages that have no latency.
 MISSING = ("lost", "refused", "unsent", "unknown")
 # Of an ECDF: more than the figure has points to show would only make the page larger.
@@ -30,6 +39,13 @@ STAGES = {
     "end_to_end_latency": ("applied_at_ns", "due_at_ns"),
     "acknowledgement_time": ("acknowledged_at_ns", "emitted_at_ns"),
 }
+# Curves over a gateway's decisions: name, key of a decision, colour, what it looks like.
+CHOICES = (
+    ("messages a batch", "messages", BLUE, "steps-post"),
+    ("age of a batch, ms", "wait_ms", ORANGE, "steps-post"),
+    ("answer, ms", "answer_ms", GREY, "default"),
+    ("round trip of TCP, ms", "rtt_ms", GREEN, "default"),
+)
 # What of a ledger is drawn.
 OF_LEDGER = ("fate", "hop", *dict.fromkeys(name for stamps in STAGES.values() for name in stamps))
 
@@ -205,6 +221,22 @@ def delay_asked_and_probed(link: Columns, whose: str = "vehicle") -> Drawing:
             _marks(axes, link["second"][seen], link["probe_delay_ms"][seen], ".", **style)
         axes.set(xlabel="s after the start", ylabel="one-way delay, ms", yscale="log")
         _plain_log(axes.yaxis)
+        legend_above(axes)
+
+    return Drawing(draw)
+
+
+def chosen_over_time(decisions: Sequence[Mapping[str, Any]], start_at_ns: int) -> Drawing:
+    """Draw one gateway's setting, and what it knew of its link, against the time of each decision."""
+
+    def draw(axes: Axes) -> None:
+        at_s = [(one["decided_at_ns"] - start_at_ns) / 1e9 for one in decisions]
+        for label, key, colour, style in CHOICES:
+            values = [float("nan") if one[key] is None else one[key] for one in decisions]
+            axes.plot(at_s, values, drawstyle=style, marker=".", color=colour, label=label)
+        axes.set(xlabel="s after the start", ylabel="messages, ms")
+        axes.set_yscale("symlog", linthresh=1.0)
+        axes.set_ylim(bottom=0)
         legend_above(axes)
 
     return Drawing(draw)

@@ -1,4 +1,4 @@
-"""How gateways chose their batches in a run: the decisions that they wrote down, as a table and a figure."""
+"""How gateways chose their batches in a run: the decisions that they wrote down, as a table."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-
-from ivsim.report.charts import legend_above
-from ivsim.report.drawing import Drawing
-from ivsim.report.style import BLUE, GREEN, GREY, ORANGE, number
+from ivsim.report.style import number
 
 HEADS = (
     "gateway",
@@ -21,13 +17,6 @@ HEADS = (
     "predictions that can be judged",
     "late, predicted less measured, mean of the absolute",
     "largest",
-)
-# The figure's curves: name, key of a decision, colour, what it looks like.
-_CURVES = (
-    ("messages a batch", "messages", BLUE, "steps-post"),
-    ("age of a batch, ms", "wait_ms", ORANGE, "steps-post"),
-    ("answer, ms", "answer_ms", GREY, "default"),
-    ("round trip of TCP, ms", "rtt_ms", GREEN, "default"),
 )
 
 Decisions = dict[str, list[dict[str, Any]]]
@@ -70,19 +59,3 @@ def _row(decisions: list[dict[str, Any]]) -> list[str]:
         number(sum(off) / len(off) if off else None, "ratio"),
         number(max(off, default=None), "ratio"),
     ]
-
-
-def chosen_over_time(decisions: list[dict[str, Any]], start_at_ns: int) -> Drawing:
-    """Draw one gateway's setting, and what it knew of its link, against the time of each decision."""
-
-    def draw(axes: Axes) -> None:
-        at_s = [(one["decided_at_ns"] - start_at_ns) / 1e9 for one in decisions]
-        for label, key, colour, style in _CURVES:
-            values = [float("nan") if one[key] is None else one[key] for one in decisions]
-            axes.plot(at_s, values, drawstyle=style, marker=".", color=colour, label=label)
-        axes.set(xlabel="s after the start", ylabel="messages, ms")
-        axes.set_yscale("symlog", linthresh=1.0)
-        axes.set_ylim(bottom=0)
-        legend_above(axes)
-
-    return Drawing(draw)

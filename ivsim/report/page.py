@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,10 @@ from markupsafe import Markup
 
 from gateways.protocols import PROTOCOLS
 from ivsim.labels import words_of
-from ivsim.report import charts
-from ivsim.report.decisions import HEADS, chosen_over_time, decision_rows, read_decisions
-from ivsim.report.drawing import Charts
+from ivsim.report.decisions import HEADS, decision_rows, read_decisions
+from ivsim.report.figures import Figures, all_drawn
 from ivsim.report.html import rendered
-from ivsim.report.run_charts import at_edge, columns_of, link_charts, message_charts, topology_of
+from ivsim.report.run_tables import Columns, at_edge, columns_of, topology_of
 from ivsim.report.style import (
     PART_COLUMNS,
     badge,
@@ -59,14 +59,14 @@ SECURITY = {
 }
 
 
-def write_page(directory: Path) -> Path:
-    """Write `report.html` of a run directory from its files; return the path."""
+def write_page(directory: Path, figures: Mapping[str, Figures] | None = None) -> Path:
+    """Write `report.html` of a run directory from its files; return the path.
+
+    `figures`: of each part of the page, where they are drawn already.
+    """
+    drawn = figures or all_drawn(directory)
     manifest = json.loads((directory / "manifest.json").read_text())
     metrics = json.loads((directory / "metrics.json").read_text())
-    ledger, link = (
-        columns_of(directory / "ledger.parquet", charts.OF_LEDGER),
-        columns_of(directory / "link.parquet"),
-    )
     path = directory / "report.html"
     text = rendered(
         "run.html",
@@ -80,14 +80,14 @@ def write_page(directory: Path) -> Path:
         failed=_failed(metrics),
         window=window_words(metrics),
         certificate=certificate_table(metrics),
-        figures=_drawn(message_charts(manifest, ledger, fates=bool(_failed(metrics)))),
-        link_figures=_drawn(link_charts(manifest, link)),
+        figures=_marked(drawn["messages"]),
+        link_figures=_marked(drawn["link"]),
         refusals=_refusals(directory / "ledger.parquet"),
         wire=_wire(columns_of(directory / "wire_categories.parquet")),
         wire_sample=_sample(directory / "wire_categories.parquet"),
         parts=_parts(metrics),
         agents=_agents(metrics),
-        batches=_batches(manifest, directory),
+        batches=_batches(manifest, directory, drawn["batches"]),
         query=_query(metrics),
         security=_security(metrics),
         live=_live(metrics),
@@ -120,9 +120,9 @@ def _key_figures(metrics: dict[str, Any], topology: str) -> list[tuple[str, str]
     ]
 
 
-def _drawn(found: Charts) -> list[tuple[str, Markup]]:
+def _marked(figures: Figures) -> list[tuple[str, Markup]]:
     # matplotlib has escaped what it writes.
-    return [(caption, Markup(drawing.svg())) for drawing, caption in found.values()]  # noqa: S704
+    return [(caption, Markup(svg)) for caption, svg in figures]  # noqa: S704
 
 
 def _badges(metrics: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -220,7 +220,7 @@ def _refusals(ledger: Path) -> list[tuple[str, str, str]]:
     ]
 
 
-def _wire(categories: charts.Columns) -> list[list[str]]:
+def _wire(categories: Columns) -> list[list[str]]:
     """Return where every captured byte went, by purpose and direction; frames whole, link layer included."""
     if not categories:
         return []
@@ -279,21 +279,18 @@ def _milliseconds(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,.3f}"
 
 
-def _batches(manifest: dict[str, Any], directory: Path) -> dict[str, Any] | None:
+def _batches(manifest: dict[str, Any], directory: Path, figures: Figures) -> dict[str, Any] | None:
     """Return how gateways chose their batches; None where none did."""
     decisions = read_decisions(directory)
     if not decisions:
         return None
-    options, start_at_ns = manifest["options"], manifest["start_at_ns"]
+    options = manifest["options"]
     return {
         "policy": options["batching"],
         "limit": f"{options['batch_limit_ms']:g}",
         "heads": HEADS,
         "rows": decision_rows(decisions),
-        "figures": [
-            (gateway, Markup(chosen_over_time(several, start_at_ns).svg()))  # noqa: S704 - escaped by matplotlib
-            for gateway, several in decisions.items()
-        ],
+        "figures": _marked(figures),
     }
 
 

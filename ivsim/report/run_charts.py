@@ -1,42 +1,49 @@
-"""The charts of a run, from the tables of its directory: those of its messages, and those of its link."""
+"""The charts of a run, from the tables of its directory: those of its messages, its link, and its gateways' batches."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from ivsim.report import charts
-from ivsim.report.decisions import chosen_over_time, read_decisions
+from ivsim.report.decisions import read_decisions
 from ivsim.report.drawing import Charts
-from ivsim.topologies import TOPOLOGIES, USUAL_TOPOLOGY
+from ivsim.report.run_tables import Columns, at_edge, columns_of, topology_of
 
 
 def run_charts(directory: Path) -> Charts:
-    """Return the charts of a run: those of its messages and of its link, as far as it has any."""
-    manifest = json.loads((directory / "manifest.json").read_text())
-    ledger, link = (
-        columns_of(directory / "ledger.parquet", charts.OF_LEDGER),
-        columns_of(directory / "link.parquet"),
+    """Return the charts of a run: as far as it has messages, a link, and batches that were chosen."""
+    manifest = _manifest(directory)
+    ledger = columns_of(directory / "ledger.parquet", charts.OF_LEDGER)
+    return (
+        message_charts(manifest, ledger)
+        | link_charts(manifest, columns_of(directory / "link.parquet"))
+        | batch_charts(manifest, directory)
     )
-    found = message_charts(manifest, ledger) | link_charts(manifest, link)
-    for gateway, decisions in read_decisions(directory).items():
-        caption = f"How gateway {gateway} chose its batches, and what it knew of its link, at each decision"
-        found[f"batches-{gateway}.svg"] = (chosen_over_time(decisions, manifest["start_at_ns"]), caption)
+
+
+def page_charts(directory: Path, part: str) -> Charts:
+    """Return the charts of one part of a run's page, which has none of the fates where all messages were delivered."""
+    manifest = _manifest(directory)
+    if part == "batches":
+        return batch_charts(manifest, directory)
+    if part == "link":
+        return link_charts(manifest, columns_of(directory / "link.parquet"))
+    ledger = columns_of(directory / "ledger.parquet", charts.OF_LEDGER)
+    failed = bool(ledger) and bool(np.any(ledger["fate"] != "delivered"))
+    return message_charts(manifest, ledger, fates=failed)
+
+
+def _manifest(directory: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((directory / "manifest.json").read_text())
     return found
 
 
-def topology_of(manifest: dict[str, Any]) -> str:
-    """Return the way that a run's messages took; results of earlier versions have the usual one."""
-    return str(manifest["options"].get("topology", USUAL_TOPOLOGY))
-
-
-def message_charts(manifest: dict[str, Any], ledger: charts.Columns, *, fates: bool = True) -> Charts:
-    """Return the charts of a run's messages; that of their fates says nothing where all were delivered."""
+def message_charts(manifest: dict[str, Any], ledger: Columns, *, fates: bool = True) -> Charts:
+    """Return the charts of a run's messages, with that of their fates or without."""
     if not ledger or not len(ledger["fate"]):
         return {}
     topology = topology_of(manifest)
@@ -58,7 +65,7 @@ def message_charts(manifest: dict[str, Any], ledger: charts.Columns, *, fates: b
     }
 
 
-def link_charts(manifest: dict[str, Any], link: charts.Columns) -> Charts:
+def link_charts(manifest: dict[str, Any], link: Columns) -> Charts:
     """Return the charts of a run's link: what was asked of it, and what passed; none where nothing was logged."""
     if not link or not len(link["second"]):
         return {}
@@ -79,20 +86,12 @@ def link_charts(manifest: dict[str, Any], link: charts.Columns) -> Charts:
     }
 
 
-def columns_of(path: Path, names: Sequence[str] | None = None) -> charts.Columns:
-    """Return columns of a table, all without names; {} where the run has no such table."""
-    if not path.is_file():
-        return {}
-    table = pq.read_table(path, columns=None if names is None else list(names))
-    return {name: _array(table.column(name)) for name in table.column_names}
-
-
-def _array(column: Any) -> Any:
-    """Return a column as numpy; whole numbers with gaps become floats with NaN, as numpy wants it."""
-    return np.asarray(column.to_pandas())
-
-
-def at_edge(options: dict[str, Any]) -> bool:
-    """Say whether the links of a run are its gateways'."""
-    topology = TOPOLOGIES.get(options.get("topology", ""))
-    return topology is not None and topology.edge
+def batch_charts(manifest: dict[str, Any], directory: Path) -> Charts:
+    """Return a chart for each gateway that chose its batches."""
+    return {
+        f"batches-{gateway}.svg": (
+            charts.chosen_over_time(decisions, manifest["start_at_ns"]),
+            f"How gateway {gateway} chose its batches, and what it knew of its link, at each decision",
+        )
+        for gateway, decisions in read_decisions(directory).items()
+    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateways.protocols import every_mode
 from ivsim.topologies import TOPOLOGIES
 from ledger.metrics import LATENCIES, QUANTILES
 
@@ -147,6 +146,8 @@ def mode_style(mode: str) -> dict[str, Any]:
 
     Protocols differ in marker and line too, so that print without colour will do.
     """
+    from gateways.protocols import every_mode  # noqa: PLC0415 - a run's figures need no protocol, and `ivsim report` waits for them
+
     found = every_mode().get(mode)
     if found is None:
         return {"color": GREY, "marker": ".", "linestyle": "-.", "label": mode}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ivsim.agents.remote_sender import AgentLost
+from ivsim.report.figures import FiguresAside
 from ivsim.runs import processes
 from ivsim.runs.children import Part
 from ivsim.runs.components import Components
@@ -56,34 +55,34 @@ def account(started: StartedRun, ending: Ending, display: Display, *, alone: boo
     else:
         display.phase("proving the link")
     directory = started.directory
-    job = LedgerJob(started, problems)
-    with unhurried() as late, again():
-        job.prepare()
-        _stop_sources(started, problems)
-        write_snapshot(directory, started.options, started.replay.rows(), _facts(started, ending, problems))
-        if ending.error is not None:
-            display.note(so_far(started, ending))
-    cut_short = None
-    try:
-        if depth is not None and late.number is None:
-            _prove_link(started, depth)
-        # Its charts take a second to load: while other processes work on the ledger.
-        threading.Thread(
-            target=import_module, args=("ivsim.report.page",), name="charts", daemon=True
-        ).start()
-        display.phase("accounting for every message")
-    except Interrupted as signal:
-        cut_short = signal.number
-        display.note(f"{signal}: the link is driven no further; all that was sent is accounted for")
-    figures, error, number = job.write(display, late.number)
-    with unhurried() as late:
-        job.keep_kafka_records()  # of a run that a signal has stopped before
-        if started.options.query != "none":
-            answers.collect(directory.path)
-        note(directory, problems=problems)
-        display.phase("writing the report")
-        metrics = write_result(directory, figures)
-    return Result(metrics, directory.report, error, late.number or number or cut_short)
+    with FiguresAside(directory.path) as drawn:
+        job = LedgerJob(started, problems, drawn)
+        with unhurried() as late, again():
+            job.prepare()
+            _stop_sources(started, problems)
+            write_snapshot(
+                directory, started.options, started.replay.rows(), _facts(started, ending, problems)
+            )
+            if ending.error is not None:
+                display.note(so_far(started, ending))
+        cut_short = None
+        try:
+            if depth is not None and late.number is None:
+                _prove_link(started, depth)
+            drawn.draw("link")
+            display.phase("accounting for every message")
+        except Interrupted as signal:
+            cut_short = signal.number
+            display.note(f"{signal}: the link is driven no further; all that was sent is accounted for")
+        figures, error, number = job.write(display, late.number)
+        with unhurried() as late:
+            job.keep_kafka_records()  # of a run that a signal has stopped before
+            if started.options.query != "none":
+                answers.collect(directory.path)
+            note(directory, problems=problems)
+            display.phase("writing the report")
+            metrics = write_result(directory, figures, drawn)
+        return Result(metrics, directory.report, error, late.number or number or cut_short)
 
 
 def so_far(started: StartedRun, ending: Ending) -> str:
@@ -104,11 +103,12 @@ def _stop_sources(started: StartedRun, problems: list[str]) -> None:
     components.agents.settle(processes.scenario_of(started.options))
     if started.plan.topology.edge:
         _stop_gateways(components, problems)
-    # Before the capture, which counts the probes' last packets.
-    if (problem := started.replay.stop()) is not None:
-        problems.append(problem)
+    started.replay.silence()
+    # It has counted the probes' last packets; meanwhile the replay leaves what was played.
     if components.capture is not None:
         _stop_child(components.capture, problems)
+    if (problem := started.replay.stop()) is not None:
+        problems.append(problem)
     if not started.plan.topology.edge:
         _stop_gateways(components, problems)
     started.publisher.close()  # the live figures' last second, before the streaming job is asked for its last word

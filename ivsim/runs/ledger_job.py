@@ -1,4 +1,4 @@
-"""The ledger's work: Kafka's records kept once the twin has all, its queries ended, the ledger built, and each limited in time."""
+"""The ledger's work: Kafka's records kept once the twin has all, the ledger built while its queries end; each limited in time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from ivsim.options import RunOptions
+from ivsim.report.figures import FiguresAside
 from ivsim.runs.children import ChildSpec
 from ivsim.runs.components import Components
 from ivsim.runs.directory import RunDirectory
@@ -43,10 +44,11 @@ class LedgerJob:
     Args:
         started: the run, whose sources have stopped and whose tables are written.
         problems: what went wrong so far; what goes wrong here is added.
+        figures: draws the page's figures, those of the messages once there is a ledger.
     """
 
-    def __init__(self, started: StartedRun, problems: list[str]) -> None:
-        self._started, self._problems = started, problems
+    def __init__(self, started: StartedRun, problems: list[str], figures: FiguresAside) -> None:
+        self._started, self._problems, self._figures = started, problems, figures
         self._taking: Taking | None = None
         self._log: KafkaLog | None = started.kafka_log
         self._config = ledger_config(started.directory.path, started.options)
@@ -93,6 +95,7 @@ class LedgerJob:
         self._problems.append(error)
         # It has rows before it has figures: rows alone would look like a ledger that was finished.
         self._started.directory.ledger.unlink(missing_ok=True)
+        self._figures.draw("messages")
         return without_ledger(self._started.directory), error, number
 
     def step(self) -> str | None:
@@ -123,11 +126,14 @@ class LedgerJob:
             # Its queries wait two minutes for a Kafka that restarts; nobody restarts this one for them.
             twin.abandon()
             self._problems.append("Kafka does not answer any more")
-        ended = twin is not None and twin.running() and self._end_twin(twin)
+        rejected = None if twin is None or not twin.running() else self._keep_what_it_takes(twin)
         self.keep_kafka_records()
         child = self._process()
         child.send(BUILD)
-        live = self._live_figures() if ended else None  # while the ledger is built
+        self._figures.draw("messages", lambda: child.wait_end(self._limit_s()))
+        live = None
+        if twin is not None and rejected is not None and self._end_twin(twin, rejected):
+            live = self._live_figures()
         await_ledger(child, self._limit_s())
         metrics = _read_metrics(self._started.directory)
         if live is not None:
@@ -137,8 +143,8 @@ class LedgerJob:
             note(self._started.directory, live=compared)
         return metrics
 
-    def _end_twin(self, twin: TwinSession) -> bool:
-        """Keep Kafka's records once the twin has taken all of them, then let its queries end; False where one could not."""
+    def _keep_what_it_takes(self, twin: TwinSession) -> int:
+        """Keep Kafka's records once the twin has taken all of them; return how many of them it had to reject."""
         due = pq.read_metadata(self._started.directory.emissions).num_rows
         log = self._unbroken_log()
         assert log.tally is not None  # where there is a twin
@@ -149,8 +155,12 @@ class LedgerJob:
             self._taking = None
         if taking.problem is not None:
             self._problems.append(taking.problem)
+        return taking.rejected
+
+    def _end_twin(self, twin: TwinSession, rejected: int) -> bool:
+        """Let the twin's queries end; False where one could not."""
         try:
-            self._problems += twin.finish(taking.rejected, self._limit_s())
+            self._problems += twin.finish(rejected, self._limit_s())
         except (ProcessDied, NotReady) as error:
             self._problems.append(str(error))
             return False

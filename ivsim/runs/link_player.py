@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import time
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ivsim.runs.children import READY_S, Children, ChildSpec
-from ivsim.testbed.process import ProcessDied
+from ivsim.testbed.process import NotReady, ProcessDied
 from simulator.link_player import PlayerConfig
 from simulator.link_schedule import LinkSchedule, SideBySide
 from simulator.link_task import Played, Task
@@ -86,6 +87,13 @@ class LinkPlayer:
 
     def _second(self) -> int:
         return (time.time_ns() - self._start_at_ns) // 1_000_000_000
+
+    def silence(self) -> None:
+        """End the probes, then the replay; return once nothing of either crosses the link. `stop` says what went wrong."""
+        if self._link is not None and self._played is None and self._problem is None:
+            with contextlib.suppress(ProcessDied, NotReady):
+                self._child.send("stop")
+                self._child.wait_for("silent", _STOP_S)
 
     def stop(self) -> str | None:
         """End the probes, then the replay, and take the link back; return what went wrong with them. Idempotent."""

@@ -6,7 +6,7 @@ link's certificate, each part of a mixed fleet, what security cost, the query, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from ivsim.option_rules import past_options
 from ivsim.options import RunOptions
+from ivsim.report.figures import Figures
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.part_figures import part_figures
 from ivsim.runs.query_figures import query_figures
@@ -60,15 +61,20 @@ def ledger_config(directory: Path, options: RunOptions) -> LedgerConfig:
     )
 
 
-def write_result(directory: RunDirectory, figures: Mapping[str, Any]) -> dict[str, Any]:
+def write_result(
+    directory: RunDirectory,
+    figures: Mapping[str, Any],
+    drawn: Callable[[], Mapping[str, Figures]] | None = None,
+) -> dict[str, Any]:
     """Write metrics.json and report.html; return what metrics.json holds.
 
     Args:
         directory: with the tables of `ivsim.runs.snapshot`, and ledger.parquet where there is one.
         figures: METRICS, `partial` and `partial_reason` as the ledger said them, or as an earlier result did with
             all else that it held: it stays where the files do not say it.
+        drawn: returns the page's figures, where they are drawn already; None draws them here.
     """
-    from ivsim.report.page import write_page  # noqa: PLC0415 - charts take a second to load: not before they are needed
+    from ivsim.report.page import write_page  # noqa: PLC0415 - templates: no first message waits for them
 
     manifest, run = read_json(directory.manifest), read_json(directory.snapshot)
     options = past_options(manifest["options"])
@@ -93,7 +99,7 @@ def write_result(directory: RunDirectory, figures: Mapping[str, Any]) -> dict[st
         metrics["query"] = query_figures(directory.path, options)
     metrics["validity"] = _validity(directory, run, metrics)
     write_json(directory.metrics, metrics)
-    write_page(directory.path)
+    write_page(directory.path, None if drawn is None else drawn())
     return metrics
 
 

@@ -15,7 +15,8 @@ from gateways.batching.decision_log import DecisionLog
 from gateways.batching.observation import LinkState, Observation
 from gateways.batching.rules import Bounds
 from ivsim.options import RunOptions
-from ivsim.report.decisions import HEADS, chosen_over_time, decision_rows, read_decisions
+from ivsim.report.charts import chosen_over_time
+from ivsim.report.decisions import HEADS, decision_rows, read_decisions
 from ivsim.report.page import write_page
 
 START_NS = 1_800_000_000_000_000_000
@@ -79,4 +80,4 @@ def test_the_page_tells_of_policy_limit_and_decisions(directory: Path) -> None:
     assert "How batches were chosen" in page
     assert "By the policy timely for a limit of 1000 ms" in page
     assert "blind 1, kept 1, largest 1" in page
-    assert "Gateway 0: its setting" in page
+    assert "How gateway 0 chose its batches" in page

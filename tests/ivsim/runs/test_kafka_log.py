@@ -17,6 +17,7 @@ from confluent_kafka import OFFSET_END, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ivsim.option_rules import run_options
+from ivsim.report.figures import FiguresAside
 from ivsim.runs import kafka_log
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.endpoints import KafkaAddress
@@ -186,7 +187,8 @@ def test_behind_a_follower_that_has_broken_all_is_read_anew(
     started: Any = SimpleNamespace(
         components=components, directory=directory, options=run_options(), kafka_log=log
     )
-    LedgerJob(started, problems := []).keep_kafka_records()
+    with FiguresAside(directory.path) as drawn:
+        LedgerJob(started, problems := [], drawn).keep_kafka_records()
     log.close()  # as the run does at its very end
     assert problems == []
     assert lengths(directory.kafka_records) == [1, 3]

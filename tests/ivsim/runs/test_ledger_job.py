@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.option_rules import run_options
+from ivsim.report.figures import FiguresAside
 from ivsim.runs import ledger_job
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
@@ -178,9 +179,10 @@ def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> No
     started: Any = SimpleNamespace(
         components=components, directory=directory, options=run_options(), kafka_log=None
     )
-    job = LedgerJob(started, problems := [])
-    monkeypatch.setattr(job, "_write", interrupted)
-    figures, error, number = job.write(Display(quiet=True), None)
+    with FiguresAside(tmp_path) as drawn:
+        job = LedgerJob(started, problems := [], drawn)
+        monkeypatch.setattr(job, "_write", interrupted)
+        figures, error, number = job.write(Display(quiet=True), None)
     assert (figures["run_due"], error, number) == (2, "there is no ledger: stopped by SIGINT", 2)
     assert problems == [error]
     assert not slow.running()

@@ -89,8 +89,12 @@ def test_what_is_played_is_in_force_and_comes_back(link: Link, player: LinkPlaye
     player.cut(30.0)
     wait_until(lambda: steps(player) >= cut_s + 2)
     assert player.in_force()[1][1][0].rate_bps == 0
+    player.silence()
+    assert "silent" in player._child.latest
+    wait_until(lambda: "done" in player._child.latest)  # it leaves what was played without being asked
     assert player.stop() is None
     assert player.stop() is None
+    player.silence()  # it has been for long
     rows = [row for table in player.rows() for row in table.to_pylist()]
     played = 1 + max(row["second"] for row in rows)
     assert len(rows) == 2 * VEHICLES * played
