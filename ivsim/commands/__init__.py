@@ -23,49 +23,51 @@ _ROWS = (
     Command(
         "run", "ivsim.commands.run", "Send a fleet's messages over a replayed link, and account for each."
     ),
-    Command("load", "ivsim.commands.load", "A load test in stages, judged by thresholds."),
-    Command("agent", "ivsim.commands.agent", "A part of another machine's load test: senders on this one."),
-    Command("fleet", "ivsim.commands.fleet", "A fleet's messages as Parquet files, without sending any."),
+    Command("load", "ivsim.commands.load", "Run a load test in stages, judged by thresholds."),
+    Command("agent", "ivsim.commands.agent", "Run senders on this machine for a run that another one leads."),
+    Command(
+        "fleet", "ivsim.commands.fleet", "Write a fleet's messages to Parquet files, without sending any."
+    ),
     Command(
         "audit", "ivsim.commands.audit", "Recompute a finished run's figures from its raw logs, and compare."
     ),
-    Command("report", "ivsim.commands.report", "A finished run's figures and report anew from its tables."),
-    Command("results", "ivsim.commands.results", "Results of runs and studies: list, show, remove."),
-    Command("compare", "ivsim.commands.compare", "Two runs side by side, each figure with the difference."),
-    Command("export", "ivsim.commands.export", "A result as CSV, Parquet or JSON for other programs."),
-    Command("study", "ivsim.commands.study", "Trade-offs as data: run in a fair order, reported, compared."),
+    Command("report", "ivsim.commands.report", "Rebuild a finished run's metrics and report."),
+    Command("results", "ivsim.commands.results", "List, show and remove the results of runs and studies."),
+    Command("compare", "ivsim.commands.compare", "Compare two runs or studies, figure by figure."),
     Command(
-        "pipe", "ivsim.commands.pipe", "Records through a platform such as Kafka: delay, speed and cost."
+        "export", "ivsim.commands.export", "Write a result's tables as CSV, Parquet or JSON, or its charts."
     ),
+    Command("study", "ivsim.commands.study", "Run, resume, report and compare trade-off studies."),
+    Command("pipe", "ivsim.commands.pipe", "Measure a platform such as Kafka: delay, speed and cost."),
     Command(
         "platform",
         "ivsim.commands.platform",
-        "Ingestion platforms: list them, install those that set-up leaves out.",
+        "List ingestion platforms, and install those that set-up leaves out.",
     ),
-    Command(
-        "profile", "ivsim.commands.profile", "Deployment profiles: try each connection, say what is missing."
-    ),
+    Command("profile", "ivsim.commands.profile", "Test the connections of a deployment profile."),
     Command("reproduce", "ivsim.commands.reproduce", "Repeat a published study, claim by claim."),
-    Command("trace", "ivsim.commands.trace", "Traces of cellular links: import, list, show, plot, generate."),
-    Command("link", "ivsim.commands.link", "The emulated link: what works here, and proof of what it does."),
-    Command("gateway", "ivsim.commands.gateway", "One gateway alone, between your broker and your Kafka."),
     Command(
-        "serve", "ivsim.commands.serve", "Gateway, twins and their service on your broker and your Kafka."
+        "trace", "ivsim.commands.trace", "Import, list, show, plot and generate traces of cellular links."
     ),
-    Command("twin", "ivsim.commands.twin", "The vehicles' twins: serve them, get one, watch all."),
+    Command("link", "ivsim.commands.link", "Check which link emulation works here, and verify what it does."),
+    Command("gateway", "ivsim.commands.gateway", "Run one gateway between your broker and your Kafka."),
     Command(
-        "chaos", "ivsim.commands.chaos", "Kill or cut a part in mid-run, and check what each mode promised."
+        "serve", "ivsim.commands.serve", "Run gateway, twins and their service on your broker and Kafka."
+    ),
+    Command("twin", "ivsim.commands.twin", "Serve the vehicles' twins, get one, or watch all."),
+    Command(
+        "chaos", "ivsim.commands.chaos", "Kill or cut a part in mid-run, and check what each mode promises."
     ),
     Command("up", "ivsim.commands.up", "Keep a testbed open, on which runs begin within seconds."),
+    Command("shell", "ivsim.commands.shell", "Open a shell on the vehicle's side of the replayed link."),
+    Command("setup", "ivsim.commands.setup", "Fetch or bundle the jars of an installed wheel."),
     Command(
-        "shell", "ivsim.commands.shell", "A shell where a vehicle lives, on its side of the replayed link."
+        "doctor", "ivsim.commands.doctor", "Check what is installed, what is missing, and how to get it."
     ),
-    Command("setup", "ivsim.commands.setup", "The jars of an installed wheel: fetch or bundle them."),
-    Command("doctor", "ivsim.commands.doctor", "What is installed, what is missing, and how to get it."),
     Command(
         "plugins",
         "ivsim.commands.plugins",
-        "Parts of other packages: what is installed, and what is refused.",
+        "List installed plugins, and why any is refused.",
     ),
     Command("version", "ivsim.commands.version", "Print the version and the commit."),
 )
