@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
+from schemas.errors import Refusal
 from schemas.without_pandas import without_pandas
 
 # Each with its caption, as SVG text.
@@ -72,7 +73,7 @@ class FiguresAside:
 def figures_apart(directory: Path) -> Iterator[Callable[[], Mapping[str, Figures]]]:
     """Draw in a process of its own, which is gone behind the block; what is yielded returns the figures.
 
-    What goes wrong there goes wrong again in the caller's process, which says it.
+    What goes wrong there goes wrong again in the caller's process, which says it; Refusal where it takes too long.
     """
     command = [sys.executable, "-m", "ivsim.report.figures", str(directory.absolute())]
     with subprocess.Popen(
@@ -80,7 +81,10 @@ def figures_apart(directory: Path) -> Iterator[Callable[[], Mapping[str, Figures
     ) as process:
 
         def figures() -> Mapping[str, Figures]:
-            printed, _ = process.communicate(timeout=_LIMIT_S)
+            try:
+                printed, _ = process.communicate(timeout=_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                raise Refusal(f"{directory}: its figures were not drawn within {_LIMIT_S:g} s") from None
             found: Mapping[str, Figures] = (
                 json.loads(printed) if process.returncode == 0 else all_drawn(directory)
             )

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivsim.topologies import TOPOLOGIES, USUAL_TOPOLOGY
@@ -23,7 +25,17 @@ def columns_of(path: Path, names: Sequence[str] | None = None) -> Columns:
         return {}
     with pq.ParquetFile(path) as file:  # `read_table` loads what reads datasets
         table = file.read(columns=None if names is None else list(names))
-    return {name: table.column(name).to_numpy() for name in table.column_names}
+    return {name: _array(table.column(name)) for name in table.column_names}
+
+
+def _array(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    if not pa.types.is_string(column.type):
+        return column.to_numpy()  # type: ignore[no-any-return]
+    # Of words there are few, and a Python string for each of six million rows takes 300 MB.
+    places = column.combine_chunks().dictionary_encode()
+    words = np.array([*places.dictionary.to_pylist(), None], dtype=object)
+    found: npt.NDArray[Any] = words[places.indices.fill_null(len(words) - 1).to_numpy()]
+    return found
 
 
 def topology_of(manifest: dict[str, Any]) -> str:

@@ -89,6 +89,9 @@ class LedgerJob:
             except Interrupted as stop:
                 number = stop.number
                 self._end_process()
+            except BaseException:
+                self._end_process()  # whoever draws its rows waits for it
+                raise
         if number is not None:
             reason = f"stopped by {Interrupted(number)}"
         error = f"{NO_LEDGER}: {reason}"

@@ -17,6 +17,7 @@ from ivsim.report import figures as module
 from ivsim.report.figures import PARTS, FiguresAside, all_drawn, drawn, figures_apart
 from ivsim.report.page import write_page
 from ivsim.report.run_tables import columns_of
+from schemas.errors import Refusal
 from tests.ivsim.audit.made_up_result import made_up_result
 
 
@@ -60,7 +61,10 @@ def test_the_process_is_gone_though_nobody_has_asked(run: Path, monkeypatch: pyt
 
 def test_one_that_draws_for_ever_is_ended(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LIMIT_S", 0.01)
-    with pytest.raises(subprocess.TimeoutExpired), figures_apart(run) as apart:
+    with (
+        pytest.raises(Refusal, match=r"its figures were not drawn within 0.01 s"),
+        figures_apart(run) as apart,
+    ):
         apart()
 
 
@@ -105,14 +109,24 @@ def test_fates_are_drawn_where_not_all_messages_were_delivered(run: Path) -> Non
 
 def test_columns_with_gaps_are_as_numpy_wants_them(tmp_path: Path) -> None:
     table = pa.table(
-        {"count": pa.array([1, None]), "word": ["a", None], "share": [0.5, None], "whole": [1, 2]}
+        {
+            "count": [1, None, 3],
+            "word": ["a", None, "a"],
+            "share": [0.5, None, 1.0],
+            "whole": [1, 2, 3],
+            "none": pa.nulls(3, pa.string()),
+        }
     )
-    pq.write_table(table, tmp_path / "t.parquet")
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=2)
     found = columns_of(tmp_path / "t.parquet")
     assert found["count"].dtype == found["share"].dtype == np.float64
     assert np.isnan(found["count"][1])
-    assert found["word"].tolist() == ["a", None]
+    assert found["word"].tolist() == ["a", None, "a"]
+    assert found["word"][0] is found["word"][2]
     assert found["whole"].dtype == np.int64
+    assert found["none"].tolist() == [None, None, None]
+    pq.write_table(table.slice(0, 0), tmp_path / "empty.parquet")
+    assert [len(values) for values in columns_of(tmp_path / "empty.parquet").values()] == [0] * 5
     assert list(columns_of(tmp_path / "t.parquet", ["word"])) == ["word"]
     assert columns_of(tmp_path / "none.parquet") == {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -167,24 +167,43 @@ def test_one_that_takes_too_long_is_ended(run_record, tmp_path, monkeypatch) -> 
     assert not slow.running()
 
 
-def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> None:
-    slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
-
-    def interrupted() -> dict[str, Any]:
-        raise Interrupted(2)
-
-    directory = RunDirectory(tmp_path)
-    pq.write_table(pa.table({"sequence": [1, 2]}), directory.emissions)
+def slow_job(slow: Child, directory: Path) -> tuple[LedgerJob, list[str]]:
+    """Return the work of a run of two messages, whose ledger is built by a process that takes ten minutes."""
+    run = RunDirectory(directory)
+    pq.write_table(pa.table({"sequence": [1, 2]}), run.emissions)
     components = SimpleNamespace(children={LEDGER: slow})
     started: Any = SimpleNamespace(
-        components=components, directory=directory, options=run_options(), kafka_log=None
+        components=components, directory=run, options=run_options(), kafka_log=None
     )
-    with FiguresAside(tmp_path) as drawn:
-        job = LedgerJob(started, problems := [], drawn)
-        monkeypatch.setattr(job, "_write", interrupted)
+    return LedgerJob(started, problems := [], FiguresAside(directory)), problems
+
+
+def raising(error: BaseException) -> Callable[[], dict[str, Any]]:
+    def write() -> dict[str, Any]:
+        raise error
+
+    return write
+
+
+def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> None:
+    slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
+    job, problems = slow_job(slow, tmp_path)
+    monkeypatch.setattr(job, "_write", raising(Interrupted(2)))
+    with job._figures:
         figures, error, number = job.write(Display(quiet=True), None)
     assert (figures["run_due"], error, number) == (2, "there is no ledger: stopped by SIGINT", 2)
     assert problems == [error]
+    assert not slow.running()
+
+
+def test_no_figure_waits_for_one_that_nobody_awaits(run_record, tmp_path, monkeypatch) -> None:
+    slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
+    job, _ = slow_job(slow, tmp_path)
+    monkeypatch.setattr(job, "_write", raising(OSError("disk")))
+    with job._figures as drawn:
+        drawn.draw("messages", lambda: slow.wait_end(60))
+        with pytest.raises(OSError, match="disk"):
+            job.write(Display(quiet=True), None)
     assert not slow.running()
 
 
