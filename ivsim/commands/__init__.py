@@ -24,7 +24,7 @@ _ROWS = (
         "run", "ivsim.commands.run", "Send a fleet's messages over a replayed link, and account for each."
     ),
     Command("load", "ivsim.commands.load", "Run a load test in stages, judged by thresholds."),
-    Command("agent", "ivsim.commands.agent", "Run senders on this machine for a run that another one leads."),
+    Command("agent", "ivsim.commands.agent", "Run senders on this machine for a coordinator on another."),
     Command(
         "fleet", "ivsim.commands.fleet", "Write a fleet's messages to Parquet files, without sending any."
     ),
@@ -38,7 +38,7 @@ _ROWS = (
         "export", "ivsim.commands.export", "Write a result's tables as CSV, Parquet or JSON, or its charts."
     ),
     Command("study", "ivsim.commands.study", "Run, resume, report and compare trade-off studies."),
-    Command("pipe", "ivsim.commands.pipe", "Measure a platform such as Kafka: delay, speed and cost."),
+    Command("pipe", "ivsim.commands.pipe", "Measure a platform such as Kafka: latency, throughput and cost."),
     Command(
         "platform",
         "ivsim.commands.platform",
