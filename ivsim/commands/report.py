@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,8 @@ def command(
         return
     from ivsim.report.figures import figures_apart  # noqa: PLC0415
 
-    with figures_apart(results) as drawn:
+    # Those of a ledger that is yet to be made are drawn behind it.
+    with nullcontext() if ledger else figures_apart(results) as drawn:
         from ivsim.library.report_anew import report_anew  # noqa: PLC0415 - loads while the figures are drawn
 
         changed = report_anew(results, ledger=ledger, say=say, drawn=drawn)

@@ -63,15 +63,15 @@ def report_anew(
         directory: of the run.
         ledger: make the ledger anew first, from the emission log, the receive log and Kafka's records.
         say: is told of each step in a few words.
-        drawn: returns the page's figures of the ledger as it is, if somebody draws them.
+        drawn: returns the page's figures, where they are drawn already; not with `ledger`.
     """
     if is_study(directory):
         raise Refusal(f"{directory}: results of a study: `ivsim study report {directory}`")
     run = load_results(directory)
     if is_unfinished(directory):
         raise Refusal(f"{directory}: the run goes on, or was killed: `ivsim report` finishes it")
-    options = past_options(run.manifest["options"])  # may load a plugin, which may use pandas
     sums = _checked(directory, {PAGE, LEDGER} if ledger else {PAGE})
+    options = past_options(run.manifest["options"])  # may load a plugin, which may use pandas
     written = [METRICS_FILE, PAGE, *([LEDGER] if ledger else [])]
     rows: list[Changed] = []
     try:
@@ -91,7 +91,7 @@ def report_anew(
             else:
                 figures = _figures(config, run.metrics)
             say("working out the figures")
-            metrics = write_result(RunDirectory(made), figures, None if ledger else drawn)
+            metrics = write_result(RunDirectory(made), figures, drawn)
             for name in written:
                 sums[name] = digest(made / name)
             new_sums = made / "sums"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ivsim import cli
 from ivsim.audit import audit
 from ivsim.library import report_anew as module
 from ivsim.library.report_anew import Changed, report_anew
+from ivsim.report import figures
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.directory import RunDirectory
 from schemas.errors import Refusal
@@ -207,3 +209,20 @@ def test_the_command_says_what_changed(
         "figures changed: 1",
         f"report: {run / 'report.html'}",
     ]
+
+
+def test_figures_of_the_old_ledger_are_not_drawn_where_a_new_one_is_made(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn: list[Path] = []
+
+    @contextmanager
+    def noted(directory: Path) -> Iterator[None]:
+        drawn.append(directory)
+        yield None
+
+    monkeypatch.setattr(figures, "figures_apart", noted)
+    assert said(["report", str(run), "--ledger"], monkeypatch, capsys)[0] == 0
+    assert drawn == []
+    assert said(["report", str(run)], monkeypatch, capsys)[0] == 0
+    assert drawn == [run]
