@@ -134,6 +134,17 @@ def test_a_process_that_waits_builds_when_it_is_told_to_and_not_when_its_owner_i
     assert ('"partial": false' in said) == built
 
 
+def test_a_process_that_builds_does_without_pandas(run: LedgerConfig) -> None:
+    """A run waits for it: DuckDB and pyarrow would load pandas, for a third of a second."""
+    config = run.run_file("ledger.json")
+    config.write_text(run.model_dump_json())
+    command = [sys.executable, "-X", "importtime", "-m", "ledger", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert {"duckdb", "pyarrow.parquet"} <= loaded
+    assert "pandas.core" not in loaded  # the attempt alone is named, too
+
+
 @pytest.mark.parametrize(
     "words", [[], [WHEN_TOLD, "a.json", "b.json"], ["--soon", "ledger.json"], ["a.json", "b.json"]]
 )

@@ -29,6 +29,8 @@ from ledger.kept import Tally
 from ledger.sources import KAFKA_RECORD, STATE_TOPIC, STATUS_TOPIC
 from schemas.topics import vehicle_id
 
+# A ledger that nobody waits for to its end: whoever leaves it alone fails by the limit of the test.
+NEVER_DONE = "import time\ntime.sleep(600)"
 HEADERS = {
     "format": "protobuf", "protocol": "mqtt", "mode": "qos1", "epoch": "1", "sequence": "1", "received_at_ns": "1",
 }  # fmt: skip
@@ -161,7 +163,7 @@ def test_one_that_fails_says_its_last_word(run_record, tmp_path, monkeypatch) ->
 
 
 def test_one_that_takes_too_long_is_ended(run_record, tmp_path, monkeypatch) -> None:
-    slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
+    slow = child(run_record, tmp_path, monkeypatch, NEVER_DONE)
     with pytest.raises(NotReady, match="ledger was not written within 0 s"):
         await_ledger(slow, 0.1)
     assert not slow.running()
@@ -186,7 +188,7 @@ def raising(error: BaseException) -> Callable[[], dict[str, Any]]:
 
 
 def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> None:
-    slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
+    slow = child(run_record, tmp_path, monkeypatch, NEVER_DONE)
     job, problems = slow_job(slow, tmp_path)
     monkeypatch.setattr(job, "_write", raising(Interrupted(2)))
     with job._figures:
@@ -197,7 +199,7 @@ def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> No
 
 
 def test_no_figure_waits_for_one_that_nobody_awaits(run_record, tmp_path, monkeypatch) -> None:
-    slow = child(run_record, tmp_path, monkeypatch, "import time\ntime.sleep(600)")
+    slow = child(run_record, tmp_path, monkeypatch, NEVER_DONE)
     job, _ = slow_job(slow, tmp_path)
     monkeypatch.setattr(job, "_write", raising(OSError("disk")))
     with job._figures as drawn:

@@ -113,6 +113,22 @@ def test_what_is_played_is_in_force_and_comes_back(link: Link, player: LinkPlaye
     assert passes(link) == 20
 
 
+def test_a_player_does_without_pandas(
+    link: Link, run_record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a run waits for its rows: pyarrow would load pandas, for a third of a second."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with ready(run_record, tmp_path, LinkSchedule(ROAD, VEHICLES, 1, offsets=False)) as player:
+        player.start(link, time.time_ns())
+        wait_until(lambda: steps(player) >= 2)
+        assert player.stop() is None
+        assert len(list(player.rows())) > 0
+        lines = player._child.log_path.read_text().splitlines()
+    loaded = {line.rpartition("|")[2].strip() for line in lines}
+    assert "pyarrow" in loaded
+    assert "pandas.core" not in loaded  # the attempt alone is named, too
+
+
 def test_a_player_that_is_killed_is_named_and_the_link_goes_on(link: Link, player: LinkPlayer) -> None:
     player.start(link, time.time_ns())
     player.cut(30.0)

@@ -49,6 +49,19 @@ def test_a_start_that_is_read_late_moves_no_frame(wire, tmp_path):
     assert set(pq.read_table(done["categories"])["phase"].to_pylist()) == {"run"}
 
 
+def test_a_capture_does_without_pandas(wire, tmp_path, monkeypatch, capfd):
+    """The end of a run waits for its tables: pyarrow would load pandas, for a third of a second."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with CaptureChild(wire, tmp_path) as capture:
+        capture.command(command="start", at_ns=time.time_ns())
+        send(wire)
+        done = capture.stop()
+    assert pq.read_metadata(done["categories"]).num_rows > 0
+    loaded = {line.rpartition("|")[2].strip() for line in capfd.readouterr().err.splitlines()}
+    assert "pyarrow.parquet" in loaded
+    assert "pandas.core" not in loaded  # the attempt alone is named, too
+
+
 def test_the_bytes_of_a_sample_are_attributed_and_those_of_all_are_counted(wire, tmp_path):
     with CaptureChild(wire, tmp_path, attributed_ends=[2]) as capture:
         capture.command(command="start", at_ns=time.time_ns())
