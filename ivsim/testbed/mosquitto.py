@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from gateways.protocols.mqtt.address import TOPIC_FILTER, mqtt_topic
+from gateways.protocols.mqtt.members import GROUP_TOPICS
 from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.paths import compose_dir
 from ivsim.testbed.process import has_listener
@@ -18,7 +19,9 @@ DEFAULT_TLS_PORT = 8883
 
 # Named one by one: a client whom the authority once knew and the run does not may do nothing.
 VEHICLE_ACL = f"user {{name}}\ntopic write {mqtt_topic('{name}')}\n"
-GATEWAY_ACL = f"user {{name}}\ntopic read {TOPIC_FILTER}\ntopic read $SYS/#\n"
+GATEWAY_ACL = (
+    f"user {{name}}\ntopic read {TOPIC_FILTER}\ntopic readwrite {GROUP_TOPICS}#\ntopic read $SYS/#\n"
+)
 
 
 class MosquittoServer(OwnedServer):

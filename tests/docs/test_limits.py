@@ -8,7 +8,7 @@ import pytest
 
 from gateways.protocols.amqp.reader import MAX_FRAME_BYTES
 from gateways.protocols.coap import blocks, dtls_server
-from gateways.protocols.mqtt import intake
+from gateways.protocols.mqtt import intake, members
 from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES
 from ivsim.agents import messages, service
 from ivsim.runs.memory import MEASURED, SURE_RATIO
@@ -25,6 +25,7 @@ ROWS = [row for row in STRANGERS.splitlines() if row.startswith("| ") and "limit
 LIMITS = {
     "a packet of {} bytes": MAXIMUM_PACKET_BYTES,
     "{} connections in a row": intake.RIVALRY,
+    "{} answers a second": members.ANSWERS_PER_S,
     "a frame of {} bytes": MAX_FRAME_BYTES,
     "a payload of {} bytes, in blocks": blocks.MAX_PAYLOAD_BYTES,
     "{} bytes in payloads that are not whole": blocks.MAX_HELD_BYTES,

@@ -107,13 +107,19 @@ class Sink:
 
 async def test_a_gateway_behind_mqtt_takes_a_scheme_of_somebody_elses() -> None:
     sink, asked = Sink(), []
-    topics = ["fleet/north/truck-7/state", "fleet/north/truck-7/state", "fleet/north/b c/state"]
+    topics = [
+        "ivsim/gateways/ivsim",  # the group's own, whoever writes there
+        "fleet/north/truck-7/state",
+        "fleet/north/truck-7/state",
+        "fleet/north/b c/state",
+    ]
 
     def answer(_connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
         if kind != SUBSCRIBE:
             return None
         asked.append(body[5:-1])  # behind identifier, no properties and its length; before its options
-        return [packet(0x90, body[:2] + b"\0\0"), *(publish(topic, b"m") for topic in topics)]
+        granted = packet(0x90, body[:2] + b"\0\0")
+        return [granted, *(publish(topic, b"m") for topic in topics)] if len(asked) == 2 else [granted]
 
     mqtt = PROTOCOLS["mqtt"]
     async with MqttBroker(answer=answer) as broker:
@@ -122,7 +128,7 @@ async def test_a_gateway_behind_mqtt_takes_a_scheme_of_somebody_elses() -> None:
         await intake.open()
         await broker.until(lambda: sink.strays)
         await intake.close()
-    assert asked == [b"$share/ivsim/fleet/+/+/state"]
+    assert asked == [b"$share/ivsim/fleet/+/+/state", b"ivsim/gateways/ivsim"]
     assert sink.taken == [("truck-7", b"m"), ("truck-7", b"m")]
     assert sink.strays == ["fleet/north/b c/state"]
 

@@ -134,6 +134,35 @@ async def test_a_member_that_stops_hands_its_share_over(broker, publish, mode: s
         assert staying.taken[-20:] == [b"later %d" % k for k in range(20)]
 
 
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("mode", ["qos1", "qos2", "qos1-v311"])
+async def test_no_message_is_lost_when_all_members_stop(broker, publish, mode: str, together: bool) -> None:
+    """One by one the last one stays subscribed, at the same time all do: a share without members is for nobody."""
+    qos = MQTT.modes[mode].options["qos"]
+    meanwhile = [b"meanwhile %d" % k for k in range(40)]
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start() -> list[Gateway]:
+            members = [Gateway(broker, mode, by_itself=True, name=f"member-{k}", shared=True) for k in (1, 2)]
+            for member in members:
+                stack.push_async_callback(member.intake.close)
+                await member.intake.open()
+            return members
+
+        stopped = await start()
+        if together:
+            await asyncio.gather(*(member.intake.close() for member in stopped))
+        else:
+            for member in stopped:
+                await member.intake.close()
+        assert [member.intake.left_behind() for member in stopped] == [None, None]
+        await asyncio.to_thread(publish, broker, [(TOPIC, payload) for payload in meanwhile], qos)
+        back = await start()
+        await until(lambda: sum(len(member.taken) for member in back) == 40)
+        assert sorted(back[0].taken + back[1].taken) == sorted(meanwhile)
+        assert bool(back[0].taken) == together
+
+
 @pytest.mark.parametrize("back", [True, False])
 async def test_a_member_that_is_killed_is_cured_by_its_return_or_by_its_sessions_end(
     broker, publish, back

@@ -88,9 +88,9 @@ class Seen:
         self.happened.set()
 
 
-async def gateway(endpoint: Endpoint, seen: Seen, *, shared: bool = False) -> Any:
+async def gateway(endpoint: Endpoint, seen: Seen, *, shared: bool = False, name: str = "gateway") -> Any:
     user = as_user(endpoint, "gateway", "gateway-word")
-    seen.intake = MQTT.intake(user, MODE, seen, IntakeSettings(shared=shared))
+    seen.intake = MQTT.intake(user, MODE, seen, IntakeSettings(shared=shared, name=name))
     await seen.intake.open()
     return seen.intake
 
@@ -110,6 +110,16 @@ async def test_a_vehicle_with_its_password_is_served(endpoint: Endpoint, shared:
     assert seen.taken == [(VICTIM, payload)]
     await client.close()
     await intake.close()
+
+
+async def test_members_of_a_group_may_ask_for_each_other(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, last = [await gateway(endpoint, Seen(), shared=True, name=name) for name in ("one", "two")]
+    await first.close()
+    assert "no other gateway" not in caplog.text
+    await last.close()
+    assert "for the session 'two' for 3600 s: no other gateway of its group answers" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "word"), [(VICTIM, "wrong"), ("nobody", "x")])

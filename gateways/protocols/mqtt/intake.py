@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -14,6 +15,7 @@ from gateways.protocols.connection_log import ConnectionLog
 from gateways.protocols.connection_state import KeptConnection
 from gateways.protocols.ends import AccessRefusedError, ConnectError, Receipt, Sink
 from gateways.protocols.mqtt.address import mqtt_addresses
+from gateways.protocols.mqtt.members import ANSWER_S, Members
 from gateways.protocols.mqtt.packets import Credentials, MalformedPacketError
 from gateways.protocols.mqtt.session import (
     MAXIMUM_PACKET_BYTES,
@@ -25,6 +27,7 @@ from gateways.protocols.mqtt.wire import Wire
 from gateways.protocols.tcp import reason_of
 from gateways.protocols.tls import tls_context
 
+_LOG: Final = logging.getLogger("gateways.connection")
 # For which a gateway waits for the broker's answer while it connects.
 CONNECT_TIMEOUT_S: Final = 10.0
 _LEAVE_TIMEOUT_S: Final = 2.0
@@ -56,7 +59,7 @@ class MqttIntake:
         prefix = f"$share/{settings.group}/" if settings.shared else ""
         self._addresses = mqtt_addresses(settings.address)
         self._filter = prefix + self._addresses.filter
-        self._shared = settings.shared
+        self._members = Members(settings.group) if settings.shared else None
         self._expiry_s = settings.session_expiry_s
         self._context = None if endpoint.tls is None else tls_context(endpoint.tls)
         self._server_name = None if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
@@ -92,9 +95,10 @@ class MqttIntake:
     async def close(self) -> None:
         await self._connection.close()
         self._stop_tick()
-        handed_over = self._shared and self._wire is not None and await self._hand_over(self._wire)
-        if self._opened:
-            self._left_behind, self._opened = self._shared and not handed_over, False
+        handed_over = False
+        if self._members is not None:
+            handed_over = await self._leave(self._members)
+        self._opened = False
         wire, self._wire = self._wire, None
         if wire is None:
             return
@@ -102,6 +106,36 @@ class MqttIntake:
         wire.intake = None
         wire.write(self._session.acknowledgements() + self._session.disconnect(end_session=handed_over))
         await wire.read_to_end(_LEAVE_TIMEOUT_S)
+
+    async def _leave(self, members: Members) -> bool:
+        """Hand the share over when another member is there; return whether that was done."""
+        wire = self._wire
+        if wire is None:
+            self._left_behind = self._left_behind or self._opened
+            return False
+        wire.pause(paused=False)
+        wire.write(self._session.publish(members.topic, members.ask()))
+        if await members.answered(ANSWER_S):
+            handed_over = wire is self._wire and await self._hand_over(wire)
+            self._left_behind = not handed_over
+            return handed_over
+        # The last one: its session stays, as that of a gateway alone.
+        wire.pause(paused=True)
+        self._left_behind = not await self._settled()
+        if not self._left_behind:
+            _LOG.warning(
+                "%s keeps what comes for the session %r %s: no other gateway of its group answers",
+                *self._kept,
+            )
+        return False
+
+    async def _settled(self) -> bool:
+        """Wait until Kafka has what was taken; return whether it had in time."""
+        for _ in range(round(HAND_OVER_STUCK_S / _HAND_OVER_POLL_S)):
+            if self._session.settled:
+                return True
+            await asyncio.sleep(_HAND_OVER_POLL_S)
+        return False
 
     async def _hand_over(self, wire: Wire) -> bool:
         """Leave the group, and take what the broker has put aside for this member; return whether that was all.
@@ -129,8 +163,13 @@ class MqttIntake:
         """A share of a group that was not handed over: its messages wait in the session, or are lost with it (4.8.2)."""
         if not self._left_behind:
             return None
+        where, name, kept = self._kept
+        return f"{where} keeps what it had for the session {name!r} {kept}: start a gateway of this name"
+
+    @property
+    def _kept(self) -> tuple[str, str, str]:
         kept = f"for {self._expiry_s} s" if self._five else "for as long as it keeps a session of 3.1.1"
-        return f"{self._where} keeps what it had for the session {self._name!r} {kept}: start a gateway of this name"
+        return self._where, self._name, kept
 
     def _movement(self) -> tuple[int, int]:
         return self._arrived, self._session.held
@@ -211,6 +250,8 @@ class MqttIntake:
         except BaseException:
             self._hang_up()
             raise
+        if self._members is not None:
+            wire.write(self._session.watch(self._members.topic))
         wire.pause(paused=self._paused)
         self._start_tick()
         self._reconnects += self._opened
@@ -329,6 +370,9 @@ class MqttIntake:
     def _address(self, topic: bytes, payload: bytes, receipt: MqttReceipt | None) -> str | None:
         """Return the vehicle a topic names, seen for the first time, or None after passing it on as bad."""
         text = topic.decode("utf-8", "replace")
+        if self._members is not None and text == self._members.topic:
+            self._to_member(self._members, payload, receipt)
+            return None
         try:
             vehicle = self._addresses.vehicle_of(text)
         except ValueError as error:
@@ -337,6 +381,13 @@ class MqttIntake:
         if len(self._vehicles) < _CACHE_TOPICS:
             self._vehicles[topic] = vehicle
         return vehicle
+
+    def _to_member(self, members: Members, payload: bytes, receipt: MqttReceipt | None) -> None:
+        if receipt is not None:  # where the group takes every topic, this one too
+            self.acknowledge(receipt)
+        answer = members.arrived(payload)
+        if answer is not None and self._wire is not None:
+            self._wire.write(self._session.publish(members.topic, answer))
 
     def _done(self) -> None:
         if self._answer is not None and not self._answer.done():

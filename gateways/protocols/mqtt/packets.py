@@ -202,6 +202,11 @@ def subscribe(packet_id: int, topic_filter: str, qos: int, *, five: bool) -> byt
     return _packet(SUBSCRIBE, packet_id.to_bytes(2, "big") + empty + _text(topic_filter) + bytes((options,)))
 
 
+def publish(topic: str, payload: bytes, *, five: bool) -> bytes:
+    """Return PUBLISH (3.3) at QoS 0."""
+    return _packet(PUBLISH, _text(topic) + (b"\x00" if five else b"") + payload)
+
+
 def unsubscribe(packet_id: int, topic_filter: str, *, five: bool) -> bytes:
     """Return UNSUBSCRIBE (3.10) for one filter."""
     return _packet(

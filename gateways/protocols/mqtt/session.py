@@ -27,7 +27,7 @@ from gateways.protocols.mqtt.packets import Credentials, MalformedPacketError
 MAXIMUM_PACKET_BYTES: Final = 12_582_912
 # Of a longer one so much is kept, for the dead letters.
 _BEGINNING_BYTES: Final = 1_048_576
-_SUBSCRIBE_ID, _UNSUBSCRIBE_ID = 1, 2
+_SUBSCRIBE_ID, _UNSUBSCRIBE_ID, _WATCH_ID = 1, 2, 3
 TICKS_PER_KEEPALIVE: Final = 4
 _SILENT_TICKS = 6  # 1.5 times the keep-alive, as a broker waits for its clients (MQTT-3.1.2-22)
 _TAKEN_OVER = 0x8E
@@ -152,6 +152,11 @@ class GatewaySession:
         """How many packet identifiers are not free again."""
         return len(self._held)
 
+    @property
+    def settled(self) -> bool:
+        """Whether Kafka has all that was taken."""
+        return all(receipt.settled for receipt in self._held.values())
+
     def connect(self, generation: int) -> bytes:
         """Begin a connection and return CONNECT; what belongs to an earlier one is void."""
         self._begin(generation)
@@ -168,6 +173,14 @@ class GatewaySession:
         """Return SUBSCRIBE. It goes out on every connection: an older session may have lost the subscription."""
         self._qos = qos
         return packets.subscribe(_SUBSCRIBE_ID, topic_filter, qos, five=self._five)
+
+    def watch(self, topic: str) -> bytes:
+        """Return SUBSCRIBE to one more topic, at QoS 0; nobody waits for the answer, and a refusal changes nothing."""
+        return packets.subscribe(_WATCH_ID, topic, 0, five=self._five)
+
+    def publish(self, topic: str, payload: bytes) -> bytes:
+        """Return PUBLISH at QoS 0."""
+        return packets.publish(topic, payload, five=self._five)
 
     def unsubscribe(self, topic_filter: str) -> bytes:
         """Return UNSUBSCRIBE; what the broker has begun to send still comes (MQTT-3.10.4-3)."""
