@@ -17,6 +17,7 @@ from fake_mqtt_broker import (
     FAULTS,
     PUBACK,
     PUBCOMP,
+    PUBLISH,
     PUBREC,
     PUBREL,
     SUBSCRIBE,
@@ -318,7 +319,9 @@ async def test_a_member_leaves_a_broker_that_stands_still(mode: str, monkeypatch
 @pytest.mark.parametrize(
     ("mode", "kept"), [("qos1", "for 90 s"), ("qos1-v311", "for as long as it keeps a session of 3.1.1")]
 )
-@pytest.mark.parametrize("fault", ["Kafka is away", "the broker is away", None])
+@pytest.mark.parametrize(
+    "fault", ["Kafka is away", "the broker is away", "the broker passes nothing on", None]
+)
 async def test_a_share_that_is_not_handed_over_is_named(
     mode: str, kept: str, fault: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,7 +329,15 @@ async def test_a_share_that_is_not_handed_over_is_named(
         monkeypatch.setattr("gateways.protocols.mqtt.intake.HAND_OVER_STUCK_S", 0.2)
     sink = Sink(by_itself=fault != "Kafka is away")
     settings = {"shared": True, "name": "one", "session_expiry_s": 90}
-    async with FakeBroker(five=mode == "qos1") as broker, gateway(broker, mode, sink, **settings) as intake:
+
+    def passes_on(_connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        echoed = kind == PUBLISH and fault != "the broker passes nothing on"
+        return [packet(PUBLISH << 4, body)] if echoed else None
+
+    async with (
+        FakeBroker(five=mode == "qos1", answer=passes_on) as broker,
+        gateway(broker, mode, sink, **settings) as intake,
+    ):
         await intake.open()
         broker.connections[0].send(publish(TOPIC, b"m", qos=1, mid=1, five=mode == "qos1"))
         await broker.until(lambda: sink.taken)

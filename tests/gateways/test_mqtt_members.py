@@ -12,7 +12,9 @@ async def test_a_member_that_is_there_answers_and_one_that_leaves_does_not() -> 
     leaving, staying = Members("depot"), Members("depot")
     assert leaving.topic == staying.topic == "ivsim/gateways/depot"
     question = leaving.ask()
-    assert leaving.arrived(question) is None, "not even its own question, which a broker sends back"
+    assert not leaving.passed_on
+    assert leaving.arrived(question) is None, "not even its own question, which the broker passes on to it"
+    assert leaving.passed_on
     answer = staying.arrived(question)
     assert answer is not None
     assert leaving.arrived(answer) is None

@@ -119,9 +119,9 @@ class MqttIntake:
             handed_over = wire is self._wire and await self._hand_over(wire)
             self._left_behind = not handed_over
             return handed_over
-        # The last one: its session stays, as that of a gateway alone.
+        # Its session stays, as that of a gateway alone; which it is, where the others were asked.
         wire.pause(paused=True)
-        self._left_behind = not await self._settled()
+        self._left_behind = not (members.passed_on and await self._settled())
         if not self._left_behind:
             _LOG.warning(
                 "%s keeps what comes for the session %r %s: no other gateway of its group answers",

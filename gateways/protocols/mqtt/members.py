@@ -7,7 +7,8 @@ a gateway alone.
 
 The question is a message on the group's own topic, with a number of its own. A member that is about to leave answers nobody:
 of two that leave at a time neither gets an answer, and both keep their sessions. One that has answered and leaves
-afterwards asks in its turn. Silence, also of a broker that permits the topic to nobody, means that the session is kept.
+afterwards asks in its turn. Silence means that the session is kept. A member sees its own question too; where it does not,
+the broker stands still or permits the topic to nobody, and others may be there.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ class Members:
 
     Attributes:
         topic: of the group; it is none of a vehicle's.
+        passed_on: the broker has passed the question on, to this member too.
     """
 
     def __init__(self, group: str) -> None:
         self.topic = GROUP_TOPICS + group
+        self.passed_on = False
         self._asked = b""
         self._answered = asyncio.Event()
         self._second = self._answers = 0
@@ -57,6 +60,7 @@ class Members:
         if self._asked:
             if payload == _ANSWER + self._asked:
                 self._answered.set()
+            self.passed_on |= payload == _ASK + self._asked
             return None
         number = payload.removeprefix(_ASK)
         if len(payload) - len(number) != len(_ASK) or len(number) != _NUMBER_BYTES:
