@@ -119,7 +119,7 @@ class MqttIntake:
             handed_over = wire is self._wire and await self._hand_over(wire)
             self._left_behind = not handed_over
             return handed_over
-        # Its session stays, as that of a gateway alone; which it is, where the others were asked.
+        # Without an answer the session stays. That this is the last member is known only if the question was passed on.
         wire.pause(paused=True)
         self._left_behind = not (members.passed_on and await self._settled())
         if not self._left_behind:
