@@ -26,6 +26,7 @@ from simulator.traces import (
     write_trace,
 )
 from simulator.traces.describe import facts, tables
+from simulator.traces.geojson import to_geojson
 from simulator.traces.importers import IMPORTERS, Options, import_trace
 from simulator.traces.importers.mahimahi import Opportunities
 from simulator.traces.importers.options import DIRECTIONS, OPTIONS
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 
 _TraceArgument = Annotated[str, typer.Argument(metavar="TRACE", help="A bundled trace's name or a file.")]
+_TO = ("mahimahi", "csv", "parquet", "geojson")
 _Out = Annotated[Path, typer.Option("--output", help="Result: *.csv or *.parquet.")]
 
 
@@ -106,16 +108,21 @@ def _checked_folder(out: Path) -> None:
 def export(
     trace: _TraceArgument,
     out: Annotated[Path, typer.Option("--output", help="The file to write.")],
-    to: Annotated[str, typer.Option(help="mahimahi, csv or parquet.")] = "mahimahi",
+    to: Annotated[str, typer.Option(help=f"{', '.join(_TO[:-1])} or {_TO[-1]}.")] = "mahimahi",
     direction: Annotated[str | None, typer.Option(help="mahimahi: uplink or downlink.")] = None,
 ) -> None:
     """Hand a trace on to another tool."""
-    if to not in ("mahimahi", "csv", "parquet"):
-        raise Refusal(f"--to {to!r}: must be one of mahimahi, csv, parquet")
+    if to not in _TO:
+        raise Refusal(f"--to {to!r}: must be one of {', '.join(_TO)}")
+    if to != "mahimahi" and direction is not None:
+        raise Refusal("--direction: for --to mahimahi alone")
     source = _open(trace)
+    if to != "mahimahi" and out.suffix != f".{to}":
+        raise Refusal(f"--output {out}: must end in .{to}")
+    if to == "geojson":
+        _write_way(source, trace, out)
+        return
     if to != "mahimahi":
-        if out.suffix != f".{to}":
-            raise Refusal(f"--output {out}: must end in .{to}")
         _write(source, out)
         return
     _checked_folder(out)
@@ -126,6 +133,16 @@ def export(
     with writing("--output", out), out.open("w", encoding="ascii", newline="\n") as file:
         file.writelines(opportunities.blocks())
     print(f"{out}: {opportunities.count} delivery opportunities in {source.duration_s:g} s ({direction})")
+
+
+def _write_way(source: Trace, name: str, out: Path) -> None:
+    _checked_folder(out)
+    way = to_geojson({name if name in BUNDLED else Path(name).stem: source})
+    if way is None:
+        raise Refusal(f"trace {name}: has no way: latitude_deg and longitude_deg, of two places or more")
+    with writing("--output", out):
+        out.write_text(way, encoding="utf-8", newline="\n")
+    print(f"{out}: {len(source.time_s)} positions")
 
 
 def _only_direction(trace: Trace) -> str:

@@ -1,4 +1,4 @@
-"""A trace as a picture (PNG or SVG): one panel per column over time; draws, computes nothing new."""
+"""A trace as a picture: one panel per column over time; draws, computes nothing new."""
 
 from __future__ import annotations
 
@@ -22,16 +22,21 @@ _COLOURS = {
     "rtt_ms": "#D55E00",
     "loss_ratio": "#6A3D9A",
 }
-FORMATS = (".png", ".svg")
+# What a picture may be, and what its file says of itself beside the picture: nothing that differs between two of one trace.
+FORMATS: dict[str, dict[str, None]] = {
+    ".png": {},
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+}
 # Rates and RTTs span decades; below this a logarithmic axis turns linear so that an outage can be drawn.
 _LINEAR_BELOW = {"uplink_kbps": 10.0, "downlink_kbps": 100.0}
 
 
 def plot(trace: Trace, path: str | Path, title: str) -> None:
-    """Write the picture; an SVG of the same trace is the same file, byte for byte.
+    """Write the picture; an SVG or a PDF of the same trace is the same file, byte for byte.
 
     Raises:
-        Refusal: the name ends in neither .png nor .svg.
+        Refusal: the name ends in none of FORMATS.
     """
     path = Path(path)
     if path.suffix not in FORMATS:
@@ -50,7 +55,7 @@ def plot(trace: Trace, path: str | Path, title: str) -> None:
     axes[0].set_title(title, loc="left", fontsize=11)
     axes[-1].set_xlabel("time, s")
     with mpl.rc_context({"svg.hashsalt": "ivsim"}):
-        figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig(path, dpi=120, metadata=FORMATS[path.suffix])
 
 
 def _panel(axis: Any, edges_s: Floats, column: str, values: Floats) -> None:

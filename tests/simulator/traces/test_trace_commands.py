@@ -94,12 +94,12 @@ def test_show_of_a_constant_has_no_correlation(tmp_path):
     assert "real" not in text
 
 
-@pytest.mark.parametrize("kind", ["png", "svg"])
-def test_plot_writes_a_picture_and_an_svg_twice_the_same(kind, tmp_path):
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_plot_writes_a_picture_twice_the_same(kind, tmp_path):
     paths = [tmp_path / f"{k}.{kind}" for k in range(2)]
     for path in paths:
         run("plot", "tunnel", "--output", str(path))
-    assert paths[0].read_bytes()[:5] in {b"\x89PNG\r", b"<?xml"}
+    assert paths[0].read_bytes()[:5] == {"png": b"\x89PNG\r", "svg": b"<?xml", "pdf": b"%PDF-"}[kind]
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
@@ -136,10 +136,12 @@ def test_export_between_csv_and_parquet(tmp_path):
         ("show car-1999", "neither a file nor a bundled trace .car-2024"),
         ("show none.csv", "none.csv: cannot be read"),
         ("show tunnel --against nobody", "profile 'nobody': must be one of"),
-        ("plot tunnel --output x.gif", "x.gif: must end in .png or .svg"),
+        ("plot tunnel --output x.gif", "x.gif: must end in .png or .svg or .pdf"),
         ("plot tunnel --output no/such/x.png", "the folder no/such does not exist"),
-        ("export tunnel --to pcap --output x", "--to 'pcap': must be one of mahimahi, csv, parquet"),
+        ("export tunnel --to pcap --output x", "--to 'pcap': must be one of mahimahi, csv, parquet, geojson"),
         ("export tunnel --to csv --output x.up", "must end in .csv"),
+        ("export tunnel --to geojson --output x.json", "must end in .geojson"),
+        ("export tunnel --to csv --direction uplink --output x.csv", "--direction: for --to mahimahi alone"),
         ("export paper-rtt --output x.up", "has 0 rate columns"),
         ("export tunnel --direction up --output x.up", "--direction 'up': must be one of uplink, downlink"),
         ("export tunnel --direction downlink --output x.up", "downlink_kbps is missing"),
