@@ -75,7 +75,7 @@ class LivePublisher:
         kafka: where the run's topics are.
         live_reader: what the twins say meanwhile.
         start_at_ns: when second 0 begins.
-        roads: returns the second in force and what each link is asked in it; None where nobody looks at them.
+        conditions: returns the second in force and what each link is asked in it; None where nobody looks at them.
         captured: whether the run has a capture; without, nobody counts its bytes.
     """
 
@@ -87,10 +87,10 @@ class LivePublisher:
         live_reader: LiveReader | None,
         start_at_ns: int,
         *,
-        roads: Callable[[], tuple[int, Conditions]] | None = None,
+        conditions: Callable[[], tuple[int, Conditions]] | None = None,
         captured: bool = True,
     ) -> None:
-        self._roads = roads
+        self._conditions = conditions
         self._told: dict[int, tuple[Condition, Condition]] = {}
         self._topics, self._live_reader, self._start_at_ns = kafka.topics, live_reader, start_at_ns
         self._emissions = [Tail(directory.emission_log(shard, shards), EVENT) for shard in range(shards)]
@@ -166,7 +166,7 @@ class LivePublisher:
         for totals, tail in zip(self._shard_totals, self._emissions, strict=True):
             self._copy_emissions(tail.read(), totals)
         self._copy_wire(self._wire.read())
-        self._copy_roads()
+        self._copy_conditions()
         if self._producer is not None:
             self._producer.poll(0)
 
@@ -208,11 +208,11 @@ class LivePublisher:
             ],
         )
 
-    def _copy_roads(self) -> None:
+    def _copy_conditions(self) -> None:
         """Say what each link is asked from this second on, of those whose conditions have changed."""
-        if self._roads is None:
+        if self._conditions is None:
             return
-        second, asked = self._roads()
+        second, asked = self._conditions()
         rows = []
         for vehicle, pair in asked.items():
             # Conditions that are equal are the same objects (simulator/link_schedule.py).

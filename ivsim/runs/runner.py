@@ -225,7 +225,7 @@ class Run:
             components.endpoints.kafka,
             components.live_reader,
             start_at_ns,
-            roads=components.replay.in_force if shown else None,
+            conditions=components.replay.in_force if shown else None,
             captured=components.capture is not None,
         )
         components.replay.start(components.link, start_at_ns)

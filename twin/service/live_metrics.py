@@ -44,7 +44,7 @@ class LinkUse:
             self.bytes += count
 
 
-class Road(NamedTuple):
+class Conditions(NamedTuple):
     """What a vehicle's link was asked to give in a second: a rate of None is unlimited, of 0 an outage."""
 
     second: int
@@ -58,14 +58,14 @@ class Road(NamedTuple):
 class VehicleFigures:
     """What is known of one vehicle beside its twin."""
 
-    __slots__ = ("emitted", "link", "refused", "road", "run", "serial", "unsent", "window")
+    __slots__ = ("conditions", "emitted", "link", "refused", "run", "serial", "unsent", "window")
 
     def __init__(self) -> None:
         self.serial = 0
         self.emitted: int | None = None
         self.unsent = 0
         self.refused = 0
-        self.road: Road | None = None
+        self.conditions: Conditions | None = None
         self.run: dict[str, Any] | None = None
         self.window: dict[str, Any] | None = None
         self.link = {way: LinkUse() for way in WAYS}
@@ -127,7 +127,7 @@ class Figures:
 
     def _take_link(self, row: dict[str, Any]) -> None:
         if "rtt_ms" in row:
-            self._take_road(row)
+            self._take_conditions(row)
             return
         way, second, count = row.get("direction"), _count(row, "second"), _count(row, "wire_bytes")
         if way not in WAYS:
@@ -140,8 +140,8 @@ class Figures:
             while len(self._seconds) > KEPT_SECONDS:
                 self._seconds.popitem(last=False)
 
-    def _take_road(self, row: dict[str, Any]) -> None:
-        found = Road(
+    def _take_conditions(self, row: dict[str, Any]) -> None:
+        found = Conditions(
             _count(row, "second"),
             _amount(row, "uplink_rate_bps"),
             _amount(row, "downlink_rate_bps"),
@@ -152,8 +152,8 @@ class Figures:
         with self._lock:
             self.records += 1
             figures = self._of(row)
-            if figures.road is None or found.second >= figures.road.second:
-                figures.road = found
+            if figures.conditions is None or found.second >= figures.conditions.second:
+                figures.conditions = found
 
     def vehicle(self, vehicle_id: str) -> VehicleFigures | None:
         """Return what is known of a vehicle."""

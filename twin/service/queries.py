@@ -11,7 +11,7 @@ from twin.service import decoded, rql
 from twin.service.config import ServiceConfig
 from twin.service.errors import bad_filter, bad_parameter
 from twin.service.fleet import Fleet, Twin
-from twin.service.live_metrics import WAYS, Figures, Road, VehicleFigures
+from twin.service.live_metrics import WAYS, Conditions, Figures, VehicleFigures
 from twin.service.record import REASONS
 from twin.service.selection import Page, Path, cursor_of, fields_of, page_of, path_of, select
 from twin.service.things import Thing, vehicle_of
@@ -169,8 +169,19 @@ def figures_row(vehicle_id: str, figures: VehicleFigures) -> list[Any]:
     link = [figures.link[way].bytes if figures.link[way].second >= 0 else None for way in WAYS]
     totals = [figures.link[way].total for way in WAYS]
     quantiles = [run.get(f"end_to_end_latency_{name}_ms") for name in ("p50", "p99")]
-    road = [None] * len(Road.__annotations__) if figures.road is None else figures.road
-    return [vehicle_id, figures.emitted, figures.unsent, *link, *totals, *quantiles, figures.refused, *road]
+    conditions = (
+        [None] * len(Conditions.__annotations__) if figures.conditions is None else figures.conditions
+    )
+    return [
+        vehicle_id,
+        figures.emitted,
+        figures.unsent,
+        *link,
+        *totals,
+        *quantiles,
+        figures.refused,
+        *conditions,
+    ]
 
 
 FIGURE_COLUMNS = (

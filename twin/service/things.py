@@ -190,13 +190,16 @@ class Thing:
         if any(figures.link[way].second >= 0 for way in WAYS):
             made |= {f"{way}BytesPerSecond": figures.link[way].bytes for way in WAYS}
             made |= {f"{way}Bytes": figures.link[way].total for way in WAYS}
-        if (road := figures.road) is not None:
+        if (conditions := figures.conditions) is not None:
             made |= {
-                "uplinkRateBps": road.uplink_bps,
-                "downlinkRateBps": road.downlink_bps,
-                "rttMs": road.rtt_ms,
+                "uplinkRateBps": conditions.uplink_bps,
+                "downlinkRateBps": conditions.downlink_bps,
+                "rttMs": conditions.rtt_ms,
             }
-            made |= {"uplinkLossRatio": road.uplink_loss_ratio, "downlinkLossRatio": road.downlink_loss_ratio}
+            made |= {
+                "uplinkLossRatio": conditions.uplink_loss_ratio,
+                "downlinkLossRatio": conditions.downlink_loss_ratio,
+            }
         return made or None
 
 

@@ -80,12 +80,12 @@ def test_a_link_is_told_when_it_changes_and_never_again(
     now: tuple[int, Conditions] = (0, {1: steady, 2: steady})
     looked = 0
 
-    def roads() -> tuple[int, Conditions]:
+    def conditions() -> tuple[int, Conditions]:
         nonlocal looked
         looked += 1
         return now
 
-    made, sent = publisher(directory, roads=roads)
+    made, sent = publisher(directory, conditions=conditions)
     with made:
         until(lambda: sent.records)
         told = sent.taken("run.link")
@@ -170,7 +170,7 @@ def test_a_second_of_a_large_fleet_is_a_few_records(directory: RunDirectory) -> 
     directory.emission_log(0, 1).write_bytes(events.tobytes())
     odd = Condition(123_456_789.123_456, 1_234.567_891_234_5, 0.123_456_789_123_456)
     made, sent = publisher(
-        directory, roads=lambda: (2**31, dict.fromkeys(range(60_000, 60_000 + ROWS), (odd, odd)))
+        directory, conditions=lambda: (2**31, dict.fromkeys(range(60_000, 60_000 + ROWS), (odd, odd)))
     )
     with made:
         pass

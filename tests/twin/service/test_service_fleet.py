@@ -211,13 +211,13 @@ def test_what_a_link_gives_is_the_newest_that_was_said() -> None:
     figures.take_link(ROAD % (7, b"null", b"40"))
     vehicle = figures.vehicle("v")
     assert vehicle is not None
-    assert vehicle.road == (7, None, 5e6, 40.0, 0.01, 0.0)
+    assert vehicle.conditions == (7, None, 5e6, 40.0, 0.01, 0.0)
     assert vehicle.link["uplink"].second < 0  # no byte has passed
     figures.take_link(ROAD % (9, b"0", b"40"))
     figures.take_link(
         ROAD % (8, b"1e6", b"40")
     )  # Kafka's order is of a partition; a second that is over changes nothing
-    assert vehicle.road == (9, 0.0, 5e6, 40.0, 0.01, 0.0)
+    assert vehicle.conditions == (9, 0.0, 5e6, 40.0, 0.01, 0.0)
     row = dict(zip(FIGURE_COLUMNS, figures_row("v", vehicle), strict=True))
     assert (row["linkSecond"], row["uplinkRateBps"], row["uplinkBytesPerSecond"]) == (9, 0.0, None)
     assert {row[name] for name in FIGURE_COLUMNS[-6:]} == {9, 0.0, 5e6, 40.0, 0.01}

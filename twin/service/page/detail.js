@@ -1,7 +1,7 @@
 // One vehicle over time, or the fleet when none is chosen; asks the service for what it still keeps, then follows the stream.
 import { Chart } from "./chart.js";
 import { FateBar, fatesOf, fatesOfFleet } from "./fates.js";
-import { DASH, age, ageTick, element, nameElement, number, pair, rate, ratio, road, signalName } from "./format.js";
+import { DASH, age, ageTick, element, nameElement, number, pair, rate, givenRate, ratio, signalName } from "./format.js";
 
 const SPAN_MS = 180_000;
 const MAX_CHARTS = 12;
@@ -160,7 +160,7 @@ export class VehicleDetail {
       const column = store.figure[`${way}RateBps`];
       return [frames.map((frame) => frame.atMs), frames.map((frame) => frame.rows.get(id)?.[1]?.[column] ?? null)];
     };
-    this.road = new Chart("Link gives", "", [gave("uplink"), gave("downlink")], { names: ["uplink", "downlink"], zero: true, span: SPAN_MS, format: road });
+    this.gives = new Chart("Link gives", "", [gave("uplink"), gave("downlink")], { names: ["uplink", "downlink"], zero: true, span: SPAN_MS, format: givenRate });
     this.fates = frame(node, nameElement(id), [this.badges, element("span", { className: "buttons" }, all, button)], this.tiles, this.chartList, [this.more]);
     this.load();
   }
@@ -209,7 +209,7 @@ export class VehicleDetail {
       const { words, unit } = signalName(name);
       return new Chart(words, unit, [() => [this.times, this.signals.get(name) ?? []]], { span: SPAN_MS });
     });
-    this.chartList.replaceChildren(...(this.known ? [this.road.node] : []), ...this.charts.map((chart) => chart.node));
+    this.chartList.replaceChildren(...(this.known ? [this.gives.node] : []), ...this.charts.map((chart) => chart.node));
     this.draw();
   }
 
@@ -268,7 +268,7 @@ export class VehicleDetail {
     put(this.tiles, "radio", `${number(get("rsrpDbm"))} / ${number(get("sinrDb"))}`);
     put(this.tiles, "sequence", `${number(get("epoch"))} / ${number(get("sequence"))}`);
     const known = store.of(vehicle, "linkSecond") !== null;
-    put(this.tiles, "gives", known ? ["uplink", "downlink"].map((way) => road(store.roadBps(vehicle, way))).join(" / ") : DASH, store.roadBps(vehicle, "uplink") === 0 ? "bad" : "");
+    put(this.tiles, "gives", known ? ["uplink", "downlink"].map((way) => givenRate(store.givenBps(vehicle, way))).join(" / ") : DASH, store.givenBps(vehicle, "uplink") === 0 ? "bad" : "");
     put(this.tiles, "linkRtt", known ? `${number(store.of(vehicle, "linkRttMs"))} ms` : DASH);
     put(this.tiles, "linkLoss", known ? ["uplinkLossRatio", "downlinkLossRatio"].map((name) => number(store.of(vehicle, name), 3)).join(" / ") : DASH);
     if (known && !this.known && this.chosen) {
@@ -286,7 +286,7 @@ export class VehicleDetail {
     this.badges.replaceChildren(...words.flatMap((word) => [element("span", { className: /stale|not dec|out of range/.test(word) ? "badge bad" : "badge", textContent: word }), " "]));
   }
 
-  draw() { for (const chart of [...this.charts, this.road]) chart.draw(this.store.now(), endWord(this.store)); }
+  draw() { for (const chart of [...this.charts, this.gives]) chart.draw(this.store.now(), endWord(this.store)); }
 
   close() {
     this.closed = true;

@@ -34,7 +34,7 @@ export function rate(bytesPerSecond) {
 }
 
 // What a link is asked to give: 0 is an outage, Infinity no limit.
-export function road(bps) {
+export function givenRate(bps) {
   if (bps === null) return DASH;
   if (bps === 0) return "outage";
   return bps === Infinity ? "unlimited" : rate(bps / 8);

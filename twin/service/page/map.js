@@ -12,7 +12,7 @@ export const MEANINGS = {
   delivery: { value: (s, v) => s.delivery(v), low: 0.9, high: 1, words: ["≤ 0.9", "1"] },
   radio: { value: (s, v) => s.get(v, "sinrDb"), low: -10, high: 30, words: ["−10", "30 dB"] },
   // Logarithmic: 10 kbit/s and less, to 10 Mbit/s and more; an outage is the least.
-  link: { value: (s, v) => { const bps = s.roadBps(v, "uplink"); return bps === null ? null : Math.log10(Math.max(bps, 1e4)); }, low: 4, high: 7, words: ["0.01", "10 Mbit/s"] },
+  link: { value: (s, v) => { const bps = s.givenBps(v, "uplink"); return bps === null ? null : Math.log10(Math.max(bps, 1e4)); }, low: 4, high: 7, words: ["0.01", "10 Mbit/s"] },
 };
 
 export class FleetMap {

@@ -208,7 +208,7 @@ export class Store extends EventTarget {
   of(vehicle, name) { return vehicle.figures ? vehicle.figures[this.figure[name]] ?? null : null; }
 
   // What the vehicle's link gives now, bit/s: 0 in an outage, Infinity where the trace does not limit it, null where nobody says.
-  roadBps(vehicle, way) { return this.of(vehicle, "linkSecond") === null ? null : this.of(vehicle, `${way}RateBps`) ?? Infinity; }
+  givenBps(vehicle, way) { return this.of(vehicle, "linkSecond") === null ? null : this.of(vehicle, `${way}RateBps`) ?? Infinity; }
 
   age(vehicle) {
     const at = this.get(vehicle, "sampledAtMs") ?? this.get(vehicle, "receivedAtMs");
