@@ -21,6 +21,9 @@ class ServeOptions(GatewayOptions):
             TWINS,
         ),
     ] = None
+    roads: Annotated[str | None, Option("GeoJSON whose lines the page draws under the vehicles.", TWINS)] = (
+        None
+    )
 
 
 SERVE: Final = Words(

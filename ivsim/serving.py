@@ -35,6 +35,7 @@ from schemas.topics import KafkaTopics
 from twin.config import TwinConfig
 from twin.kafka_topics import wanted
 from twin.service.config import ServiceConfig
+from twin.service.roads import read_roads
 
 TITLE: Final = "ivsim serve"
 _LOOK_EVERY_S: Final = 0.5
@@ -52,7 +53,7 @@ def serve(protocol: Protocol, asked: Asked, environment: Mapping[str, str]) -> i
     gateway = configured(protocol, asked, environment)
     check_producer(run)
     state = Path(own.state).absolute()
-    twin, service = twin_config(run, state), service_config(run)
+    twin, service = twin_config(run, state), service_config(run, own)
     _check_servers(protocol, asked, gateway, twin)
     configs = {"gateway": gateway, "twin": twin, "page": service}
     try:
@@ -85,7 +86,7 @@ def twin_config(run: RunOptions, state: Path) -> TwinConfig:
     )
 
 
-def service_config(run: RunOptions) -> ServiceConfig:
+def service_config(run: RunOptions, own: ServeOptions) -> ServiceConfig:
     """Return what the twin service is told; it listens on loopback alone."""
     return ServiceConfig(
         bootstrap=run.kafka or "",
@@ -94,7 +95,16 @@ def service_config(run: RunOptions) -> ServiceConfig:
         port=run.page_port,
         future_tolerance_s=run.future_tolerance_s,
         title=TITLE,
+        roads_file=_roads_file(own.roads),
     )
+
+
+def _roads_file(typed: str | None) -> str:
+    if typed is None:
+        return ""
+    path = str(Path(typed).absolute())
+    read_roads(path)  # a refusal comes before anything is started
+    return path
 
 
 def _check_servers(protocol: Protocol, asked: Asked, gateway: GatewayConfig, twin: TwinConfig) -> None:

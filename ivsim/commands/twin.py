@@ -32,6 +32,7 @@ _TYPED = {
     "token_file": "--token-file",
     "stale_after_s": "--stale-after",
     "title": "--title",
+    "roads_file": "--roads",
 }
 
 app = typer.Typer(no_args_is_help=True, help="The vehicles' twins: serve them, get one, watch all.")
@@ -57,6 +58,9 @@ def serve(
         float, typer.Option("--stale-after", help="Seconds until a twin is stale.")
     ] = 10.0,
     title: Annotated[str, typer.Option("--title", help="What the page says it shows.")] = "",
+    roads: Annotated[
+        Path | None, typer.Option("--roads", help="GeoJSON whose lines are drawn under the vehicles.")
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Start before the run's topics are there, and wait for them.")
     ] = False,
@@ -72,6 +76,7 @@ def serve(
         token_file=str(token_file or ""),
         stale_after_s=stale_after,
         title=title,
+        roads_file=str(roads or ""),
         wait_for_topics=wait,
     )
     probe(kafka)

@@ -36,6 +36,7 @@ from simulator.links.proof.prober import PROBE_PORT
 from simulator.scenario import Scenario, Stage
 from simulator.sender_config import CONNECT_WAIT_S, SenderConfig
 from simulator.traces import BUNDLED
+from simulator.traces.geojson import to_geojson
 
 GROUP = "ivsim"
 SENDER = "sender"
@@ -85,8 +86,18 @@ def _absolute(path: str | None) -> str | None:
 
 
 def page(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
-    """Return how the twin service of the run is started."""
-    return ChildSpec("page", ("twin.service",), page_config(plan, endpoints))
+    """Return how the twin service of the run is started; it is told the ways of the traces whose places vehicles are in."""
+    options = plan.options
+    ways = (
+        to_geojson(dict(zip(options.trace.split(","), options.traces, strict=True)))
+        if _roads(options)
+        else None
+    )
+    if ways is None:
+        return ChildSpec("page", ("twin.service",), page_config(plan, endpoints))
+    path = plan.directory.work / "roads.geojson"
+    path.write_text(ways, encoding="utf-8")
+    return ChildSpec("page", ("twin.service",), page_config(plan, endpoints, str(path)))
 
 
 def gateways(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
@@ -250,13 +261,14 @@ def session_config(options: RunOptions) -> dict[str, Any]:
     }
 
 
-def page_config(plan: RunPlan, endpoints: Endpoints) -> dict[str, Any]:
+def page_config(plan: RunPlan, endpoints: Endpoints, roads_file: str = "") -> dict[str, Any]:
     """Return what the twin service of the run is told; it listens on loopback alone."""
     return {
         "bootstrap": endpoints.kafka.bootstrap,
         "kafka_login": endpoints.kafka.login,
         "topics_prefix": endpoints.kafka.topics.prefix,
         "port": plan.options.page_port,
+        "roads_file": roads_file,
         "title": f"ivsim run {plan.run_id}",
     }
 

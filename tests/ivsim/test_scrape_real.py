@@ -44,6 +44,7 @@ def test_a_run_can_be_scraped_while_it_goes(tmp_path: Path, testbed: Testbed) ->
     notes, pages = Notes(), []
     roads: list[tuple[dict[str, Any], set[float | None]]] = []
     places: list[dict[str, Any]] = []
+    ways: list[dict[str, Any]] = []
     trace = tmp_path / "north.csv"
     trace.write_text(
         "time_s,uplink_kbps,rtt_ms,latitude_deg,longitude_deg\n"
@@ -58,6 +59,7 @@ def test_a_run_can_be_scraped_while_it_goes(tmp_path: Path, testbed: Testbed) ->
             roads.append((json.loads(asked(notes.address("live page: ") + link)), rates))
             place = link.replace("/link/", "/position/")
             places.append(json.loads(asked(notes.address("live page: ") + place)))
+            ways.append(json.loads(asked(notes.address("live page: ") + "api/roads")))
 
     options = run_options(
         vehicles=5, interval_s=1.0, duration_s=10.0, loss_timeout_s=10.0, metrics_port=0, page=True, page_port=0,
@@ -74,6 +76,10 @@ def test_a_run_can_be_scraped_while_it_goes(tmp_path: Path, testbed: Testbed) ->
     rate_kbps = {round(rate / 1e3) for rate in rates if rate is not None}
     assert round((place["latitudeDeg"] + 33.8) * 1000) + 900 in rate_kbps
     assert (place["longitudeDeg"], place["headingDeg"]) == (151.2, 0.0)
+    # The page draws the whole way of the trace.
+    (line,) = ways[0]["features"]
+    assert line["geometry"]["coordinates"] == [[151.2, round(-33.8 + k / 1000, 3)] for k in range(60)]
+    assert line["properties"]["coordinateProperties"]["uplink_kbps"] == [900.0 + k for k in range(60)]
     assert outcome.metrics["live"]["verdict"] == "agree"
     found = {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}

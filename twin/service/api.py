@@ -22,6 +22,7 @@ from twin.service.stream import Changed, EventStream, Streams
 
 MAX_LIMIT: Final = 1_000
 MAX_POINTS: Final = 2_000
+GEOJSON: Final = "application/geo+json"  # RFC 7946, 12
 _VehicleId = Annotated[str, Path(description="The vehicle's 17 characters.", max_length=32)]
 _DESCRIPTION: Final = """The newest state of every vehicle, read from Kafka's `twin.state`; nothing can be changed.
 
@@ -74,6 +75,10 @@ def _fleet_routes(app: FastAPI, ask: Ask, streams: Streams) -> None:
     @app.get("/api/columns", tags=["fleet"], summary="What the columns of a row mean")
     async def columns() -> Response:
         return json_answer(decoded.COLUMNS)
+
+    @app.get("/api/roads", tags=["fleet"], summary="The roads under the vehicles, as GeoJSON")
+    async def roads() -> Response:
+        return Response(ask.roads, media_type=GEOJSON, headers={"cache-control": "no-store"})
 
     @app.get("/api/events", tags=["fleet"], summary="Every change of the fleet, as server-sent events")
     async def events() -> Response:

@@ -31,6 +31,7 @@ class ServiceConfig(BaseModel):
     port: int = Field(default=0, ge=0, le=65_535, description="0: any free one")
     token_file: str = Field(default="", description="file with the token; needed unless host is loopback")
     wait_for_topics: bool = Field(default=False, description="start before the run's topics are there")
+    roads_file: str = Field(default="", description="GeoJSON whose lines the page draws under the vehicles")
     title: str = Field(default="", max_length=120, description="what the page says it shows")
     stale_after_s: float = Field(default=10.0, gt=0, le=86_400)
     max_payload_bytes: int = Field(default=1_048_576, ge=1)

@@ -13,6 +13,7 @@ from twin.service.errors import bad_filter, bad_parameter
 from twin.service.fleet import Fleet, Twin
 from twin.service.live_metrics import WAYS, Conditions, Figures, VehicleFigures
 from twin.service.record import REASONS
+from twin.service.roads import read_roads
 from twin.service.selection import Page, Path, cursor_of, fields_of, page_of, path_of, select
 from twin.service.things import Thing, vehicle_of
 
@@ -28,6 +29,7 @@ class Ask:
         self, config: ServiceConfig, fleet: Fleet, figures: Figures, now_ns: Callable[[], int] = time.time_ns
     ) -> None:
         self.config, self.fleet, self.figures, self.now_ns = config, fleet, figures, now_ns
+        self.roads = read_roads(config.roads_file)
 
     def thing(self, twin: Twin) -> Thing:
         """Return a twin as a thing of this instant."""

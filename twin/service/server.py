@@ -42,14 +42,14 @@ class TwinService:
     def __init__(self, config: ServiceConfig) -> None:
         self.config = config
         self._token = token_for(config)
+        self.fleet, self.figures = Fleet(config), Figures(config.max_vehicles)
+        ask = Ask(config, self.fleet, self.figures)
         self._socket = _bound(config)
         self.port: int = self._socket.getsockname()[1]
         host = f"[{config.host}]" if ":" in config.host else config.host
         self.url = f"http://{host}:{self.port}/"
-        self.fleet, self.figures = Fleet(config), Figures(config.max_vehicles)
         self._changed = Changed()
         self.reader = Reader(config, self.fleet, self.figures, self._changed.announce)
-        ask = Ask(config, self.fleet, self.figures)
         app = make_app(ask, self._changed, self.reader, self._token, self.port)
         self._server = _Server(
             uvicorn.Config(

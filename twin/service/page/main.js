@@ -1,7 +1,8 @@
 // Wires the parts of the page together; the parts know the store, not each other.
 import { FleetDetail, VehicleDetail, fleetDelivery } from "./detail.js";
 import { DASH, age, element, milliseconds, number, pair, rate, ratio } from "./format.js";
-import { FleetMap, MEANINGS } from "./map.js";
+import { FleetMap } from "./map.js";
+import { MEANINGS } from "./meanings.js";
 import { Store } from "./store.js";
 import { VehicleTable } from "./table.js";
 import { TimelineBar } from "./timeline.js";

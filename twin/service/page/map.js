@@ -1,23 +1,16 @@
 // The fleet on a plane: equirectangular around the first vehicle seen, true to scale there; draws, decides nothing.
 import { age, number, splitName } from "./format.js";
 import { drawGrid, drawScale } from "./grid.js";
+import { MEANINGS, share } from "./meanings.js";
+import { Roads } from "./roads.js";
 import { STEPS, colour, onTheme, ramp } from "./theme.js";
 
 const FRAME_MS = 33;
 
-// What a colour can stand for: value, the ends of the ramp, and how to say them.
-export const MEANINGS = {
-  speed: { value: (s, v) => s.get(v, "speedKmh"), low: 0, high: 100, words: ["0", "100 km/h"] },
-  age: { value: (s, v) => s.age(v), low: 0, high: null, words: ["0 s", null] },
-  delivery: { value: (s, v) => s.delivery(v), low: 0.9, high: 1, words: ["≤ 0.9", "1"] },
-  radio: { value: (s, v) => s.get(v, "sinrDb"), low: -10, high: 30, words: ["−10", "30 dB"] },
-  // Logarithmic: 10 kbit/s and less, to 10 Mbit/s and more; an outage is the least.
-  link: { value: (s, v) => { const bps = s.givenBps(v, "uplink"); return bps === null ? null : Math.log10(Math.max(bps, 1e4)); }, low: 4, high: 7, words: ["0.01", "10 Mbit/s"] },
-};
-
 export class FleetMap {
   constructor(canvas, tip, store, select) {
     Object.assign(this, { canvas, tip, store, select, meaning: "speed", chosen: null, fitting: true, following: false });
+    this.roads = new Roads(store);
     this.centre = [0, 0];
     this.metres = 50; // per CSS pixel
     this.last = 0;
@@ -68,6 +61,7 @@ export class FleetMap {
     context.fillRect(0, 0, this.width, this.height);
     if (!this.store.origin) return;
     drawGrid(context, this);
+    this.roads.draw(context, this);
     this.drawTrails(context, seen);
     this.drawVehicles(context, seen);
     drawScale(context, this);
@@ -129,7 +123,7 @@ export class FleetMap {
     const meaning = MEANINGS[this.meaning];
     const value = meaning.value(this.store, vehicle);
     if (value === null) return 0;
-    return Math.round(((value - meaning.low) / ((meaning.high ?? this.store.staleAfterMs) - meaning.low)) * (STEPS - 1));
+    return Math.round(share(meaning, value, meaning.high ?? this.store.staleAfterMs) * (STEPS - 1));
   }
 
   // One path for each colour: a thousand arrows cost two dozen fills.
@@ -146,7 +140,7 @@ export class FleetMap {
         old.arc(left, top, size * 0.7, 0, 7);
         continue;
       }
-      const k = Math.min(STEPS - 1, Math.max(0, this.step(vehicle)));
+      const k = this.step(vehicle);
       arrow((paths[k] ??= new Path2D()), left, top, this.store.get(vehicle, "headingDeg") ?? 0, size);
     }
     context.lineWidth = 1;
