@@ -91,7 +91,7 @@ def test_an_outage_silences_both_rates_and_nothing_else():
         (["ie-2022-cork-lte-ul", "us-2023-car-rtt"], {}, "steps differ"),
         (["us-2023-car-rtt"], {"seed": -1}, "seed: -1"),
         (["us-2023-car-rtt"], {"duration_s": 0}, "duration: 0 s"),
-        (["ie-2022-cork-lte-ul"], {"duration_s": 10}, "multiple of the step of 3 s"),
+        (["ie-2022-cork-lte-ul"], {"duration_s": 10}, "must be above 0 and a multiple of the step of 3 s"),
         (["us-2024-car-ul-udp"], {"loss": True}, "none of the chosen profiles knows a loss"),
         (["us-2024-car-ul-udp"], {"outages": [(50, 20)]}, "does not lie inside"),
         (["nobody"], {}, "'nobody': must be one of ie-2018-car-ul-as-logged"),
