@@ -5,13 +5,16 @@ What becomes of a run that loses a part is in tests/ivsim/runs/test_testbed.py.
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import time
 
+import pyarrow.parquet as pq
 import pytest
 from end_to_end_runs import Runs, namespaces_of, processes_of
 
+from ivsim.audit import audit
 from ivsim.runs.interrupt import TWICE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
@@ -116,6 +119,61 @@ def test_ctrl_c_while_the_link_is_proven_ends_that_and_nothing_else(runs: Runs) 
     assert done.metrics["certificate"]["verdict"] == "unproven"
     assert processes_of(done.manifest["run"]) == []
     assert namespaces_of(done.manifest["run"]) == []
+
+
+@pytest.mark.full
+def test_whatever_the_moment_a_signal_loses_nothing_that_was_measured(runs: Runs) -> None:
+    """Ten moments over the length of a run, from its first imports to its report, each by one of three signals."""
+    short = (
+        "--vehicles",
+        "5",
+        "--duration",
+        "5",
+        "--interval",
+        "0.2",
+        "--loss-timeout",
+        "2",
+        "--link",
+        "auto",
+    )
+    begin_s = time.monotonic()
+    assert runs.run("whole", *short).in_order
+    length_s = time.monotonic() - begin_s
+    signals = itertools.cycle((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    ends: list[str] = []
+    for moment in range(10):
+        run = runs.start(f"moment-{moment}", *short)
+        time.sleep(length_s * (moment + 0.5) / 10)  # the moment itself
+        number = next(signals)
+        run.popen.send_signal(number)
+        done = run.finish()
+        assert "Traceback" not in done.stderr
+        assert done.code == 128 + number or (done.in_order and moment > 7), done.stderr
+        listed = runs.call("results", "list", str(runs.base)).stdout
+        if not done.directory.exists():
+            assert done.directory.name not in listed
+            ends.append("nothing")
+            continue
+        assert done.directory.name in listed
+        assert processes_of(done.manifest["run"]) == []
+        assert namespaces_of(done.manifest["run"]) == []
+        if not (done.directory / "ledger.parquet").exists():
+            assert f"`ivsim report {done.directory} --ledger`" in done.stderr
+            made = runs.call("report", str(done.directory), "--ledger")
+            assert "Traceback" not in made.stderr
+        rows = done.rows("ledger.parquet")
+        assert len(rows) == done.metrics["run_due"] == 125
+        emitted = sum(row["emitted_at_ns"] is not None for row in rows)
+        assert emitted == pq.read_metadata(done.directory / "emissions.parquet").num_rows
+        arrived = sum(row["fate"] in {"delivered", "late"} for row in rows)
+        assert arrived == done.metrics["run_received"]
+        judged = audit(done.directory)
+        assert [(sheet.name, sheet.differences) for sheet in judged.sheets if sheet.differences] == []
+        ends.append(f"{emitted} emitted, {arrived} arrived")
+        removed = runs.call("results", "rm", "--yes", str(done.directory))
+        assert (removed.returncode, done.directory.exists()) == (0, False), removed.stderr
+    assert ends[0] == "nothing"
+    assert any(end.startswith("125 emitted") for end in ends), ends
 
 
 @pytest.mark.full
