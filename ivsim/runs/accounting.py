@@ -233,14 +233,29 @@ def _refused_gateways(started: StartedRun) -> list[str]:
 def remove_work(directory: RunDirectory) -> None:
     """Remove the servers' scratch; what a person may want is beside it, not in it."""
     logs = directory.work / "logs"
-    if logs.is_dir():
+    if logs.is_dir() and directory.logs.is_dir():
         for log in logs.iterdir():
             log.replace(directory.logs / log.name)
     shutil.rmtree(directory.work, ignore_errors=True)
 
 
-def discard(directory: RunDirectory) -> None:
-    """Remove the directory of a run that never started; its logs stay when there are any."""
+def never_started(directory: RunDirectory, *, logs: bool) -> None:
+    """Note that a run never started: its directory goes once all is closed, and so do its logs unless they say why."""
+    directory.manifest.unlink(missing_ok=True)
+    if not logs:
+        shutil.rmtree(directory.logs)
+
+
+def leave_directory(directory: RunDirectory) -> None:
+    """Remove the scratch of a run in which all is closed; of one that never started all but its logs, where it has some."""
     remove_work(directory)
-    if not any(directory.logs.iterdir()):
-        shutil.rmtree(directory.path, ignore_errors=True)
+    if directory.manifest.exists():
+        return
+    for entry in directory.path.iterdir():
+        if entry.is_file():
+            entry.unlink()
+        elif entry != directory.logs:
+            shutil.rmtree(entry, ignore_errors=True)
+    for empty in (directory.logs, directory.path):
+        with contextlib.suppress(OSError):  # it is not empty, or not there
+            empty.rmdir()

@@ -130,7 +130,7 @@ def run_record(plan: RunPlan) -> Iterator[RunRecord]:
         try:
             yield record
         finally:
-            accounting.remove_work(plan.directory)
+            accounting.leave_directory(plan.directory)
 
 
 class Run:
@@ -174,10 +174,11 @@ class Run:
                 outcome.exit_code, outcome.error = EXIT_SIGNALLED + stop.number, f"stopped by {stop}"
                 self._display.note(self._what_follows(stop, started))
             except Refusal:
-                accounting.discard(plan.directory)
+                accounting.never_started(plan.directory, logs=True)
                 raise
             if started is None:
-                accounting.discard(plan.directory)
+                # Of a run that broke, the logs of its processes say why; one that was stopped has nothing to say.
+                accounting.never_started(plan.directory, logs=outcome.signal is None)
             else:
                 stop_at_ns = None if drained else time.time_ns()
                 outcome.directory = plan.directory.path
