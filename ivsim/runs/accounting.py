@@ -243,7 +243,7 @@ def never_started(directory: RunDirectory, *, logs: bool) -> None:
     """Note that a run never started: its directory goes once all is closed, and so do its logs unless they say why."""
     directory.manifest.unlink(missing_ok=True)
     if not logs:
-        shutil.rmtree(directory.logs)
+        shutil.rmtree(directory.logs, ignore_errors=True)
 
 
 def leave_directory(directory: RunDirectory) -> None:

@@ -37,6 +37,7 @@ from simulator.scenario import Scenario, Stage
 from simulator.sender_config import CONNECT_WAIT_S, SenderConfig
 from simulator.traces import BUNDLED
 from simulator.traces.geojson import to_geojson
+from twin.service.roads import MAX_POSITIONS
 
 GROUP = "ivsim"
 SENDER = "sender"
@@ -88,11 +89,9 @@ def _absolute(path: str | None) -> str | None:
 def page(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
     """Return how the twin service of the run is started; it is told the ways of the traces whose places vehicles are in."""
     options = plan.options
-    ways = (
-        to_geojson(dict(zip(options.trace.split(","), options.traces, strict=True)))
-        if _roads(options)
-        else None
-    )
+    traces = dict(zip(options.trace.split(","), options.traces, strict=True)) if _roads(options) else {}
+    # Whole ways: a trace may have more steps than a page can draw.
+    ways = to_geojson(traces, MAX_POSITIONS // 2)
     if ways is None:
         return ChildSpec("page", ("twin.service",), page_config(plan, endpoints))
     path = plan.directory.work / "roads.geojson"

@@ -138,7 +138,9 @@ def _check(
     if seed < 0:
         raise Refusal(f"seed: {seed}, must be 0 or more")
     if duration_s < profiles[0].dt_s or duration_s % profiles[0].dt_s:
-        raise Refusal(f"duration: {duration_s} s, must be above 0 and a multiple of the step of {profiles[0].dt_s} s")
+        raise Refusal(
+            f"duration: {duration_s} s, must be above 0 and a multiple of the step of {profiles[0].dt_s} s"
+        )
     for start_s, length_s in outages:
         if start_s < 0 or length_s < 1 or start_s + length_s > duration_s:
             raise Refusal(f"outage: {start_s}:{length_s} does not lie inside 0 to {duration_s} s")

@@ -39,6 +39,8 @@ def read_roads(path: str) -> bytes:
         lines = list(_lines(found))
     except ValueError as error:
         raise Refusal(f"roads {path}: {error}") from None
+    except RecursionError:
+        raise Refusal(f"roads {path}: its collections are nested too deeply") from None
     if not lines:
         raise Refusal(f"roads {path}: has no LineString and no MultiLineString")
     positions = sum(len(line["geometry"]["coordinates"]) for line in lines)

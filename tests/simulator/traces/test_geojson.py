@@ -42,6 +42,16 @@ def test_a_way_has_a_position_and_the_links_values_for_each_step() -> None:
     assert values == {"time_s": [0.0, 2.0, 3.0], "rtt_ms": [40.0, 41.0, 42.0]}
 
 
+def test_a_way_of_too_many_positions_is_told_by_each_second_one_or_less() -> None:
+    rows = "".join(f"{k},900,{58 + k / 1000},15\n" for k in range(100))
+    long = trace(f"time_s,uplink_kbps,latitude_deg,longitude_deg\n{rows}")
+    for most, found in ((200, 100), (100, 100), (99, 50), (40, 34)):
+        (feature,) = json.loads(to_geojson({"long": long, "plain": trace(PLAIN)}, most) or "")["features"]
+        assert len(feature["geometry"]["coordinates"]) == found
+        values = feature["properties"]["coordinateProperties"]
+        assert [len(values[name]) for name in ("time_s", "uplink_kbps")] == [found, found]
+
+
 @pytest.mark.parametrize("text", [PLAIN, STANDS])
 def test_what_has_no_way_makes_no_file(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert to_geojson({"x": trace(text)}) is None

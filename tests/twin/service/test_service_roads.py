@@ -74,6 +74,10 @@ def test_a_feature_or_a_geometry_alone_is_geojson_too(tmp_path: Path, body: Any)
         ("[" * 100_000, "is no JSON; GeoJSON (RFC 7946) is read"),
         ("\xff", "is no JSON; GeoJSON (RFC 7946) is read"),
         ("7", "the geometry is none of GeoJSON (RFC 7946)"),
+        (
+            '{"type": "GeometryCollection", "geometries": [' * 400 + "]}" * 400,
+            "has no LineString and no MultiLineString",
+        ),
         ({"type": "Topology", "objects": {}}, "the geometry is none of GeoJSON (RFC 7946)"),
         (collection(), "has no LineString and no MultiLineString"),
         (collection(feature("Point", [0, 0])), "has no LineString and no MultiLineString"),

@@ -11,9 +11,10 @@ export class Roads {
   }
 
   async load() {
-    const answer = await fetch("/api/roads").catch(() => null);
-    if (!answer?.ok) return; // the map is whole without
-    [this.features, this.paths] = [(await answer.json()).features, null];
+    try {
+      const answer = await fetch("/api/roads");
+      if (answer.ok) [this.features, this.paths] = [(await answer.json()).features, null];
+    } catch { /* the map is whole without */ }
   }
 
   // In metres of the map's plane, made once: all lines, and beside them one path for each colour of a rate.
