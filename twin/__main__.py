@@ -45,29 +45,41 @@ def _read_commands(inbox: Inbox) -> None:
 
 
 def _serve(process: TwinProcess, inbox: Inbox) -> None:
-    died = False
+    died: QueryDiedError | None = None
+    told = False  # that what has died stays dead
     while True:
         try:
             command = inbox.get(timeout=_CHECK_INTERVAL_S)
         except queue.Empty:
-            if not died:
-                died = _died(process)
+            if not told:
+                died = _again(process, died) if died is not None else _found_dead(process)
+                told = died is not None and not process.may_open_again()
+                if told and died is not None:
+                    # The owner decides what a dead query means; the session stays for the next run.
+                    report_error(died)
             continue
         if command is None or command["command"] == "stop":
             return
-        if command["command"] == "open":
-            died = False
+        if command["command"] in {"open", "finish", "leave"}:  # what has died is over with its run
+            died, told = None, False
         _obey(process, command)
 
 
-def _died(process: TwinProcess) -> bool:
-    # The owner decides what a dead query means; the session stays for the next run.
+def _found_dead(process: TwinProcess) -> QueryDiedError | None:
     try:
         process.check()
     except QueryDiedError as error:
-        report_error(error)
-        return True
-    return False
+        return error
+    return None
+
+
+def _again(process: TwinProcess, died: QueryDiedError) -> QueryDiedError | None:
+    """Open what has died once more; return why it is still dead, None where it is not."""
+    try:
+        emit("reopened", **process.again(died))
+    except QueryDiedError as error:  # such as the other end of a shuffle that was still closing
+        return error
+    return None
 
 
 def _obey(process: TwinProcess, command: dict[str, Any]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from schemas.errors import Refusal
 from twin import fold_jar
+from twin.checkpoint_files import Files
 from twin.config import TwinConfig
+from twin.place import Place
 
 OWNER_FILE = "ivsim.json"
 # Raise it when the fold's state, the record headers or the queries' operators change.
@@ -27,29 +28,26 @@ def identity(config: TwinConfig) -> dict[str, Any]:
     }
 
 
-def claim(config: TwinConfig) -> bool:
-    """Take the checkpoint directory; True when it goes on from one. Refusal when it is not this twin's."""
-    directory = config.checkpoint
-    owner = directory / OWNER_FILE
+def claim(config: TwinConfig, files: Files) -> bool:
+    """Take the checkpoint, whose `files` these are; True when it goes on from one. Refusal when it is not this twin's."""
     wanted = identity(config)
-    if not directory.exists() or not any(directory.iterdir()):
-        directory.mkdir(parents=True, exist_ok=True)
-        owner.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+    if files.empty():
+        files.write(OWNER_FILE, (json.dumps(wanted, indent=1) + "\n").encode())
         return False
-    _compare(owner, wanted)
+    _compare(config.checkpoint, files, wanted)
     return True
 
 
-def _compare(owner: Path, wanted: dict[str, Any]) -> None:
+def _compare(place: Place, files: Files, wanted: dict[str, Any]) -> None:
     try:
-        found = json.loads(owner.read_text(encoding="utf-8"))
+        found = json.loads(files.read(OWNER_FILE) or b"")
     except (OSError, ValueError) as error:
         raise Refusal(
-            f"checkpoint_dir {owner.parent}: not a twin's checkpoint (no readable {OWNER_FILE}); name an empty directory"
+            f"checkpoint_dir {place}: not a twin's checkpoint (no readable {OWNER_FILE}); name an empty directory"
         ) from error
     for key, value in wanted.items():
         if found.get(key) != value:
             raise Refusal(
-                f"checkpoint_dir {owner.parent}: made with {key} = {found.get(key)!r}, this twin has {value!r};"
+                f"checkpoint_dir {place}: made with {key} = {found.get(key)!r}, this twin has {value!r};"
                 " name an empty directory"
             )

@@ -14,6 +14,7 @@ from schemas.errors import Refusal
 from schemas.java import Jit
 from schemas.kafka_login import client_settings, java_settings
 from schemas.topics import KafkaTopics
+from twin.place import Place
 from twin.queries import QUERIES
 from twin.queries.stations import Station
 
@@ -38,7 +39,22 @@ class TwinConfig(RunTerms):
     )
     topics_prefix: str = ""
     trigger: Trigger = "realtime"
-    checkpoint_dir: str = Field(default="", description="empty: RUN_DIR/checkpoint")
+    checkpoint_dir: str = Field(
+        default="",
+        description="a directory, or a URI that Spark's executors reach (s3a://BUCKET/PATH); empty: RUN_DIR/checkpoint",
+    )
+    driver_host: str = Field(
+        default="127.0.0.1",
+        pattern=r"^[^\s/]+$",
+        description="name or address of this machine at which Spark's executors reach it",
+    )
+    checkpoint_kept: bool = Field(default=True, description="false: it goes when the run is left")
+    reopenings: int = Field(
+        default=0,
+        ge=0,
+        le=1_000,
+        description="how often in an hour a query that has died is opened again in the same session",
+    )
     jars_dir: str = Field(default="", description="Spark's jars; empty: none are added")
     spark_master: str = Field(
         default="local[16]",
@@ -103,8 +119,13 @@ class TwinConfig(RunTerms):
         }
 
     @property
-    def checkpoint(self) -> Path:
-        return Path(self.checkpoint_dir) if self.checkpoint_dir else Path(self.run_dir) / "checkpoint"
+    def checkpoint(self) -> Place:
+        return Place(self.checkpoint_dir or Path(self.run_dir) / "checkpoint")
+
+    @property
+    def local(self) -> bool:
+        """Whether all of Spark is in this process's own JVM."""
+        return self.spark_master.startswith("local")
 
     def jars(self) -> list[str]:
         """Return the paths of Spark's extra jars; Refusal when the directory has none."""
@@ -126,6 +147,13 @@ def _checked(config: TwinConfig, path: str | os.PathLike[str]) -> TwinConfig:
         raise Refusal(
             f"{path}: bootstrap: HOST:PORT of Kafka is needed (only topologies echo and peer have none)"
         )
+    if not config.local and config.bridged and not config.checkpoint.remote:
+        raise Refusal(
+            f"{path}: checkpoint_dir {config.checkpoint}: executors of {config.spark_master} would keep the state on disks of"
+            " their own; a URI that all of them reach is needed, such as s3a://BUCKET/PATH"
+        )
+    if not config.local and config.history:
+        raise Refusal(f"{path}: history: needs spark_master local[N], not {config.spark_master}")
     if not Path(config.run_dir).is_dir():
         raise Refusal(f"{path}: run_dir: no directory {config.run_dir}")
     return config

@@ -22,6 +22,8 @@ def stop(session: SparkSession) -> None:
     """Stop Spark and return when its JVM has ended; the next session of this process starts one of its own."""
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001
     session.stop()
+    if gateway.proc is None:  # spark-submit has started it, and it ends with this process
+        return
     gateway.shutdown()
     # The JVM ends at the end of its standard input.
     gateway.proc.stdin.close()
@@ -30,9 +32,19 @@ def stop(session: SparkSession) -> None:
     SparkContext._jvm = None  # noqa: SLF001
 
 
+def hadoop(session: SparkSession, uri: str) -> tuple[Any, Any]:
+    """Return Hadoop's file system of a URI, with the session's settings, and the URI as its path."""
+    java: Any = session.sparkContext._jvm  # noqa: SLF001
+    settings: Any = java.org.apache.spark.SparkContext.getOrCreate().hadoopConfiguration()
+    path = java.org.apache.hadoop.fs.Path(uri)
+    return path.getFileSystem(settings), path
+
+
 def end(session: SparkSession) -> str | None:
     """Return how the session's JVM has ended by itself; None while it lives."""
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001
+    if gateway.proc is None:
+        return None
     try:
         code = gateway.proc.wait(LAST_MOMENT_S)
     except subprocess.TimeoutExpired:

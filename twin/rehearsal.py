@@ -7,7 +7,6 @@ rehearsal does that each second on records that are none, beside the twin query,
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Callable
 from typing import Final
@@ -17,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StreamingQuery
 
 from twin import job, source
+from twin.checkpoint_files import files_of
 from twin.config import TwinConfig
 from twin.session import held
 
@@ -32,8 +32,7 @@ def start(session: SparkSession, config: TwinConfig) -> StreamingQuery | None:
     """Start the rehearsal; None where it is not wanted, or would take slots that the twin needs."""
     if config.trigger != "realtime" or not config.rehearse or not _has_slots(config):
         return None
-    directory = config.checkpoint / NAME
-    shutil.rmtree(directory, ignore_errors=True)  # of a start that was killed
+    files_of(session, config.checkpoint).remove(NAME)  # of a start that was killed
     # Nothing passes, and Spark cannot know it: it would take the whole query away.
     nothing = source.read_stream(session, config, source.warm_topic(config)).where(F.col("partition") < 0)
     with held(session, {_LEAST: str(_BATCH_MS)}):
@@ -44,7 +43,9 @@ def start(session: SparkSession, config: TwinConfig) -> StreamingQuery | None:
         )
 
 
-def finish(query: StreamingQuery | None, config: TwinConfig, alive: Callable[[], None]) -> int:
+def finish(
+    session: SparkSession, query: StreamingQuery | None, config: TwinConfig, alive: Callable[[], None]
+) -> int:
     """Stop the rehearsal once BATCHES batches have ended, and remove what it kept; return how many had.
 
     Fewer, after LONGEST_S or when it died: the twin does without. `alive` raises when one of its own has died.
@@ -56,7 +57,7 @@ def finish(query: StreamingQuery | None, config: TwinConfig, alive: Callable[[],
         alive()
         time.sleep(_LOOK_S)
     query.stop()
-    shutil.rmtree(config.checkpoint / NAME, ignore_errors=True)
+    files_of(session, config.checkpoint).remove(NAME)
     return ended
 
 

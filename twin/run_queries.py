@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,13 @@ class RunQueries:
         session: outlives them.
         config: of the run.
         warmed: what the session has been warmed for.
+        lost: returns why they may write no longer, None while they may.
     """
 
-    def __init__(self, session: SparkSession, config: TwinConfig, warmed: warm.WarmUp) -> None:
-        self._session, self._config, self._warmed = session, config, warmed
+    def __init__(
+        self, session: SparkSession, config: TwinConfig, warmed: warm.WarmUp, lost: Callable[[], str | None]
+    ) -> None:
+        self._session, self._config, self._warmed, self._lost = session, config, warmed, lost
         self._all: list[StreamingQuery] = []
         # Micro-batch queries, which say when they have taken all that there is.
         self._beside: list[StreamingQuery] = []
@@ -57,7 +61,7 @@ class RunQueries:
             self._live = LiveFigures(config)
         warm_s = warm.warm_up(config, self.check, self._warmed.records(config))
         warm.await_first_batch(self._beside, self.check)
-        batches = rehearsal.finish(rehearsed, config, self.check)
+        batches = rehearsal.finish(session, rehearsed, config, self.check)
         self._warmed.served(config, batches)
         if config.history:
             self._beside += (written := history.start(session, config))
@@ -67,7 +71,9 @@ class RunQueries:
         return warm_s, batches
 
     def check(self) -> None:
-        """Raise QueryDiedError when a query has ended by itself."""
+        """Raise QueryDiedError when a query has ended by itself, or may write no longer."""
+        if (lost := self._lost()) is not None:
+            raise QueryDiedError(lost)
         for query in self._all:
             if not query.isActive:
                 error = query.exception()

@@ -29,6 +29,7 @@ _ANY_METHOD: Final = "-XX:-DontCompileHugeMethods"
 # A catalog of functions is Spark's public way to an aggregate from a jar that needs no code in the JVM to be registered.
 FOLD: Final = "ivsim.twin_fold"
 _CATALOG = "ivsim.twin.FoldCatalog"
+REGISTERED_S: Final = 30
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _LOG4J = """rootLogger.level = {level}
@@ -64,8 +65,8 @@ def settings(config: TwinConfig) -> dict[str, str]:
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.jars": ",".join([*config.jars(), str(fold_jar())]),
         f"spark.sql.catalog.{FOLD.split('.')[0]}": _CATALOG,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": config.driver_host,
+        "spark.driver.bindAddress": config.driver_host,
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": str(config.shuffle_partitions),
         "spark.sql.session.timeZone": "UTC",
@@ -83,14 +84,26 @@ def settings(config: TwinConfig) -> dict[str, str]:
         "spark.cleaner.referenceTracking.blocking": "false",
         "spark.sql.ui.retainedExecutions": "1",
         "spark.python.worker.faulthandler.enabled": "true",
-        # Executors on other machines have none of our packages.
-        **(
-            {"spark.python.daemon.module": "twin.python_daemon"}
-            if config.spark_master.startswith("local")
-            else {}
-        ),
+        **(_LOCAL if config.local else _cluster(config)),
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         **config.spark_conf,
+    }
+
+
+# Executors on other machines have none of our packages.
+_LOCAL: Final = {"spark.python.daemon.module": "twin.python_daemon"}
+
+
+def _cluster(config: TwinConfig) -> dict[str, str]:
+    """Return what a cluster needs beside: real time refuses the first two, and tasks want all executors to be there."""
+    return {
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.speculation": "false",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{REGISTERED_S}s",
+        # Executors that compile as Java does take 48 ms for a message at first, where these take 7 (docs/twin.md).
+        "spark.executor.extraJavaOptions": " ".join(["-XX:+UseParallelGC", _ANY_METHOD, *JIT[config.jit]]),
+        "spark.pyspark.driver.python": sys.executable,
     }
 
 
@@ -114,8 +127,9 @@ def open_session(config: TwinConfig) -> SparkSession:
     shutil.rmtree(scratch, ignore_errors=True)  # a killed process leaves one
     scratch.mkdir()
     (scratch / "log4j2.properties").write_text(_LOG4J.format(level=config.log_level), encoding="utf-8")
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", config.driver_host)
+    if config.local:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(config.spark_master).appName("ivsim-twin")
     for key, value in settings(config).items():
         builder = builder.config(key, value)

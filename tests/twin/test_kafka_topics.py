@@ -31,8 +31,8 @@ def test_the_topics_that_it_makes_are_named_and_those_that_are_there_are_not(
 def test_a_twin_that_is_refused_its_checkpoint_makes_no_topic(kafka: str, tmp_path: Path) -> None:
     prefix = f"none{uuid.uuid4().hex[:8]}."
     config = TwinConfig(run_dir=str(tmp_path), bootstrap=kafka, topics_prefix=prefix)
-    config.checkpoint.mkdir()
-    (config.checkpoint / "ivsim.json").write_text(json.dumps({"state_version": 0}))
+    Path(config.checkpoint).mkdir()
+    Path(config.checkpoint / "ivsim.json").write_text(json.dumps({"state_version": 0}))
     with pytest.raises(Refusal, match="state_version"):
         TwinProcess(config).open()
     assert topics_of(kafka, prefix) == []

@@ -125,7 +125,7 @@ def test_kill_9_in_a_batch_loses_and_repeats_nothing(run: MadeUpRun, trigger: st
     more = {"trigger": trigger, "realtime_duration_s": 5.0, "live": "none", "rehearse": False}
     config = run.config.model_copy(update=more)
     sent: Sent = defaultdict(list)
-    left_by_a_kill = config.checkpoint / "rehearsal" / "offsets"
+    left_by_a_kill = Path(config.checkpoint / "rehearsal" / "offsets")
     with twin_child(config) as first:
         assert first.event("ready")["rehearsed_batches"] == 0
         send(run, sent, 1, 60)
@@ -208,15 +208,15 @@ def test_one_session_serves_one_run_after_the_other(run: MadeUpRun, tmp_path: Pa
 
 def test_a_foreign_checkpoint_is_refused_before_spark_starts(run: MadeUpRun) -> None:
     config = run.config
-    config.checkpoint.mkdir()
-    (config.checkpoint / "ivsim.json").write_text(json.dumps({"state_version": 0}))
+    Path(config.checkpoint).mkdir()
+    Path(config.checkpoint / "ivsim.json").write_text(json.dumps({"state_version": 0}))
     with twin_child(config) as child:
         message = child.event("error")["message"]
         wanted = f"made with state_version = 0, this twin has {STATE_VERSION}; name an empty directory"
         assert wanted in message
         assert child.process.wait(30) == 2
-    (config.checkpoint / "ivsim.json").unlink()
-    (config.checkpoint / "offsets").mkdir()
+    Path(config.checkpoint / "ivsim.json").unlink()
+    Path(config.checkpoint / "offsets").mkdir()
     with twin_child(config) as child:
         assert "not a twin's checkpoint" in child.event("error")["message"]
         assert child.process.wait(30) == 2

@@ -22,6 +22,7 @@ from ledger.window import read_window
 from schemas.errors import Refusal
 from schemas.formats import OWN_FORMATS
 from twin import checkpoint, rehearsal
+from twin.checkpoint_files import files_of
 from twin.config import TwinConfig, read_twin_config
 
 Stamped = list[tuple[tuple[int, int], int]]
@@ -94,6 +95,22 @@ def test_source_knows_every_format() -> None:
         ),
         ('{"run_dir": ".", "bootstrap": "h:1", "spark_master": "moon"}', "spark_master: expected local[N]"),
         ('{"run_dir": "."}', "bootstrap: HOST:PORT of Kafka is needed"),
+        (
+            '{"run_dir": ".", "bootstrap": "h:1", "spark_master": "spark://h:7077", "checkpoint_dir": "/twins"}',
+            "checkpoint_dir /twins: executors of spark://h:7077 would keep the state on disks of their own",
+        ),
+        (
+            '{"run_dir": ".", "bootstrap": "h:1", "spark_master": "yarn"}',
+            "a URI that all of them reach is needed, such as s3a://BUCKET/PATH",
+        ),
+        (
+            '{"run_dir": ".", "bootstrap": "h:1", "spark_master": "yarn", "checkpoint_dir": "s3a://b/t", "history": true}',
+            "history: needs spark_master local[N], not yarn",
+        ),
+        (
+            '{"run_dir": ".", "bootstrap": "h:1", "driver_host": "a b"}',
+            "driver_host: expected name or address",
+        ),
         ('{"run_dir"', "line 1: "),
     ],
 )
@@ -124,7 +141,7 @@ def test_an_empty_jar_directory_is_refused(tmp_path: Path) -> None:
 def test_no_rehearsal_where_it_would_take_slots_or_no_boundary_comes(changes: dict[str, Any]) -> None:
     config = TwinConfig(run_dir=".", bootstrap="h:1", **changes)
     assert rehearsal.start(None, config) is None  # type: ignore[arg-type] - no session is asked for anything
-    assert rehearsal.finish(None, config, lambda: None) == 0
+    assert rehearsal.finish(None, None, config, lambda: None) == 0  # type: ignore[arg-type]
 
 
 def test_window_ends_with_the_schedule_or_a_timeout_before_the_stop(tmp_path: Path) -> None:
@@ -144,10 +161,11 @@ def test_window_ends_with_the_schedule_or_a_timeout_before_the_stop(tmp_path: Pa
 
 def test_a_checkpoint_serves_its_own_twin_again(tmp_path: Path) -> None:
     config = TwinConfig(run_dir=str(tmp_path), bootstrap="h:1")
-    assert checkpoint.claim(config) is False
-    assert checkpoint.claim(config) is True
+    files = files_of(None, config.checkpoint)
+    assert checkpoint.claim(config, files) is False
+    assert checkpoint.claim(config, files) is True
     with pytest.raises(Refusal, match="made with trigger = 'realtime', this twin has 'microbatch'"):
-        checkpoint.claim(config.model_copy(update={"trigger": "microbatch"}))
+        checkpoint.claim(config.model_copy(update={"trigger": "microbatch"}), files)
 
 
 @given(

@@ -93,7 +93,7 @@ def test_twin_holds_the_newest_and_counts_exactly(
     spark: SparkSession, run: MadeUpRun, trigger: str, live: str
 ) -> None:
     config = run.config.model_copy(update={"trigger": trigger, "live": live, "live_interval_s": 0.5})
-    queries = RunQueries(spark, config, WarmUp())
+    queries = RunQueries(spark, config, WarmUp(), lambda: None)
     try:
         queries.open()
         sent = produce_messages(run, random.Random(3))

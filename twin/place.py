@@ -1,0 +1,22 @@
+"""Where a twin keeps what outlives it: a directory of this machine, or a URI that Spark's executors reach as well."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
+
+
+class Place(str):
+    """A directory by its path or its URI, which `pathlib.Path` would spoil: it makes one slash of two."""
+
+    __slots__ = ()
+
+    def __truediv__(self, name: str) -> Place:
+        return Place(f"{self.rstrip('/')}/{name}")
+
+    @property
+    def remote(self) -> bool:
+        """Whether it has a scheme, and so is said to be the same place on every machine (`file:///` of a disk in common)."""
+        return _SCHEME.match(self) is not None
