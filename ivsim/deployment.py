@@ -24,7 +24,12 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "min_insync": "kafka_min_insync",
         "producer": "kafka_producer",
     },
-    "spark": {"master": "spark_master", "conf": "spark_conf"},
+    "spark": {
+        "master": "spark_master",
+        "conf": "spark_conf",
+        "checkpoint": "spark_checkpoint",
+        "driver_host": "spark_driver_host",
+    },
     "target": {
         "url": "target",
         "consent": "target_consent",

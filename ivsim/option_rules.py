@@ -5,6 +5,7 @@ What one option may be by itself is said where it is declared, in `options.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -208,6 +209,43 @@ def _query(options: RunOptions, name: Naming) -> Iterator[str]:
         )
 
 
+# Of masters the one whose executors may be on this machine alone.
+_ON_THIS_MACHINE: Final = re.compile(r"spark://(127\.|localhost\b|\[::1\])")
+
+
+def _spark_cluster(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse a cluster's words without a cluster, and with one that is the run's own."""
+    master = options.spark_master or "local"
+    if not TOPOLOGIES[options.topology].bridged or not master.startswith(("local", "cluster[")):
+        return
+    for field in ("spark_checkpoint", "spark_driver_host"):
+        if getattr(options, field) is not None:
+            yield f"{name(field)}: needs {name('spark_master')} of another's cluster, such as spark://HOST:7077"
+
+
+def _executors_reach(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse a cluster whose executors do not reach the twins' state, the driver or Kafka."""
+    master = options.spark_master or "local"
+    if not TOPOLOGIES[options.topology].bridged or master.startswith("local"):
+        return
+    typed = f"{name('spark_master')} {master}"
+    for field in ("kafka_login", "kafka_security"):
+        if getattr(options, field) not in {None, "plaintext"}:
+            yield f"{name(field)}: not with {typed}, whose executors have no file to log in by"
+    if master.startswith("cluster["):
+        return
+    if options.spark_checkpoint is None:
+        yield (
+            f"{typed}: needs {name('spark_checkpoint')}, a URI that its executors reach, such as"
+            " s3a://BUCKET/PATH: each would keep the twins' state on a disk of its own"
+        )
+    if not _ON_THIS_MACHINE.match(master):
+        if options.spark_driver_host is None:
+            yield f"{typed}: needs {name('spark_driver_host')}, this machine's address for its executors"
+        if options.kafka is None:
+            yield f"{typed}: needs {name('kafka')}: its executors do not reach the run's own Kafka"
+
+
 def _outage_in_run(options: RunOptions, name: Naming) -> Iterator[str]:
     end_s = options.duration_s + options.loss_timeout_s
     for start_s, length_s in options.outage:
@@ -319,6 +357,8 @@ _RULES: Final = (
     _drives,
     batch_limits,
     _query,
+    _spark_cluster,
+    _executors_reach,
     _outage_in_run,
     _outage_while_connecting,
     _netem,

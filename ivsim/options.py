@@ -77,7 +77,9 @@ _STAGE: Final = re.compile(
     r":(?P<begin>[0-9]{1,9})(?:-(?P<end>[0-9]{1,9}))?"
 )
 _TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_SPARK_MASTER: Final = re.compile(r"local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+")
+_HOST: Final = re.compile(r"[A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]")
+_URI: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
+_SPARK_MASTER: Final = re.compile(r"local(\[[^\]]+\])?|cluster\[[1-9]\]|spark://\S+|yarn|k8s://\S+")
 
 
 def _of_topology(holds: Callable[[Topology], bool]) -> Need:
@@ -992,9 +994,27 @@ class RunOptions(BaseModel):
     spark_master: Annotated[
         str | None,
         Option(
-            "Master of a Spark cluster, such as spark://HOST:7077.",
+            "Master of a Spark cluster, such as spark://HOST:7077; cluster[2]: one of the run's own, of two workers.",
             CLOUD,
             absent="this machine",
+            effective=(GATEWAY,),
+        ),
+    ] = None
+    spark_checkpoint: Annotated[
+        str | None,
+        Option(
+            "URI below which Spark keeps the twins' state, such as s3a://BUCKET/PATH; all executors have to reach it.",
+            CLOUD,
+            absent="this machine's disk",
+            effective=(GATEWAY,),
+        ),
+    ] = None
+    spark_driver_host: Annotated[
+        str | None,
+        Option(
+            "Name or address of this machine at which a cluster's executors reach Spark's driver.",
+            CLOUD,
+            absent="127.0.0.1",
             effective=(GATEWAY,),
         ),
     ] = None
@@ -1208,7 +1228,23 @@ class RunOptions(BaseModel):
     @classmethod
     def _spark_master(cls, value: str | None) -> str | None:
         if value is not None and not _SPARK_MASTER.fullmatch(value):
-            raise ValueError(f"{shown(value)}: write local[N], spark://HOST:PORT, k8s://URL or yarn")
+            raise ValueError(
+                f"{shown(value)}: write local[N], cluster[1] to cluster[9], spark://HOST:PORT, k8s://URL or yarn"
+            )
+        return value
+
+    @field_validator("spark_driver_host")
+    @classmethod
+    def _spark_driver_host(cls, value: str | None) -> str | None:
+        if value is not None and not _HOST.fullmatch(value):
+            raise ValueError(f"{shown(value)}: write a name or an address, without a port")
+        return value
+
+    @field_validator("spark_checkpoint")
+    @classmethod
+    def _spark_checkpoint(cls, value: str | None) -> str | None:
+        if value is not None and not _URI.fullmatch(value):
+            raise ValueError(f"{shown(value)}: write a URI, such as s3a://BUCKET/PATH or file:///SHARED/PATH")
         return value
 
     @field_validator("trace")
@@ -1321,6 +1357,12 @@ def fields_with_mode(fields: Mapping[str, Any], words: Mapping[str, Any]) -> dic
         typed = "--" + given[0].replace("_", "-")
         raise Refusal(f"{typed}: {OPTIONS['mix'].word} says the mode of every vehicle, such as {EXAMPLE!r}")
     return dict(fields)
+
+
+def own_workers(master: str | None) -> int | None:
+    """Return how many workers a Spark cluster of the run's own has, as `cluster[2]` says; None for any other master."""
+    found = re.fullmatch(r"cluster\[([1-9])\]", master or "")
+    return None if found is None else int(found[1])
 
 
 def load_traces(options: RunOptions) -> list[Trace]:

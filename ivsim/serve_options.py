@@ -36,6 +36,12 @@ SERVE: Final = Words(
         ),
         "trigger": (TWINS, "Trigger of the Spark query.", ""),
         "spark_master": (TWINS, "Master of a Spark cluster, such as spark://HOST:7077.", "this machine"),
+        "spark_checkpoint": (
+            TWINS, "URI where Spark keeps the twins' state, such as s3a://BUCKET/PATH, which all executors reach.", "below --state",
+        ),
+        "spark_driver_host": (
+            TWINS, "Name or address of this machine at which a cluster's executors reach Spark's driver.", "127.0.0.1",
+        ),
         "spark_conf": (
             TWINS,
             "Setting KEY=VALUE of Spark, such as spark.driver.memory=4g; may be given more than once.",

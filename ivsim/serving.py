@@ -16,7 +16,7 @@ from gateways.config import GatewayConfig
 from gateways.protocols.base import Protocol
 from ivsim.gateway_alone import LOOPBACK, configured
 from ivsim.gateway_options import Asked
-from ivsim.options import RunOptions
+from ivsim.options import RunOptions, own_workers
 from ivsim.runs.children import READY_S, Children, ChildSpec
 from ivsim.runs.endpoints import login_of
 from ivsim.runs.interrupt import Interrupted, interruptible
@@ -38,6 +38,8 @@ from twin.service.config import ServiceConfig
 from twin.service.roads import read_roads
 
 TITLE: Final = "ivsim serve"
+# Within an hour, of a query that has died on a cluster: beyond them the cause is no passing one.
+REOPENINGS: Final = 10
 _LOOK_EVERY_S: Final = 0.5
 
 
@@ -50,6 +52,11 @@ def serve(protocol: Protocol, asked: Asked, environment: Mapping[str, str]) -> i
     assert isinstance(own, ServeOptions)
     if own.state is None:
         raise Refusal("--state: which directory? The twins' state is kept there, and it has no default")
+    if own_workers(run.spark_master) is not None:
+        raise Refusal(
+            f"--spark-master {run.spark_master}: is a run's own and ends with it; write local[N], spark://HOST:PORT, k8s://URL or"
+            " yarn"
+        )
     gateway = configured(protocol, asked, environment)
     check_producer(run)
     state = Path(own.state).absolute()
@@ -73,7 +80,8 @@ def twin_config(run: RunOptions, state: Path) -> TwinConfig:
     return TwinConfig(
         **session_config(run),
         run_dir=str(state),
-        checkpoint_dir=str(state / "checkpoint"),
+        checkpoint_dir=run.spark_checkpoint or str(state / "checkpoint"),
+        reopenings=REOPENINGS if run.spark_checkpoint is not None else 0,
         bootstrap=run.kafka or "",
         kafka_login=login_of(run),
         topics_prefix=run.kafka_topic_prefix,
@@ -175,6 +183,15 @@ def _started(stack: ExitStack, state: Path, protocol: Protocol, configs: Mapping
 
 def _watch(children: Children) -> None:
     """Return never; ProcessDied when a part ends, or a query of the twins does."""
+    told = 0.0
     while True:
         time.sleep(_LOOK_EVERY_S)  # a process that ends tells nobody here; a signal ends the wait
         children.check()
+        said = children["twin"].latest.get("reopened")
+        if said is not None and said["at_s"] != told:
+            told = said["at_s"]
+            print(
+                f"ivsim: Spark's query died and was opened again ({said['reopened']} of {said['of']} times in an hour):"
+                f" {said['cause']}",
+                file=sys.stderr,
+            )

@@ -23,6 +23,7 @@ _PRODUCER_OWN: Final = re.compile(
 # What the twin relies on; the rest of Spark's settings, memory and addresses among them, are its user's.
 _SPARK_OWN: Final = re.compile(
     r"spark\.(master|app\.name|jars|local\.dir|remote|submit\..*|driver\.extraJavaOptions|ui\.showConsoleProgress)"
+    r"|spark\.(dynamicAllocation\.enabled|speculation|default\.parallelism|driver\.host)"
     r"|spark\.sql\.(catalog\.ivsim|shuffle\.partitions|session\.timeZone|warehouse\.dir|adaptive\.enabled)"
     r"|spark\.sql\.streaming\.(stateStore\..*|noDataMicroBatches\.enabled|checkpointLocation|metricsEnabled)"
 )

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 # Of run.json: what no log can tell.
 _TAKEN_AS_SAID: Final = (
     "stop_at_ns", "dead_senders", "lost_senders", "deaths", "agents", "senders", "gateways", "gateway_drops",
-    "refused_gateways", "replay", "problems", "live",
+    "refused_gateways", "twin_reopened", "replay", "problems", "live",
 )  # fmt: skip
 
 
@@ -134,6 +134,7 @@ def _audit_metrics(made: Audit, by_share: ByShare, found: figures.Figures) -> No
         run.get("gateway_drops"),
         vehicle_drops=sum(sender.get("datagrams_unsent") or 0 for sender in run.get("senders", [])),
         refused_gateways=len(run.get("refused_gateways", [])),
+        twin_reopened=len(run.get("twin_reopened", [])),
         lost_senders=len(run.get("lost_senders", [])),
         agents=run.get("agents", []),
     )

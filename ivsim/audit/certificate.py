@@ -181,6 +181,7 @@ def validity(
     *,
     vehicle_drops: int = 0,
     refused_gateways: int = 0,
+    twin_reopened: int = 0,
     lost_senders: int = 0,
     agents: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[str, list[str]]:
@@ -211,6 +212,7 @@ def validity(
     causes += [("vehicle_dropped", "degraded")] * bool(vehicle_drops)
     causes += [("gateway_dropped", "degraded")] * bool(gateway_drops)
     causes += [("gateway_refused", "degraded")] * refused_gateways
+    causes += [("twin_reopened", "degraded")] * twin_reopened
     known = [agent["clock_uncertainty_ms"] for agent in agents]
     unsure = [within_ms for within_ms in known if within_ms is None or within_ms > DRIFT_DEGRADES_MS]
     causes += [("clocks_apart", "degraded")] * len(unsure)

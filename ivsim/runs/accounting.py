@@ -199,6 +199,7 @@ def _facts(started: StartedRun, ending: Ending, problems: Sequence[str]) -> Fact
         lost=_deaths(started, lost=True),
         agents=components.agents.facts(),
         refused_gateways=_refused_gateways(started),
+        twin_reopened=[] if components.twin is None else components.twin.reopened(),
         problems=problems,
     )
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ivsim.options import RunOptions, option_name
+from ivsim.options import RunOptions, option_name, own_workers
 from ivsim.runs.host import groups
 from ivsim.runs.processes import gateway_places
 from ivsim.runs.shards import brokers_of, sender_shares
@@ -132,8 +132,10 @@ def _parts(options: RunOptions) -> Iterator[tuple[str, int, int]]:
         yield f"gateway {part.protocol.name}", gateways, len(part.vehicles)
     if options.kafka is None:
         yield KAFKA, 1, options.vehicles
-    if options.spark_master is None and HEAP_OF_SPARK not in as_mapping(options.spark_conf):
-        yield SPARK, 1, options.vehicles
+    workers = own_workers(options.spark_master)
+    if (options.spark_master is None or workers) and HEAP_OF_SPARK not in as_mapping(options.spark_conf):
+        # An executor takes what the driver does; master and workers are small beside it.
+        yield SPARK, 1 + (workers or 0), options.vehicles
 
 
 def available_bytes(root: Path) -> int | None:

@@ -48,6 +48,8 @@ MESSAGES_PER_S_UNDER_LOAD = 2_000
 # Of one gateway. A record that travels alone makes requests of its own, the gateway's and Spark's (docs/batching.md).
 GATHERED_ABOVE_PER_S = 100
 GATHERED_MS = 100
+# Of a cluster's query that has died: whether it may be one time more is not a run's question.
+REOPENINGS = 3
 # The twin's first real-time batch lasts 300 s, of which the start of a run takes some.
 BOUNDARY_AFTER_S = 240.0
 
@@ -212,8 +214,8 @@ def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
     return ChildSpec(sender_name(plan, index), ("simulator.sender",), config, endpoints.vehicles_namespace)
 
 
-def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[str, Any]:
-    """Return what the twin process is told; `checkpoint` is where Spark keeps its state."""
+def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: str) -> dict[str, Any]:
+    """Return what the twin process is told; `checkpoint` is the directory, or the URI, where Spark keeps its state."""
     options = plan.options
     return {
         **session_config(options),
@@ -225,11 +227,20 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: Path) -> dict[st
         "live": options.live,
         # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
         "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
-        "checkpoint_dir": str(checkpoint),
+        "checkpoint_dir": checkpoint,
         "topic_partitions": options.kafka_partitions,
         "topic_replication": options.kafka_replication,
         "topic_min_insync": options.kafka_min_insync,
         **_query(options),
+    }
+
+
+def shared_checkpoint(base: str, run_id: str) -> dict[str, Any]:
+    """Return what the twin of a run on a cluster is told beside: its state lies below a URI, and goes with the run."""
+    return {
+        "checkpoint_dir": f"{base.rstrip('/')}/{run_id}",
+        "checkpoint_kept": False,
+        "reopenings": REOPENINGS,
     }
 
 
@@ -253,6 +264,7 @@ def session_config(options: RunOptions) -> dict[str, Any]:
     slots = max(16, (2 * partitions + 1) + partitions + 2 * (partitions + 1))
     return {
         "spark_master": options.spark_master or f"local[{slots}]",
+        "driver_host": options.spark_driver_host or "127.0.0.1",
         "spark_conf": as_mapping(options.spark_conf),
         "shuffle_partitions": partitions,
         "jit": jit_of(options),

@@ -157,6 +157,7 @@ def _validity(directory: RunDirectory, run: Mapping[str, Any], metrics: Mapping[
         vehicle_drops=sum(sender.get("datagrams_unsent") or 0 for sender in run.get("senders", [])),
         gateway_drops=run.get("gateway_drops"),
         refused_gateways=run.get("refused_gateways", []),
+        twin_reopened=run.get("twin_reopened", []),
         dead_senders=[words for name, words in deaths.items() if name not in lost],
         lost_senders=[words for name, words in deaths.items() if name in lost],
     )

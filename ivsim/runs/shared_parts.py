@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from typing import Final, Self
 
 from gateways.protocols import PROTOCOLS
-from ivsim.options import RunOptions
+from ivsim.options import RunOptions, own_workers
 from ivsim.runs import processes
 from ivsim.runs.endpoints import EDGE_PORT, KafkaAddress, login_of
 from ivsim.runs.memory import RUNNER, SPARK
@@ -43,6 +43,7 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.relay_server import RelayServer
 from ivsim.testbed.server import Broker, Server
 from ivsim.testbed.servers import KAFKA, SERVERS
+from ivsim.testbed.spark_cluster import SparkCluster
 from ivsim.testbed.target_cleanup import Client, leave_as_found
 from ivsim.testbed.target_server import TargetServer
 from ivsim.told import say_error
@@ -71,6 +72,8 @@ class SharedParts:
         # by name, which says how clients meet them, and how many they are
         self._kafka: dict[str, list[KafkaServer]] = {}
         self._kafka_stack = ExitStack()
+        self._spark: SparkCluster | None = None
+        self._spark_stack = ExitStack()
         self._link: _OpenLink | None = None
         self.twin = TwinSession(record, record.directory / "spark" if keep else None)
         self._chosen: dict[str, str] = {}
@@ -78,6 +81,7 @@ class SharedParts:
     def __enter__(self) -> Self:
         self._stack.callback(self.close_link)
         self._stack.callback(self._kafka_stack.close)
+        self._stack.callback(self._spark_stack.close)
         self._stack.callback(self.twin.stop)
         return self
 
@@ -208,9 +212,25 @@ class SharedParts:
         if self.keep:
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         stack.callback(self.twin.leave)
-        self.twin.open(
-            processes.twin_config(plan, kafka, scratch / "checkpoint"), plan.directory.work / "twin.json"
-        )
+        options = plan.options
+        config = processes.twin_config(plan, kafka, str(scratch / "checkpoint"))
+        if (workers := own_workers(options.spark_master)) is not None:
+            cluster = self.spark_cluster(workers)
+            config |= {"spark_master": cluster.url, "spark_conf": {**cluster.conf, **config["spark_conf"]}}
+            config |= processes.shared_checkpoint(f"file://{cluster.shared}", plan.run_id)
+        elif options.spark_checkpoint is not None:
+            config |= processes.shared_checkpoint(options.spark_checkpoint, plan.run_id)
+        self.twin.open(config, plan.directory.work / "twin.json")
+
+    def spark_cluster(self, workers: int) -> SparkCluster:
+        """Return the testbed's own cluster, of so many workers: one at a time, and started anew when a part of it has died."""
+        if self._spark is not None and not (len(self._spark.workers) == workers and self._spark.running()):
+            self.twin.stop()
+            self._spark_stack.close()
+            self._spark = None
+        if self._spark is None:
+            self._spark = self._spark_stack.enter_context(SparkCluster(self._record, workers))
+        return self._spark
 
     def link(self, options: RunOptions) -> Link:
         """Return an open link of the wanted kind for so many vehicles, on which nobody speaks."""

@@ -45,6 +45,7 @@ class Facts:
         deaths: how senders ended that died on the way, by name; `lost` of those that were lost with their agent.
         agents: what each had, and how well its times are known.
         refused_gateways: a line for each gateway that its broker refused on the way.
+        twin_reopened: a line for each time that a query of the twins died and was opened again.
         problems: a line for each thing that went wrong.
     """
 
@@ -58,6 +59,7 @@ class Facts:
     lost: Mapping[str, str] = field(default_factory=dict)
     agents: Sequence[Mapping[str, Any]] = ()
     refused_gateways: Sequence[str] = ()
+    twin_reopened: Sequence[str] = ()
     problems: Sequence[str] = ()
 
 
@@ -93,6 +95,7 @@ def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, fa
             "gateways": [{name: said.get(name) for name in _OF_GATEWAY} for said in facts.gateways],
             "gateway_drops": _gateway_drops(facts.gateways),
             "refused_gateways": list(facts.refused_gateways),
+            "twin_reopened": list(facts.twin_reopened),
             "backlog_max": emission_table.largest_backlog(events),
             "replay": facts.replay,
             "problems": _lines(facts.problems),

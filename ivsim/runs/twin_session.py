@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ivsim.runs.interrupt import Interrupted
-from ivsim.testbed.child import Child, write_config
+from ivsim.testbed.child import Child, Event, write_config
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 
@@ -14,7 +14,7 @@ NAME: Final = "twin"
 READY_S: Final = 180.0  # two busy cores have taken 100 s for what takes 12
 LEAVE_S: Final = 30.0
 # A run that wants another value of these needs a session of its own.
-OF_SESSION: Final = ("spark_master", "spark_conf", "shuffle_partitions", "jit", "jars_dir")
+OF_SESSION: Final = ("spark_master", "spark_conf", "shuffle_partitions", "jit", "jars_dir", "driver_host")
 
 
 class TwinSession:
@@ -32,6 +32,7 @@ class TwinSession:
         self._child: Child | None = None
         self._config: dict[str, Any] = {}
         self._readies = 0
+        self._reopened: list[str] = []
 
     @property
     def process(self) -> Child:
@@ -66,6 +67,7 @@ class TwinSession:
             self.stop()
             self.warm(config)
         self._config = config
+        self._reopened = []
         self.process.forget_error()
         self.process.send("open", config=str(path))
         self._readies += 1
@@ -80,6 +82,15 @@ class TwinSession:
         """Return what the process said of itself when it was ready."""
         said = self.process.latest.get("ready", {})
         return {name: value for name, value in said.items() if name != "event"}
+
+    def reopened(self) -> list[str]:
+        """Return a line for each time that a query of the run has died and was opened again."""
+        return list(self._reopened)
+
+    def _heard(self, event: Event) -> None:
+        if event["event"] == "reopened":
+            line = f"Spark's query died and was opened again in {event['opened_s']:g} s: {event['cause']}"
+            self._reopened.append(line)
 
     def finish(self, rejected: int, limit_s: float) -> list[str]:
         """Let the run's queries write what is still theirs, and stop them; return what they could not.
@@ -145,5 +156,5 @@ class TwinSession:
         return same and self.running()
 
     def _start(self, path: Path, config: dict[str, Any]) -> None:
-        self._child = Child(NAME, ["twin", str(path)], self._record)
+        self._child = Child(NAME, ["twin", str(path)], self._record, on_event=self._heard)
         self._config, self._readies = config, 1

@@ -72,6 +72,7 @@ def judge(
     vehicle_drops: int = 0,
     gateway_drops: int | None = None,
     refused_gateways: Sequence[str] = (),
+    twin_reopened: Sequence[str] = (),
     dead_senders: Sequence[str] = (),
     lost_senders: Sequence[str] = (),
 ) -> Validity:
@@ -84,6 +85,7 @@ def judge(
         vehicle_drops: datagrams that this system did not take from the vehicles, as far as senders have said so.
         gateway_drops: datagrams that found a gateway's socket full; None where nobody knows, and with a broker.
         refused_gateways: a line for each gateway that its broker refused on the way.
+        twin_reopened: a line for each time that a query of the twins died and was opened again.
         dead_senders: a line for each of several senders that died on the way, while the others went on.
         lost_senders: likewise of those that were lost with their agent.
     """
@@ -91,6 +93,7 @@ def judge(
         *_causes(metrics, sender_lag_p99_ms, capture_drops),
         *_dropped(vehicle_drops, gateway_drops),
         *(Cause("gateway_refused", "degraded", line) for line in refused_gateways),
+        *(Cause("twin_reopened", "degraded", line) for line in twin_reopened),
         *_clocks(metrics),
         *map(_died, dead_senders),
         *map(_lost, lost_senders),

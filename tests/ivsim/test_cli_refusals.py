@@ -22,10 +22,14 @@ CASES = {
     "messages": (["--interval", "1e-9"], ["--interval 1e-09: 1.2e+12 messages would be due", "up to 1e+08"]),
     "page port": (["--page", "--page-port", "BUSY"], ["--page-port", "in use", "0 takes a free one"]),
     "spark master": (
-        ["--spark-master", "spark://127.0.0.1:1"],
+        ["--spark-master", "spark://127.0.0.1:1", "--spark-checkpoint", "file:///twins"],
         ["--spark-master", "no answer from 127.0.0.1:1"],
     ),
-    "spark port": (["--spark-master", "spark://nowhere"], ["expected spark://HOST:PORT"]),
+    "spark port": (
+        ["--spark-master", "spark://127.0.0.1", "--spark-checkpoint", "file:///twins"],
+        ["expected spark://HOST:PORT"],
+    ),
+    "spark elsewhere": (["--spark-master", "spark://nowhere:7077"], ["--spark-master", "--spark-checkpoint"]),
     "interval nan": (["--interval", "nan"], ["--interval"]),
     "vehicles": (["--vehicles", "0"], ["--vehicles"]),
     "format": (["--format", "xml"], ["--format", "protobuf"]),

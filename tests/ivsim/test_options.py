@@ -234,6 +234,16 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("target_keys", {"target_keys": "k.json"}, "--target-keys k.json: needs --target"),
     ("target_certificates", {"target_certificates": "d"}, "--target-certificates d: needs --target"),
     ("spark_master", {"spark_master": "yarn", "topology": "echo"}, "--spark-master yarn: needs --topology gateway"),
+    (
+        "spark_checkpoint",
+        {"spark_checkpoint": "s3a://b/twins", "topology": "echo"},
+        "--spark-checkpoint s3a://b/twins: needs --topology gateway",
+    ),
+    (
+        "spark_driver_host",
+        {"spark_driver_host": "192.0.2.1", "topology": "echo"},
+        "--spark-driver-host 192.0.2.1: needs --topology gateway",
+    ),
     ("page", {"page": True, "topology": "echo"}, "--page: needs --topology gateway"),
     ("page_port", {"page_port": 8080}, "--page-port 8080: needs --page"),
     (
@@ -307,6 +317,54 @@ def test_a_recorded_drive_lasts_as_long_as_the_run() -> None:
         run_options(vehicle_log="drive.kml")
 
 
+STATE = {"spark_checkpoint": "s3a://b/twins"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"spark_master": "spark://h:7077"}, "--spark-master spark://h:7077: needs --spark-checkpoint, a URI that"),
+        ({"spark_checkpoint": "s3a://b/twins"}, "--spark-checkpoint: needs --spark-master of another's cluster"),
+        ({**STATE, "spark_master": "cluster[2]"}, "--spark-checkpoint: needs --spark-master of another's cluster"),
+        ({"spark_driver_host": "192.0.2.1"}, "--spark-driver-host: needs --spark-master of another's cluster"),
+        ({**STATE, "spark_master": "yarn"}, "--spark-master yarn: needs --spark-driver-host, this machine's address"),
+        (
+            {**STATE, "spark_master": "yarn", "spark_driver_host": "192.0.2.1"},
+            "--spark-master yarn: needs --kafka: its executors do not reach the run's own Kafka",
+        ),
+        (
+            {**STATE, "spark_master": "yarn", "spark_driver_host": "192.0.2.1:7"},
+            "--spark-driver-host '192.0.2.1:7': write a name or an address, without a port",
+        ),
+        (
+            {"spark_master": "cluster[2]", "kafka_security": "sasl-ssl"},
+            r"--kafka-security: not with --spark-master cluster\[2\], whose executors have no file to log in by",
+        ),
+        (
+            {"spark_checkpoint": "/twins", "spark_master": "yarn"},
+            "--spark-checkpoint '/twins': write a URI, such as s3a://BUCKET/PATH",
+        ),
+        ({"spark_master": "cluster[0]"}, r"--spark-master 'cluster\[0\]': write local\[N\], cluster\[1\] to cluster\[9\]"),
+        ({"spark_master": "cluster[12]"}, r"--spark-master 'cluster\[12\]': write "),
+    ],
+)  # fmt: skip
+def test_a_cluster_has_a_place_for_the_twins_state(fields: dict[str, str], says: str) -> None:
+    with pytest.raises(Refusal, match=says):
+        run_options(**fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {**STATE, "spark_master": "yarn", "spark_driver_host": "192.0.2.1", "kafka": "192.0.2.2:9092"},
+        {**STATE, "spark_master": "spark://127.0.0.1:7077"},
+        {"spark_master": "cluster[9]"},
+    ],
+)
+def test_a_cluster_whose_executors_reach_everything_is_taken(fields: dict[str, str]) -> None:
+    assert run_options(**fields).spark_master == fields["spark_master"]
+
+
 def test_a_query_has_its_stations_and_decodes_on_this_machine(tmp_path: Path) -> None:
     assert len(run_options(**QUERY).station_table.every) == 40
     assert run_options().station_table is None
@@ -359,7 +417,10 @@ def test_every_default_asks_for_something_or_is_off() -> None:
         (["--loss", "0", "--loss-burst", "3"], "--loss-burst 3: needs --loss above 0"),
         (["--no-trace-offsets", "--link", "direct"], "--no-trace-offsets: has no effect with --link direct"),
         (["--trace", "car-2024,tunnel", "--vehicles", "1"], "--trace car-2024,tunnel: 2 traces need as many"),
-        (["--spark-master", "nowhere"], "--spark-master 'nowhere': write local[N], spark://HOST:PORT"),
+        (
+            ["--spark-master", "nowhere"],
+            "--spark-master 'nowhere': write local[N], cluster[1] to cluster[9], spark://HOST:PORT",
+        ),
         (["--trace", "x" * 50_000], "--trace 'xxx"),
         (["--batching", "best"], "--batching 'best': "),
         (["--query", "nearest"], "--query 'nearest': "),

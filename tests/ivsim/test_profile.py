@@ -149,7 +149,7 @@ def test_each_connection_is_tried_whatever_became_of_the_others(
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         text = (
             f'[kafka]\nbootstrap = "127.0.0.1:{nobody}"\nproducer = {{ "lingering.ms" = 5 }}\n'
-            f'[spark]\nmaster = "spark://127.0.0.1:{somebody.getsockname()[1]}"\n'
+            f'[spark]\nmaster = "spark://127.0.0.1:{somebody.getsockname()[1]}"\ncheckpoint = "s3a://bucket/twins"\n'
             f'[target]\nurl = "mqtt://127.0.0.1:{nobody}"\n'
         )
         assert ended(monkeypatch, "profile", "check", str(write(tmp_path, text))) == 1

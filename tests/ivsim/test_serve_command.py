@@ -78,7 +78,12 @@ def type_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         (f"{COAP} --trigger never", "--trigger 'never': "),
         (f"{COAP} --spark-master here", "--spark-master 'here': write local[N]"),
         (f"{COAP} --spark-conf spark.jars=x", "--spark-conf spark.jars: ivsim decides it itself"),
-        (f"{COAP} --spark-master spark://127.0.0.1:9", "--spark-master spark://127.0.0.1:9: no answer"),
+        (f"{COAP} --spark-master spark://127.0.0.1:9", "--spark-master spark://127.0.0.1:9: needs --spark-checkpoint"),
+        (
+            f"{COAP} --spark-master spark://127.0.0.1:9 --spark-checkpoint s3a://b/twins",
+            "--spark-master spark://127.0.0.1:9: no answer",
+        ),
+        (f"{COAP} --spark-master cluster[2]", "--spark-master cluster[2]: is a run's own and ends with it"),
         (f"{COAP} --kafka-replication 2", "--kafka-replication 2: needs --make-topics"),
         (f"{COAP} --page-port {{taken}}", "--page-port {taken}: Address already in use"),
         (f"{COAP} --metrics-port {{taken}}", "--metrics-port {taken}: Address already in use"),
@@ -151,7 +156,7 @@ def test_the_parts_are_told_the_same_kafka_and_topics(told, type_, tmp_path, cap
     assert (twin.spark_master, twin.spark_conf) == ("local[3]", {"spark.driver.memory": "3g"})
     assert (twin.topic_partitions, twin.shuffle_partitions, twin.future_tolerance_s) == (4, 4, 9.0)
     assert twin.run_dir == str(tmp_path / "twins") == str(found["state"])
-    assert twin.checkpoint == tmp_path / "twins/checkpoint"
+    assert twin.checkpoint == str(tmp_path / "twins/checkpoint")
     assert (found["gateway"].format, found["page"].future_tolerance_s) == ("json", 9.0)
     assert (tmp_path / "twins").stat().st_mode & 0o077 == 0
     assert capsys.readouterr().err == "ivsim: starting the twins\nivsim: stopped; topics and state stay\n"

@@ -201,8 +201,17 @@ HERE = ("runner", "capture", "sender mqtt", "mosquitto", "gateway mqtt", KAFKA, 
         ({"topology": "peer", **TARGET}, ("runner", "capture", "sender mqtt")),
         (TARGET, ("runner", "capture", "sender mqtt", "gateway mqtt", KAFKA, SPARK)),
         (
-            {**TARGET, "kafka": "192.0.2.1:9092", "spark_master": "spark://192.0.2.1:7077"},
+            {
+                **TARGET,
+                "kafka": "192.0.2.1:9092",
+                "spark_master": "spark://127.0.0.1:7077",
+                "spark_checkpoint": "s3a://b/t",
+            },
             ("runner", "capture", "sender mqtt", "gateway mqtt"),
+        ),
+        (
+            {**TARGET, "spark_master": "cluster[2]"},
+            ("runner", "capture", "sender mqtt", "gateway mqtt", KAFKA, *[SPARK] * 3),
         ),
         ({"link": "direct", "spark_conf": ["spark.driver.memory=600m"]}, HERE[:-1]),
         (

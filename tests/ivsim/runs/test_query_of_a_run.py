@@ -33,7 +33,7 @@ def told(options: RunOptions, directory: Path, monkeypatch: pytest.MonkeyPatch) 
     plan: Any = SimpleNamespace(
         options=options, topology=TOPOLOGIES[options.topology], directory=RunDirectory(directory)
     )
-    return processes.twin_config(plan, KafkaAddress("k:1"), directory / "checkpoint")
+    return processes.twin_config(plan, KafkaAddress("k:1"), str(directory / "checkpoint"))
 
 
 def test_the_twin_is_told_of_the_query_and_its_stations(

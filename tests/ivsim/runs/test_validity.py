@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.audit import certificate as audited
-from ivsim.runs.validity import judge, sender_lag_p99_ms
+from ivsim.runs.validity import Cause, judge, sender_lag_p99_ms
 
 LATE = {
     "parameter": "change each second",
@@ -127,3 +127,10 @@ def test_a_gateway_that_its_broker_refused_is_named() -> None:
     found = judge({}, sender_lag_p99_ms=None, capture_drops=0, refused_gateways=[line])
     assert (found.verdict, found.words) == ("degraded", line)
     assert audited.validity({}, None, 0, refused_gateways=1) == ("degraded", ["gateway_refused"])
+
+
+def test_a_query_that_was_opened_again_degrades_the_run() -> None:
+    line = "Spark's query died and was opened again in 2.1 s: query twin: ExecutorLostFailure"
+    found = judge({}, sender_lag_p99_ms=None, capture_drops=0, twin_reopened=[line])
+    assert (found.verdict, found.causes) == ("degraded", (Cause("twin_reopened", "degraded", line),))
+    assert audited.validity({}, None, 0, twin_reopened=1) == ("degraded", ["twin_reopened"])
