@@ -111,7 +111,12 @@ class Contestant:
         finally:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(30)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
 
     def taken(self) -> int:
         """Return how many records its topic has."""
@@ -128,7 +133,7 @@ class Contestant:
         while (found := self.taken()) < total:
             if time.monotonic() > end_s:
                 raise TimeoutError(f"{self.kind}: {found:,} of {total:,} messages in Kafka")
-            time.sleep(0.2)
+            time.sleep(0.2)  # Kafka tells nobody how far a topic is; within the limit above
 
     def measure(self, backlog: list[Message], paced: list[Message]) -> tuple[float, float]:
         """Return microseconds of CPU time per message: of a backlog, and at a steady rate."""

@@ -52,7 +52,9 @@ def _serve(process: TwinProcess, inbox: Inbox) -> None:
             command = inbox.get(timeout=_CHECK_INTERVAL_S)
         except queue.Empty:
             if not told:
-                died = _again(process, died) if died is not None else _found_dead(process)
+                died = died or _found_dead(process)
+                if died is not None and process.may_open_again():
+                    died = _again(process, died)
                 told = died is not None and not process.may_open_again()
                 if told and died is not None:
                     # The owner decides what a dead query means; the session stays for the next run.

@@ -101,7 +101,7 @@ def _cluster(config: TwinConfig) -> dict[str, str]:
         "spark.speculation": "false",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{REGISTERED_S}s",
-        # Executors that compile as Java does take 48 ms for a message at first, where these take 7 (docs/twin.md).
+        # As the driver's own Java: `jit` is of the whole job.
         "spark.executor.extraJavaOptions": " ".join(["-XX:+UseParallelGC", _ANY_METHOD, *JIT[config.jit]]),
         "spark.pyspark.driver.python": sys.executable,
     }

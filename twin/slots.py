@@ -29,4 +29,4 @@ def check_slots(session: SparkSession, config: TwinConfig) -> None:
                 f" partitions of vehicle.status ({config.topic_partitions}), the warm-up (1), and shuffle_partitions"
                 f" ({job.slots(config) - config.topic_partitions - 1})"
             )
-        time.sleep(_LOOK_S)
+        time.sleep(_LOOK_S)  # Spark tells no Python program of an executor that has come

@@ -250,7 +250,7 @@ def never_started(directory: RunDirectory, *, logs: bool) -> None:
 def leave_directory(directory: RunDirectory) -> None:
     """Remove the scratch of a run in which all is closed; of one that never started all but its logs, where it has some."""
     remove_work(directory)
-    if directory.manifest.exists():
+    if directory.manifest.exists() or not directory.path.is_dir():
         return
     for entry in directory.path.iterdir():
         if entry.is_file():

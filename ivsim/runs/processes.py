@@ -48,7 +48,7 @@ MESSAGES_PER_S_UNDER_LOAD = 2_000
 # Of one gateway. A record that travels alone makes requests of its own, the gateway's and Spark's (docs/batching.md).
 GATHERED_ABOVE_PER_S = 100
 GATHERED_MS = 100
-# Of a cluster's query that has died: whether it may be one time more is not a run's question.
+# Within an hour, of a query that has died on a cluster: more often, the run ends with Spark's words.
 REOPENINGS = 3
 # The twin's first real-time batch lasts 300 s, of which the start of a run takes some.
 BOUNDARY_AFTER_S = 240.0

@@ -38,7 +38,7 @@ class Cause(NamedTuple):
     Attributes:
         name: of the kind: partial_ledger, fate_unknown, certificate_off, link_changes_late, live_figures_differ,
             generator_limited, sender_died, agent_lost, clock_moved, clocks_apart, capture_dropped,
-            vehicle_dropped, gateway_dropped, gateway_refused.
+            vehicle_dropped, gateway_dropped, gateway_refused, twin_reopened.
         severity: degraded or invalid.
         words: what was found, for a person.
     """

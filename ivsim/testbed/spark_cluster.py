@@ -26,7 +26,7 @@ _HOST: Final = "127.0.0.1"
 _JAVA: Final = ("-XX:+UseSerialGC", *QUICK_JAVA, "-Xmx256m")
 _ANSWER_S: Final = 2.0
 EXECUTOR_MB: Final = 1_024
-_HOME: Final = "/opt/spark"
+HOME: Final = "/opt/spark"  # where a worker sees Spark
 _WORK: Final = "/var/spark"
 _EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 # `unshare` made a mount namespace, which ends with the worker: what is mounted here needs no one to take it away.
@@ -129,7 +129,7 @@ class SparkWorker(OwnedServer):
             str(java),
             *_JAVA,
             "-cp",
-            f"{_HOME}/jars/*",
+            f"{HOME}/jars/*",
             "org.apache.spark.deploy.worker.Worker",
             *words,
         ]

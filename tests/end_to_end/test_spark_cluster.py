@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+
+import psutil
 import pytest
 from end_to_end_runs import Runs, processes_of
+
+from ivsim.audit import audit
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns, pytest.mark.full]
 
@@ -18,3 +25,28 @@ def test_a_run_on_a_cluster_of_its_own_is_like_any_other(runs: Runs) -> None:
     assert done.metrics["run_received"] == done.metrics["run_due"] == 25
     assert processes_of(done.manifest["run"]) == []
     assert not (done.directory / "work").exists()
+
+
+def test_a_run_whose_executor_is_killed_is_degraded_and_loses_nothing(runs: Runs) -> None:
+    run = runs.start(
+        "killed-executor", "--spark-master", "cluster[2]", "--vehicles", "5", "--duration", "20", "--interval", "0.2",
+        "--loss-timeout", "20", "--link", "direct",
+    )  # fmt: skip
+    run.wait_until_emitting(100)
+    name = json.loads((run.directory / "manifest.json").read_text())["run"]
+    executors = [
+        pid for pid in processes_of(name) if "CoarseGrainedExecutorBackend" in " ".join(psutil.Process(pid).cmdline())
+    ]  # fmt: skip
+    assert len(executors) == 2
+    os.kill(executors[0], signal.SIGKILL)
+    done = run.finish()
+    assert done.in_order, done.stderr
+    causes = {cause["name"]: cause["words"] for cause in done.metrics["validity"]["causes"]}
+    assert "Spark's query died and was opened again in " in causes["twin_reopened"]
+    rows = done.rows("ledger.parquet")
+    assert len(rows) == done.metrics["run_due"] == 500
+    assert {row["fate"] for row in rows} <= {"delivered", "late"}
+    assert done.metrics["run_received"] == 500
+    judged = audit(done.directory)
+    assert [(sheet.name, sheet.differences) for sheet in judged.sheets if sheet.differences] == []
+    assert processes_of(name) == []

@@ -14,7 +14,7 @@ import pytest
 
 from ivsim.testbed.paths import ROOT
 from ivsim.testbed.registry import RunRecord
-from ivsim.testbed.spark_cluster import SparkCluster
+from ivsim.testbed.spark_cluster import HOME, SparkCluster
 from schemas.topics import vehicle_id
 from tests import oracle
 from tests.twin.conftest import JARS
@@ -63,7 +63,7 @@ def test_an_executor_that_is_killed_costs_some_seconds_and_no_message(
         assert len(executors) == 2
         # What there is of the project and of its packages on this host, executors do not see.
         for pid in executors:
-            assert Path(f"/proc/{pid}/root/opt/spark/jars").is_dir()
+            assert Path(f"/proc/{pid}/root{HOME}/jars").is_dir()
             assert not Path(f"/proc/{pid}/root{ROOT}").exists()
             assert not Path(f"/proc/{pid}/root{sys.prefix}").exists()
         os.kill(executors[0], signal.SIGKILL)

@@ -1,7 +1,7 @@
 // One vehicle over time, or the fleet when none is chosen; asks the service for what it still keeps, then follows the stream.
 import { Chart } from "./chart.js";
 import { FateBar, fatesOf, fatesOfFleet } from "./fates.js";
-import { DASH, age, ageTick, element, nameElement, number, pair, rate, givenRate, ratio, signalName } from "./format.js";
+import { DASH, age, ageTick, element, givenRate, nameElement, number, pair, rate, ratio, signalName } from "./format.js";
 
 const SPAN_MS = 180_000;
 const MAX_CHARTS = 12;
