@@ -14,6 +14,7 @@ guess, since a wrong guess would shift bytes from one message to another without
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +34,16 @@ from simulator.capture.byte_totals import (
     Cell,
 )
 from simulator.capture.connection import Connection, Segment
-from simulator.capture.fields import ASIDE, DOWNLINK, LINK_HEADER_BYTES, UPLINK, VEHICLES_PREFIX, Frames
+from simulator.capture.fields import (
+    ASIDE,
+    DOWNLINK,
+    FIN,
+    LINK_HEADER_BYTES,
+    RST,
+    UPLINK,
+    VEHICLES_PREFIX,
+    Frames,
+)
 from simulator.capture.parsers import DATAGRAM_PARSERS
 from simulator.capture.units import DatagramFlow, Payloads, Publications, Session
 
@@ -45,6 +55,8 @@ _IPV4, _ARP = 0x0800, 0x0806
 _ICMP, _TCP, _UDP = 1, 6, 17
 _ECHOES = (0, 8)
 _REMEMBERED_FRAGMENTS = 4096
+# Two segment lifetimes: behind them nothing of a connection that is over comes any more (RFC 9293, 3.4.2).
+_LATE_NS = 240_000_000_000
 
 Flow = tuple[int, int, int, int]
 
@@ -108,6 +120,7 @@ class Attributor:
         self._payloads = Payloads(self._options.echo)
         self._sessions: dict[int, Session] = {}
         self._connections: dict[Flow, Connection] = {}
+        self._ended: deque[tuple[int, Flow, Connection]] = deque()
         self._flows: dict[Flow, DatagramFlow] = {}
         self._fragments: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._notes = {"connections": 0, "unreadable_connections": 0, "missed_bytes": 0}
@@ -201,11 +214,21 @@ class Attributor:
             self._end(connection)
             connection = None
         if connection is None:
+            self._forget(segment.at_ns)
             probe = not self._probe_ports.isdisjoint(flow[1::2])
             session = self._session(flow[0] & 0xFFFF)
             connection = Connection(self.totals, session, self._payloads, probe)
             self._connections[flow] = connection
         connection.take(segment)
+        if segment.flags & (FIN | RST) and connection.ended:
+            self._ended.append((segment.at_ns, flow, connection))
+
+    def _forget(self, at_ns: int) -> None:
+        """End connections that were over long ago: a fleet that reconnects has ever more of them."""
+        while self._ended and at_ns - self._ended[0][0] > _LATE_NS:
+            _, flow, connection = self._ended.popleft()
+            if self._connections.get(flow) is connection:
+                self._end(self._connections.pop(flow))
 
     def _end(self, connection: Connection) -> None:
         connection.finish()

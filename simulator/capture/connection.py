@@ -70,6 +70,7 @@ class Connection:
         self._halves = (_Half(totals, 0), _Half(totals, 1))
         self._sniffed = False
         self._readable = True
+        self._reset = False
 
     @property
     def missed_bytes(self) -> int:
@@ -80,6 +81,11 @@ class Connection:
     def unreadable(self) -> bool:
         """True where messages could not be told apart: TLS, another protocol, no start, a hole."""
         return not self._readable or any(half.stream.opaque for half in self._halves)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was reset, or both sides have said that they send no more; either may come again for a while."""
+        return self._reset or all(half.end is not None for half in self._halves)
 
     def is_new_connection(self, segment: Segment) -> bool:
         """Tell whether a SYN opens another connection on the same addresses and ports."""
@@ -105,6 +111,8 @@ class Connection:
             self._close(segment, half)
         else:
             self._without_data(segment, half, other, (before, reached))
+        if segment.flags & RST:
+            self._reset = True
         if segment.flags & FIN:
             half.end = half.position(segment.sequence) + len(segment.payload)
 
