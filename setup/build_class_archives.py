@@ -55,7 +55,8 @@ def main() -> None:
 def made_for() -> str:
     """Return a digest of what the archives depend on: Java, and names, sizes and times of all jars."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
-    jars = [*spark_jars()[1], *sorted((ROOT / ".jars").glob("[ks]*/*.jar")), fold_jar()]
+    own = sorted(jar for kind in ("kafka", "spark") for jar in (ROOT / ".jars" / kind).glob("*.jar"))
+    jars = [*spark_jars()[1], *own, fold_jar()]
     facts = [(str(jar), (status := jar.stat()).st_size, status.st_mtime_ns) for jar in jars]
     return hashlib.sha256(json.dumps([java, facts]).encode()).hexdigest()
 

@@ -74,9 +74,21 @@ jars() {
         die "Maven could not fetch the jars"
     fi
     # What somebody has fetched beside it stays.
-    [ ! -d .jars/pulsar ] || mv .jars/pulsar .jars.new/pulsar
+    for part in pulsar s3; do
+        [ ! -d .jars/$part ] || mv .jars/$part .jars.new/$part
+    done
     rm -rf .jars && mv .jars.new .jars
     mkdir -p .setup && echo "$wanted" >.setup/jars
+}
+
+# An object store is for those who have one, and for the tests.
+s3_jars() {
+    wanted=$(digest compose/s3/pom.xml)
+    [ "$(cat .setup/s3 2>/dev/null)" = "$wanted" ] && [ -d .jars/s3 ] && return
+    say "fetching the jars of S3A into .jars/s3"
+    rm -rf .jars/s3
+    .venv/bin/ivsim setup s3 >&2 || exit 2
+    echo "$wanted" >.setup/s3
 }
 
 case $want in run | test | cpp | docs) ;; *) die "usage: install.sh run|test|cpp|docs" ;; esac
@@ -85,5 +97,6 @@ system_packages
 python_packages
 [ "$want" != docs ] || exit 0
 jars
+[ "$want" != test ] || s3_jars
 .venv/bin/python setup/build_fold.py || die "could not build the twin's fold"
 .venv/bin/python setup/build_class_archives.py || die "could not load the classes ahead"

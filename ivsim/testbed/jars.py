@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,44 +33,59 @@ from schemas.errors import Refusal
 CONTENTS: Final = "bundle.json"
 # What no jar of ours comes near: what is said to be longer is no bundle.
 MOST_BYTES: Final = 500_000_000
-_NAME: Final = re.compile(rf"({'|'.join(JARS)})/[A-Za-z0-9][\w.+-]*\.jar", re.ASCII)
+_NAME: Final = r"/[A-Za-z0-9][\w.+-]*\.jar"
 _ERROR: Final = "[ERROR] "
 
 
-def fetched() -> bool:
-    """Return whether the jars are there."""
-    return all(any((jars_root() / kind).glob("*.jar")) for kind in JARS)
+def fetched(kinds: Sequence[str] = JARS) -> bool:
+    """Return whether the jars of these kinds are there."""
+    return all(any((jars_root() / kind).glob("*.jar")) for kind in kinds)
 
 
-def fetch() -> Path:
-    """Fetch the jars with Maven, by its own settings and mirrors; return where they are.
+def fetch(kinds: Sequence[str] = JARS) -> Path:
+    """Fetch jars with Maven, by its own settings and mirrors; return where they are.
+
+    Args:
+        kinds: those of every run, or such as have a folder of their own in compose/.
 
     Raises:
-        Refusal: this is a clone, or there is no Maven, or it could not fetch them.
+        Refusal: these are a clone's, or there is no Maven, or it could not fetch them.
     """
-    not_in_a_clone()
+    if kinds == JARS:
+        not_in_a_clone()
     maven = program("mvn", "maven")
-    pom = compose_dir() / "jars" / "pom.xml"
 
     def fill(directory: Path) -> None:
-        words = [maven, "-q", "-B", "-ntp", "-Dstyle.color=never", "-f", str(pom), "-pl", ",".join(JARS)]
+        if kinds == JARS:
+            run(directory, compose_dir() / "jars", "-pl", ",".join(JARS))
+        else:
+            for kind in kinds:
+                run(directory / kind, compose_dir() / kind)
+
+    def run(directory: Path, folder: Path, *more: str) -> None:
+        words = [maven, "-q", "-B", "-ntp", "-Dstyle.color=never", "-f", str(folder / "pom.xml"), *more]
         done = subprocess.run(
-            [*words, f"-Djars.dir={directory}", "validate"], capture_output=True, text=True, check=False
+            [*words, f"-Djars.dir={directory.absolute()}", "validate"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise Refusal(f"Maven could not fetch the jars: {_why(done.stdout + done.stderr)}")
 
-    return _placed(fill)
+    return _placed(fill, kinds)
 
 
-def pack(bundle: Path) -> int:
+def pack(bundle: Path, kinds: Sequence[str] = JARS) -> int:
     """Write the jars that are there into a bundle; return how many. Refusal when there are none, or it cannot be written."""
-    found = {f"{kind}/{jar.name}": jar for kind in JARS for jar in sorted(installed_jars(kind).glob("*.jar"))}
+    found = {
+        f"{kind}/{jar.name}": jar for kind in kinds for jar in sorted(installed_jars(kind).glob("*.jar"))
+    }
     sums = {name: hashlib.sha256(jar.read_bytes()).hexdigest() for name, jar in found.items()}
     part = bundle.with_name(bundle.name + ".part")
     try:
         with zipfile.ZipFile(part, "w") as archive:  # jars are compressed already
-            archive.writestr(CONTENTS, json.dumps({"jars": jars_digest(), "sha256": sums}, indent=1))
+            archive.writestr(CONTENTS, json.dumps({"jars": jars_digest(kinds), "sha256": sums}, indent=1))
             for name, jar in found.items():
                 archive.write(jar, name)
         part.replace(bundle)
@@ -80,24 +95,25 @@ def pack(bundle: Path) -> int:
     return len(found)
 
 
-def unpack(bundle: Path) -> Path:
+def unpack(bundle: Path, kinds: Sequence[str] = JARS) -> Path:
     """Take the jars out of a bundle; return where they are.
 
     Raises:
-        Refusal: this is a clone, or the file is no bundle of this version, or has something else in it than it says.
+        Refusal: these are a clone's, or the file is no bundle of this version, or has something else in it than it says.
     """
-    not_in_a_clone()
+    if kinds == JARS:
+        not_in_a_clone()
     try:
         with zipfile.ZipFile(bundle) as archive:
-            sums = _contents(archive, bundle)
-            return _placed(lambda directory: _extract(archive, bundle, sums, directory))
+            sums = _contents(archive, bundle, kinds)
+            return _placed(lambda directory: _extract(archive, bundle, sums, directory), kinds)
     except OSError as error:
         raise Refusal(f"{error.filename or bundle}: {error.strerror}") from None
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise Refusal(f"{bundle}: no bundle of `ivsim setup`: {error}") from None
 
 
-def _contents(archive: zipfile.ZipFile, bundle: Path) -> dict[str, str]:
+def _contents(archive: zipfile.ZipFile, bundle: Path, kinds: Sequence[str]) -> dict[str, str]:
     """Return name -> sha256 of the jars of a bundle; Refusal where they are not those that this version takes."""
     names = archive.namelist()
     if CONTENTS not in names or archive.getinfo(CONTENTS).file_size > 1_000_000:
@@ -109,11 +125,10 @@ def _contents(archive: zipfile.ZipFile, bundle: Path) -> dict[str, str]:
         raise Refusal(
             f"{bundle}: no bundle of `ivsim setup`: {CONTENTS} does not say what it holds"
         ) from None
-    if digest != jars_digest():
-        raise Refusal(
-            f"{bundle}: of another version: it has the jars {digest}, and this one takes {jars_digest()}"
-        )
-    wrong = sorted({*names} ^ {CONTENTS, *sums}) or sorted(name for name in sums if not _NAME.fullmatch(name))
+    if digest != (wanted := jars_digest(kinds)):
+        raise Refusal(f"{bundle}: of another version: it has the jars {digest}, and this one takes {wanted}")
+    jar = re.compile(rf"({'|'.join(kinds)}){_NAME}", re.ASCII)
+    wrong = sorted({*names} ^ {CONTENTS, *sums}) or sorted(name for name in sums if not jar.fullmatch(name))
     if wrong or len(names) != len(sums) + 1:
         raise Refusal(
             f"{bundle}: no bundle of `ivsim setup`: {(wrong or names)[0]!r} is not what it says it holds"
@@ -133,7 +148,7 @@ def _extract(archive: zipfile.ZipFile, bundle: Path, sums: dict[str, str], direc
         path.write_bytes(data)
 
 
-def _placed(fill: Callable[[Path], None]) -> Path:
+def _placed(fill: Callable[[Path], None], kinds: Sequence[str]) -> Path:
     """Have a directory filled, and put the jars in it where they belong; return where that is."""
     root = jars_root()
     try:
@@ -141,10 +156,10 @@ def _placed(fill: Callable[[Path], None]) -> Path:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=root) as scratch:
             directory = Path(scratch)
             fill(directory)
-            for kind in JARS:
+            for kind in kinds:
                 if not any((directory / kind).glob("*.jar")):
                     raise Refusal(f"no jars of {kind} came")
-            for kind in JARS:
+            for kind in kinds:
                 shutil.rmtree(root / kind, ignore_errors=True)
                 (directory / kind).rename(root / kind)
     except OSError as error:

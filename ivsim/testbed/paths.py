@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,9 @@ PACKAGE_DIR = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE_DIR.parent
 # The jars of every run: a broker's and Spark's are kept apart, since they need different clients of Kafka.
 JARS: Final = ("kafka", "spark")
+S3: Final = "s3"
+# What `ivsim setup PART` fetches alone.
+LEFT_OUT: Final = (S3,)
 
 
 def compose_dir() -> Path:
@@ -40,10 +44,12 @@ def how_to_get(package: str) -> str:
     )
 
 
-def jars_digest() -> str:
-    """Return which jars this version takes: eight hexadecimal digits over the files that name them."""
-    folder = compose_dir() / "jars"
-    poms = [folder / "pom.xml", *(folder / kind / "pom.xml" for kind in JARS)]
+def jars_digest(kinds: Sequence[str] = JARS) -> str:
+    """Return which jars of these kinds this version takes: eight hexadecimal digits over the files that name them."""
+    folder = compose_dir()
+    poms = [folder / "jars" / "pom.xml", *(folder / "jars" / kind / "pom.xml" for kind in JARS)]
+    if kinds != JARS:
+        poms = [folder / kind / "pom.xml" for kind in kinds]
     return hashlib.sha256(b"".join(pom.read_bytes() for pom in poms)).hexdigest()[:8]
 
 
@@ -66,9 +72,8 @@ def installed_jars(kind: str) -> Path:
     """Return the directory of the jars of `kind`; Refusal when it holds none."""
     directory = jars_dir(kind)
     if not any(directory.glob("*.jar")):
-        raise Refusal(
-            f"no {kind} jars in {directory}: run `{set_up()}` (or set IVSIM_JARS to where they are)"
-        )
+        remedy = f"ivsim setup {kind}" if kind in LEFT_OUT else set_up()
+        raise Refusal(f"no {kind} jars in {directory}: run `{remedy}` (or set IVSIM_JARS to where they are)")
     return directory
 
 

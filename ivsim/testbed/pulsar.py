@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -11,6 +10,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
 
+from ivsim.testbed.jars import fetch
 from ivsim.testbed.kafka import java_command
 from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.paths import compose_dir, jars_dir
@@ -173,46 +173,12 @@ def install() -> None:
 
     Jars appear under their name all at once: a broken download leaves none.
     """
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise Refusal("no mvn found: apt-get install maven")
-    target = jars_dir(NAME)
-    fetched = target.with_name(f"{NAME}.new")
-    shutil.rmtree(fetched, ignore_errors=True)
-    pom = compose_dir() / NAME / "pom.xml"
-    _done(
-        [
-            maven,
-            "-q",
-            "-B",
-            "-ntp",
-            "-Dstyle.color=never",
-            "-f",
-            str(pom),
-            f"-Djars.dir={fetched.absolute()}",
-            "validate",
-        ]
-    )
-    shutil.rmtree(target, ignore_errors=True)
-    fetched.rename(target)
-    _done(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--disable-pip-version-check",
-            f"{CLIENT}=={CLIENT_VERSION}",
-        ]
-    )
-
-
-def _done(argv: list[str]) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    fetch((NAME,))
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    done = subprocess.run([*pip, f"{CLIENT}=={CLIENT_VERSION}"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines() or ["(it said nothing)"]
-        raise Refusal(f"{Path(argv[0]).name} ended with exit code {done.returncode}: {said[-1]}")
+        raise Refusal(f"pip ended with exit code {done.returncode}: {said[-1]}")
 
 
 def _jars() -> Path:

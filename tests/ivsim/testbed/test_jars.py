@@ -98,6 +98,28 @@ def test_a_bundle_brings_what_was_there(wheel: Path, monkeypatch: pytest.MonkeyP
     assert (paths.jars_root() / "pulsar").is_dir()
 
 
+def test_a_part_is_fetched_and_bundled_alone(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = filled(paths.jars_root())
+    shutil.copytree(CLONE / "compose" / "s3", paths.compose_dir() / "s3")
+    root = paths.jars_root()
+    with pytest.raises(
+        Refusal, match=re.escape(f"no s3 jars in {root}/s3: run `ivsim setup s3` (or set IVSIM_JARS")
+    ):
+        setup.command("s3", bundle=wheel / "s3.zip")
+    (root / "s3").mkdir()
+    (root / "s3" / "hadoop-aws-3.jar").write_bytes(b"s3a")
+    setup.command("s3", bundle=wheel / "s3.zip")
+    shutil.rmtree(root / "s3")
+    with pytest.raises(Refusal, match="of another version"):
+        setup.command(from_=wheel / "s3.zip")
+    setup.command("s3", from_=wheel / "s3.zip")
+    assert held(root) == {**made, "s3/hadoop-aws-3.jar": b"s3a"}
+    setup.command("s3")
+    assert capsys.readouterr().out.splitlines()[-1] == "The jars are there."
+    with pytest.raises(Refusal, match=r"^PART 'gcs': allowed is s3, or none for what every run needs$"):
+        setup.command("gcs")
+
+
 def changed(data: bytes, change: Callable[[dict[str, bytes], dict[str, Any]], None]) -> bytes:
     """Return a bundle with other contents."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
