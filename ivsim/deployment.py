@@ -30,6 +30,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "checkpoint": "spark_checkpoint",
         "driver_host": "spark_driver_host",
     },
+    "store": {"endpoint": "s3_endpoint", "history": "history"},
     "target": {
         "url": "target",
         "consent": "target_consent",

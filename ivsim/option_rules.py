@@ -16,7 +16,7 @@ from gateways.protocols import PROTOCOLS
 from ivsim.agent_rules import agents_can_reach, agents_have_work, agents_need_no_files
 from ivsim.batching_rules import batch_limits, batch_periods
 from ivsim.option import Naming, ineffective, refusal_of, shown
-from ivsim.options import AUTO_SHARDS, OPTIONS, PAST, RunOptions, option_name, rtt_of
+from ivsim.options import AUTO_SHARDS, OPTIONS, PAST, RunOptions, option_name, rtt_of, stored_places
 from ivsim.target import SCHEMES, parse
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
@@ -214,13 +214,22 @@ _ON_THIS_MACHINE: Final = re.compile(r"spark://(127\.|localhost\b|\[::1\])")
 
 
 def _spark_cluster(options: RunOptions, name: Naming) -> Iterator[str]:
-    """Refuse a cluster's words without a cluster, and with one that is the run's own."""
+    """Refuse words of a cluster without one, places that its executors do not reach, and a store without a place in it."""
     master = options.spark_master or "local"
-    if not TOPOLOGIES[options.topology].bridged or not master.startswith(("local", "cluster[")):
+    if not TOPOLOGIES[options.topology].bridged:
         return
-    for field in ("spark_checkpoint", "spark_driver_host"):
-        if getattr(options, field) is not None:
-            yield f"{name(field)}: needs {name('spark_master')} of another's cluster, such as spark://HOST:7077"
+    if options.spark_driver_host is not None and master.startswith(("local", "cluster[")):
+        yield (
+            f"{name('spark_driver_host')}: needs {name('spark_master')} of another's cluster, such as spark://HOST:7077"
+        )
+    place = options.spark_checkpoint or ""
+    if place.startswith("file:") and master.startswith("cluster["):
+        yield (
+            f"{name('spark_checkpoint')} {place}: not with {name('spark_master')} {master}, whose workers do not see this"
+            " machine's files"
+        )
+    if options.s3_endpoint is not None and not stored_places(options):
+        yield f"{name('s3_endpoint')}: needs {name('spark_checkpoint')} or {name('history')} s3a://BUCKET/PATH"
 
 
 def _executors_reach(options: RunOptions, name: Naming) -> Iterator[str]:

@@ -56,6 +56,7 @@ from simulator.links import AUTO, LINKS
 from simulator.links.base import DEFAULT_TCP_ALGORITHM, TCP_ALGORITHMS
 from simulator.logs import VehicleLog, read_log
 from simulator.traces import BUNDLED, DEFAULT, Trace, bundled, read_trace
+from twin.place import Place
 from twin.queries import QUERIES
 from twin.queries.stations import Stations, read_stations
 
@@ -79,6 +80,9 @@ _STAGE: Final = re.compile(
 _TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HOST: Final = re.compile(r"[A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]")
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
+_ENDPOINT: Final = re.compile(
+    r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-fA-F:]+\](:[0-9]{1,5})?"
+)
 _SPARK_MASTER: Final = re.compile(r"local(\[[^\]]+\])?|cluster\[[1-9]\]|spark://\S+|yarn|k8s://\S+")
 
 
@@ -1009,6 +1013,24 @@ class RunOptions(BaseModel):
             effective=(GATEWAY,),
         ),
     ] = None
+    history: Annotated[
+        str | None,
+        Option(
+            "Directory, or s3a://BUCKET/PATH, in which each status is kept, decoded, as Parquet.",
+            CLOUD,
+            absent="none is kept",
+            effective=(GATEWAY,),
+        ),
+    ] = None
+    s3_endpoint: Annotated[
+        str | None,
+        Option(
+            "URL of the object store that has the s3a:// places, such as https://HOST:9000.",
+            CLOUD,
+            absent="Amazon's own",
+            effective=(GATEWAY,),
+        ),
+    ] = None
     spark_driver_host: Annotated[
         str | None,
         Option(
@@ -1245,6 +1267,26 @@ class RunOptions(BaseModel):
     def _spark_checkpoint(cls, value: str | None) -> str | None:
         if value is not None and not _URI.fullmatch(value):
             raise ValueError(f"{shown(value)}: write a URI, such as s3a://BUCKET/PATH or file:///SHARED/PATH")
+        if value is not None and value.startswith("s3://"):
+            raise ValueError(f"{shown(value)}: write s3a://, by which Spark knows an object store")
+        return value
+
+    @field_validator("history")
+    @classmethod
+    def _history(cls, value: str | None) -> str | None:
+        if value is not None and (
+            not value or ("://" in value and not re.fullmatch(r"s3a://[^/\s]+/\S+", value))
+        ):
+            raise ValueError(f"{shown(value)}: write a directory or s3a://BUCKET/PATH")
+        return value
+
+    @field_validator("s3_endpoint")
+    @classmethod
+    def _s3_endpoint(cls, value: str | None) -> str | None:
+        if value is not None and not _ENDPOINT.fullmatch(value):
+            raise ValueError(
+                f"{shown(value)}: write http://HOST:PORT or https://HOST, without a path or a name"
+            )
         return value
 
     @field_validator("trace")
@@ -1396,3 +1438,10 @@ def rtt_of(options: RunOptions) -> Trace | float | None:
         return float(options.rtt)
     except ValueError:
         return _load(options.rtt)
+
+
+def stored_places(options: RunOptions) -> list[Place]:
+    """Return the places of a run that are in an object store."""
+    return [
+        place for one in (options.spark_checkpoint, options.history) if (place := Place(one or "")).stored
+    ]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from gateways.protocols import PROTOCOLS
 from ivsim.deployment import read_profile
 from ivsim.option_rules import checked_options
-from ivsim.options import RunOptions, option_name
+from ivsim.options import RunOptions, option_name, stored_places
 from ivsim.runs.endpoints import login_of
-from ivsim.runs.preflight import SPARK_SCHEME, check_producer, check_spark, check_spark_master
+from ivsim.runs.preflight import SPARK_SCHEME, check_producer, check_spark, check_spark_master, check_store
 from ivsim.runs.target_credentials import target_credentials
 from ivsim.target import SCHEMES, check_answers, parse
 from ivsim.testbed.kafka_admin import check_topics, probe
@@ -58,6 +58,8 @@ def checks(options: RunOptions) -> Iterator[Found]:
         yield _tried("Kafka producer", lambda: _producer(options))
     if options.spark_master is not None:
         yield _tried("Spark", lambda: _spark(options.spark_master or ""))
+    if stored_places(options):
+        yield _tried("object store", lambda: _store(options))
     if options.target is not None:
         yield _tried("target", lambda: _target(options, options.target or ""))
 
@@ -100,6 +102,11 @@ def _spark(master: str) -> str:
         return f"{master}: not tried, Spark itself finds it"
     check_spark_master(master)
     return f"{master} takes connections"
+
+
+def _store(options: RunOptions) -> str:
+    check_store(options, writing=False)
+    return f"{', '.join(stored_places(options))} may be listed"
 
 
 def _target(options: RunOptions, url: str) -> str:

@@ -39,6 +39,12 @@ SERVE: Final = Words(
         "spark_checkpoint": (
             TWINS, "URI where Spark keeps the twins' state, such as s3a://BUCKET/PATH, which all executors reach.", "below --state",
         ),
+        "history": (
+            TWINS, "Directory, or s3a://BUCKET/PATH, in which each status is kept, decoded, as Parquet.", "none is kept",
+        ),
+        "s3_endpoint": (
+            TWINS, "URL of the object store that has the s3a:// places, such as https://HOST:9000.", "Amazon's own",
+        ),
         "spark_driver_host": (
             TWINS, "Name or address of this machine at which a cluster's executors reach Spark's driver.", "127.0.0.1",
         ),

@@ -21,8 +21,8 @@ from ivsim.runs.children import READY_S, Children, ChildSpec
 from ivsim.runs.endpoints import login_of
 from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.outcome import EXIT_FAILED
-from ivsim.runs.preflight import check_producer, check_spark, check_spark_master, free_port
-from ivsim.runs.processes import session_config
+from ivsim.runs.preflight import check_producer, check_spark, check_spark_master, check_store, free_port
+from ivsim.runs.processes import history_place, session_config
 from ivsim.runs.twin_session import READY_S as TWIN_READY_S
 from ivsim.serve_options import ServeOptions
 from ivsim.target import check_answers, parse
@@ -87,6 +87,7 @@ def twin_config(run: RunOptions, state: Path) -> TwinConfig:
         topics_prefix=run.kafka_topic_prefix,
         more_formats=() if run.format in OWN_FORMATS else (run.format,),
         trigger=run.trigger,
+        history=history_place(run),
         topic_partitions=run.kafka_partitions,
         topic_replication=run.kafka_replication,
         topic_min_insync=run.kafka_min_insync,
@@ -125,6 +126,7 @@ def _check_servers(protocol: Protocol, asked: Asked, gateway: GatewayConfig, twi
     check_spark()
     if run.spark_master is not None:
         check_spark_master(run.spark_master)
+    check_store(run)
     if protocol.broker is not None and run.target is not None:
         check_answers(parse(run.target), gateway.tls)
     probe(run.kafka, login=twin.kafka_login)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 from schemas.errors import Refusal
@@ -32,10 +33,16 @@ def claim(config: TwinConfig, files: Files) -> bool:
     """Take the checkpoint, whose `files` these are; True when it goes on from one. Refusal when it is not this twin's."""
     wanted = identity(config)
     if files.empty():
-        files.write(OWNER_FILE, (json.dumps(wanted, indent=1) + "\n").encode())
+        named = {"name": uuid.uuid4().hex[:12], **wanted}
+        files.write(OWNER_FILE, (json.dumps(named, indent=1) + "\n").encode())
         return False
     _compare(config.checkpoint, files, wanted)
     return True
+
+
+def name_of(files: Files) -> str:
+    """Return the name of a checkpoint that is claimed: no other has it."""
+    return str(json.loads(files.read(OWNER_FILE) or b"{}").get("name", "unnamed"))
 
 
 def _compare(place: Place, files: Files, wanted: dict[str, Any]) -> None:

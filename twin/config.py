@@ -56,6 +56,10 @@ class TwinConfig(RunTerms):
         description="how often in an hour a query that has died is opened again in the same session",
     )
     jars_dir: str = Field(default="", description="Spark's jars; empty: none are added")
+    s3_jars_dir: str = Field(default="", description="S3A's jars, which places with s3a:// need")
+    s3_endpoint: str = Field(
+        default="", description="URL of the object store of s3a:// places; empty: Amazon's own"
+    )
     spark_master: str = Field(
         default="local[16]",
         pattern=r"^(local(\[[^\]]+\])?|spark://\S+|yarn|k8s://\S+)$",
@@ -77,7 +81,15 @@ class TwinConfig(RunTerms):
         default=2.0, gt=0, le=60, description="between two rows of a vehicle; of a query, between two batches"
     )
     live_window_s: int = Field(default=10, ge=1, le=3_600)
-    history: bool = Field(default=False, description="write every status, decoded, to Parquet")
+    history: str = Field(
+        default="",
+        description="directory or s3a:// URI below which every status is written, decoded, to Parquet; empty: nowhere",
+    )
+    history_source: str = Field(
+        default="",
+        pattern=r"^[\w.-]*$",
+        description="name under which it is written there; empty: the checkpoint's",
+    )
     query: Annotated[str, AfterValidator(_known_query)] | None = Field(
         default=None,
         description="a query beside the twin's own (twin.queries); its answers are files of the run",
@@ -152,8 +164,6 @@ def _checked(config: TwinConfig, path: str | os.PathLike[str]) -> TwinConfig:
             f"{path}: checkpoint_dir {config.checkpoint}: executors of {config.spark_master} would keep the state on disks of"
             " their own; a URI that all of them reach is needed, such as s3a://BUCKET/PATH"
         )
-    if not config.local and config.history:
-        raise Refusal(f"{path}: history: needs spark_master local[N], not {config.spark_master}")
     if not Path(config.run_dir).is_dir():
         raise Refusal(f"{path}: run_dir: no directory {config.run_dir}")
     return config

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
+STORE: Final = "s3a://"
 
 
 class Place(str):
@@ -20,3 +21,8 @@ class Place(str):
     def remote(self) -> bool:
         """Whether it has a scheme, and so is said to be the same place on every machine (`file:///` of a disk in common)."""
         return _SCHEME.match(self) is not None
+
+    @property
+    def stored(self) -> bool:
+        """Whether it is in an object store."""
+        return self.startswith(STORE)

@@ -25,6 +25,8 @@ _OF_SESSION = (
     "spark_master",
     "spark_conf",
     "jars_dir",
+    "s3_jars_dir",
+    "s3_endpoint",
     "jit",
     "shuffle_partitions",
     "shuffle_wait_ms",
@@ -61,7 +63,7 @@ class TwinProcess:
             made = kafka_topics.ensure_topics(config)
         warm_s, batches = 0.0, 0
         if config.bridged:
-            self._queries = RunQueries(self._session, config, self._warm, self._lost)
+            self._queries = RunQueries(self._session, self._config, self._warm, self._lost)
             warm_s, batches = self._queries.open()
         return {
             "trigger": config.trigger,
@@ -92,6 +94,9 @@ class TwinProcess:
         files = files_of(self._session, config.checkpoint)
         try:
             checkpoint.claim(config, files)
+            if config.history and not config.history_source:
+                # Who writes there next, from another checkpoint, numbers batches anew.
+                self._config = config.model_copy(update={"history_source": checkpoint.name_of(files)})
             self._lease = lease.take(files, config.checkpoint)
         except OSError as error:
             raise Refusal(f"checkpoint_dir {config.checkpoint}: {error.strerror or error}") from error

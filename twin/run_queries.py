@@ -6,7 +6,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -100,7 +99,7 @@ class RunQueries:
             dead_letters.await_written(self._config, rejected, self.check, limit_s)
             self._finish_live(limit_s)
             if self._config.history:
-                history.compact_all(Path(self._config.run_dir))
+                history.compact_all(self._config)
         except Exception as error:  # noqa: BLE001 - told in one line
             problems.append(str(error).strip().splitlines()[0][:300])
         self.close()

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from schemas.java import JIT
-from twin import jvm
+from twin import jvm, object_store
 from twin.class_archive import java_options
 from twin.config import TwinConfig
 from twin.fold_jar import fold_jar
@@ -58,12 +58,13 @@ logger.admin.level = ERROR
 
 def settings(config: TwinConfig) -> dict[str, str]:
     """Return Spark's settings: small and quick to start; the reasons are in docs/twin.md."""
+    in_store = object_store.jars(config.s3_jars_dir) if config.s3_jars_dir else []
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # PySpark tells Java which line of Python made a column, by several calls for each: half of what a plan costs.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.jars": ",".join([*config.jars(), str(fold_jar())]),
+        "spark.jars": ",".join([*config.jars(), *in_store, str(fold_jar())]),
         f"spark.sql.catalog.{FOLD.split('.')[0]}": _CATALOG,
         "spark.driver.host": config.driver_host,
         "spark.driver.bindAddress": config.driver_host,
@@ -85,6 +86,7 @@ def settings(config: TwinConfig) -> dict[str, str]:
         "spark.sql.ui.retainedExecutions": "1",
         "spark.python.worker.faulthandler.enabled": "true",
         **(_LOCAL if config.local else _cluster(config)),
+        **(object_store.spark_settings(config.s3_endpoint) if in_store else {}),
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         **config.spark_conf,
     }

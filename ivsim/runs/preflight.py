@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from gateways.producer import settings
 from gateways.sinks import SINKS
 from ivsim.agents.rig import ask_agents
-from ivsim.options import RunOptions, option_name
+from ivsim.options import RunOptions, option_name, stored_places
 from ivsim.runs.endpoints import login_of
 from ivsim.runs.shards import (
     SPARE_FILES,
@@ -29,14 +29,16 @@ from ivsim.target import check_answers, check_consent, parse
 from ivsim.testbed.java_client import client_jars, libjvm
 from ivsim.testbed.kafka import java_command
 from ivsim.testbed.kafka_admin import probe
-from ivsim.testbed.paths import how_to_get, installed_jars
+from ivsim.testbed.paths import S3, how_to_get, installed_jars
 from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
 from schemas.settings import as_mapping
 from schemas.topics import vehicle_id
 from simulator.links import tcp_stack
+from twin import object_store
 from twin.fold_jar import fold_jar
+from twin.place import Place
 
 SPARK_SCHEME = "spark://"
 ANSWER_S = 5.0
@@ -70,6 +72,7 @@ def preflight(options: RunOptions) -> None:
         check_spark()
         check_client(options.kafka_client)
         _kafka(options)
+        check_store(options)
 
 
 def check_open_files(options: RunOptions) -> None:
@@ -219,6 +222,19 @@ def check_spark_master(master: str) -> None:
     problems = [problem for address in addresses if (problem := _no_answer(address)) is not None]
     if len(problems) == len(addresses):
         raise Refusal(f"--spark-master {master}: {problems[0]}")
+
+
+def check_store(options: RunOptions, *, writing: bool = True) -> None:
+    """Refuse an object store without its jars, that does not answer or takes no object, and a history that cannot be made."""
+    if Place(options.spark_checkpoint or "").stored:
+        installed_jars(S3)
+    for place in stored_places(options):
+        object_store.check(place, options.s3_endpoint or "", writing=writing)
+    if writing and options.history is not None and not Place(options.history).stored:
+        try:
+            Path(options.history).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refusal(f"{option_name('history')} {options.history}: {error.strerror}") from None
 
 
 def _no_answer(address: str) -> str | None:

@@ -25,7 +25,7 @@ from ivsim.runs.shards import groups
 from ivsim.target import parse
 from ivsim.testbed.credentials import GATEWAY
 from ivsim.testbed.java_client import client_jars, libjvm
-from ivsim.testbed.paths import installed_jars
+from ivsim.testbed.paths import S3, installed_jars
 from ivsim.topologies import TOPOLOGIES
 from ledger.config import RunTerms
 from schemas.java import Jit
@@ -37,6 +37,7 @@ from simulator.scenario import Scenario, Stage
 from simulator.sender_config import CONNECT_WAIT_S, SenderConfig
 from simulator.traces import BUNDLED
 from simulator.traces.geojson import to_geojson
+from twin.place import Place
 from twin.service.roads import MAX_POSITIONS
 
 GROUP = "ivsim"
@@ -225,6 +226,8 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: str) -> dict[str
         "topics_prefix": kafka.topics.prefix,
         "trigger": options.trigger,
         "live": options.live,
+        "history": history_place(options),
+        "history_source": plan.run_id if options.history else "",
         # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
         "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
         "checkpoint_dir": checkpoint,
@@ -233,6 +236,13 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: str) -> dict[str
         "topic_min_insync": options.kafka_min_insync,
         **_query(options),
     }
+
+
+def history_place(options: RunOptions) -> str:
+    """Return where the statuses are kept: a URI, or a directory's whole path; "" where they are not."""
+    if not options.history or Place(options.history).stored:
+        return options.history or ""
+    return str(Path(options.history).absolute())
 
 
 def shared_checkpoint(base: str, run_id: str) -> dict[str, Any]:
@@ -269,6 +279,8 @@ def session_config(options: RunOptions) -> dict[str, Any]:
         "shuffle_partitions": partitions,
         "jit": jit_of(options),
         "jars_dir": str(installed_jars("spark")),
+        "s3_jars_dir": str(installed_jars(S3)) if Place(options.spark_checkpoint or "").stored else "",
+        "s3_endpoint": options.s3_endpoint or "",
     }
 
 

@@ -218,7 +218,7 @@ class SharedParts:
             cluster = self.spark_cluster(workers)
             config |= {"spark_master": cluster.url, "spark_conf": {**cluster.conf, **config["spark_conf"]}}
             config |= processes.shared_checkpoint(f"file://{cluster.shared}", plan.run_id)
-        elif options.spark_checkpoint is not None:
+        if options.spark_checkpoint is not None:
             config |= processes.shared_checkpoint(options.spark_checkpoint, plan.run_id)
         self.twin.open(config, plan.directory.work / "twin.json")
 

@@ -14,7 +14,9 @@ NAME: Final = "twin"
 READY_S: Final = 180.0  # two busy cores have taken 100 s for what takes 12
 LEAVE_S: Final = 30.0
 # A run that wants another value of these needs a session of its own.
-OF_SESSION: Final = ("spark_master", "spark_conf", "shuffle_partitions", "jit", "jars_dir", "driver_host")
+OF_SESSION: Final = (
+    "spark_master", "spark_conf", "shuffle_partitions", "jit", "jars_dir", "s3_jars_dir", "s3_endpoint", "driver_host",
+)  # fmt: skip
 
 
 class TwinSession:

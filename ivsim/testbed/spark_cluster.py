@@ -201,7 +201,12 @@ class SparkCluster:
     @property
     def conf(self) -> dict[str, str]:
         """Return the settings of an application that has an executor on each worker, with all of its slots."""
-        return {"spark.executor.cores": str(self._cores), "spark.executor.memory": f"{EXECUTOR_MB}m"}
+        return {
+            "spark.executor.cores": str(self._cores),
+            "spark.executor.memory": f"{EXECUTOR_MB}m",
+            # They have one address and do not see each other's disks.
+            "spark.shuffle.readHostLocalDisk": "false",
+        }
 
 
 def _pyspark() -> Path:

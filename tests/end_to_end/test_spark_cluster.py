@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import uuid
+from pathlib import Path
+from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from end_to_end_runs import Runs, processes_of
 
 from ivsim.audit import audit
+from ivsim.testbed.registry import RunRecord
+from tests.store_server import BUCKET, KEYS, StoreServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns, pytest.mark.full]
 
@@ -50,3 +57,34 @@ def test_a_run_whose_executor_is_killed_is_degraded_and_loses_nothing(runs: Runs
     judged = audit(done.directory)
     assert [(sheet.name, sheet.differences) for sheet in judged.sheets if sheet.differences] == []
     assert processes_of(name) == []
+
+
+def test_a_run_keeps_state_and_history_in_an_object_store(
+    runs: Runs, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """What a store does not have is refused first; then nothing of the run's state stays there, and its history does."""
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    with RunRecord(f"s{uuid.uuid4().hex[:8]}", tmp_path / "store") as record, StoreServer(record) as store:
+        place = ["--spark-master", "cluster[2]", "--s3-endpoint", store.endpoint, "--link", "direct"]
+        refused = runs.run("no-bucket", *place, "--spark-checkpoint", "s3a://nobodys/twins")
+        assert refused.code == 2
+        assert refused.stderr == f"ivsim: s3a://nobodys/twins: no bucket nobodys at {store.endpoint}\n"
+        assert not refused.directory.exists()
+        done = runs.run(
+            "stored", *place, "--spark-checkpoint", f"s3a://{BUCKET}/twins", "--history", f"s3a://{BUCKET}/fleet",
+            "--vehicles", "5", "--duration", "5", "--loss-timeout", "10",
+        )  # fmt: skip
+        assert done.in_order, done.stderr
+        run = done.manifest["run"]
+        kept = [name for name in store.objects() if not name.endswith("/")]
+        assert [name.split("/")[:3] for name in kept] == [["fleet", "history", f"source={run}"]]
+        body = store.client().get_object(Bucket=BUCKET, Key=kept[0])["Body"].read()
+        rows = pq.read_table(pa.BufferReader(body)).to_pylist()
+        assert {(row["vehicle_id"], row["sequence"]) for row in rows} == {
+            (row["vehicle_id"], row["sequence"]) for row in done.rows("ledger.parquet")
+        }
+        assert len(rows) == done.metrics["run_due"] == 25
+        assert all(row["position_latitude_deg"] is not None for row in rows)
+        for path in done.directory.rglob("*"):
+            assert path.is_dir() or KEYS["AWS_SECRET_ACCESS_KEY"].encode() not in path.read_bytes(), path

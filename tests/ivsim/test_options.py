@@ -239,6 +239,8 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         {"spark_checkpoint": "s3a://b/twins", "topology": "echo"},
         "--spark-checkpoint s3a://b/twins: needs --topology gateway",
     ),
+    ("s3_endpoint", {"s3_endpoint": "http://h:9000", "topology": "echo"}, "--s3-endpoint http://h:9000: needs --topology"),
+    ("history", {"history": "past", "topology": "echo"}, "--history past: needs --topology gateway"),
     (
         "spark_driver_host",
         {"spark_driver_host": "192.0.2.1", "topology": "echo"},
@@ -324,8 +326,19 @@ STATE = {"spark_checkpoint": "s3a://b/twins"}
     ("fields", "says"),
     [
         ({"spark_master": "spark://h:7077"}, "--spark-master spark://h:7077: needs --spark-checkpoint, a URI that"),
-        ({"spark_checkpoint": "s3a://b/twins"}, "--spark-checkpoint: needs --spark-master of another's cluster"),
-        ({**STATE, "spark_master": "cluster[2]"}, "--spark-checkpoint: needs --spark-master of another's cluster"),
+        (
+            {"spark_checkpoint": "file:///twins", "spark_master": "cluster[2]"},
+            r"--spark-checkpoint file:///twins: not with --spark-master cluster\[2\], whose workers do not see",
+        ),
+        ({"spark_checkpoint": "s3://b/twins"}, "--spark-checkpoint 's3://b/twins': write s3a://, by which Spark"),
+        ({"history": "s3a://bucket"}, "--history 's3a://bucket': write a directory or s3a://BUCKET/PATH"),
+        ({"history": "s3://bucket/x"}, "--history 's3://bucket/x': write a directory or s3a://BUCKET/PATH"),
+        ({"history": ""}, "--history '': write a directory"),
+        ({"s3_endpoint": "http://h:9000"}, "--s3-endpoint: needs --spark-checkpoint or --history s3a://"),
+        ({"s3_endpoint": "http://h", "spark_checkpoint": "file:///t"}, "--s3-endpoint: needs --spark-checkpoint or --history s3a://"),
+        ({**STATE, "s3_endpoint": "h:9000"}, "--s3-endpoint 'h:9000': write http://HOST:PORT or https://HOST, without"),
+        ({**STATE, "s3_endpoint": "https://h/path"}, "--s3-endpoint 'https://h/path': write http://HOST:PORT"),
+        ({**STATE, "s3_endpoint": "https://me:secret@h"}, "--s3-endpoint '.*': write http://HOST:PORT"),
         ({"spark_driver_host": "192.0.2.1"}, "--spark-driver-host: needs --spark-master of another's cluster"),
         ({**STATE, "spark_master": "yarn"}, "--spark-master yarn: needs --spark-driver-host, this machine's address"),
         (

@@ -37,6 +37,9 @@ min_insync = 2
 [spark]
 master = "local[4]"
 conf = { "spark.driver.memory" = "3g" }
+checkpoint = "s3a://ivsim/twins"
+[store]
+endpoint = "https://store.example:9000"
 [target]
 url = "mqtts://broker.example"
 consent = "broker.example"
@@ -66,6 +69,10 @@ def test_a_profile_says_the_options_of_a_run(tmp_path: Path) -> None:
     assert (options.kafka_topic_prefix, options.kafka_partitions) == ("fleet.", 4)
     assert options.kafka_producer == ("compression.type=lz4", "linger.ms=5", "socket.nagle.disable=true")
     assert options.spark_conf == ("spark.driver.memory=3g",)
+    assert (options.spark_checkpoint, options.s3_endpoint) == (
+        "s3a://ivsim/twins",
+        "https://store.example:9000",
+    )
     assert (options.target, options.target_ca) == ("mqtts://broker.example", str(tmp_path / "keys/ca.pem"))
     assert read_profile(None) is NONE
 
@@ -90,7 +97,7 @@ def test_the_targets_protocol_is_the_urls(tmp_path: Path) -> None:
     [
         ("[kafka]\nbrokers = 3\n", "prod.toml: kafka.brokers: no such key; keys are bootstrap, login, topic_prefix,"),
         ("[kafka]\npassword = 'hunter2'\n", "prod.toml: kafka.password: no such key"),
-        ("[cloud]\n", "prod.toml: cloud: no such section; sections are kafka, spark, target"),
+        ("[cloud]\n", "prod.toml: cloud: no such section; sections are kafka, spark, store, target"),
         ("kafka = 'hunter2'\n", "prod.toml: kafka: no such section"),
         ("[kafka]\nbootstrap = ['hunter2']\n", "prod.toml: kafka.bootstrap: expected a text or a number"),
         ("[kafka]\nproducer = 'hunter2'\n", "prod.toml: kafka.producer: expected a table"),
@@ -150,16 +157,18 @@ def test_each_connection_is_tried_whatever_became_of_the_others(
         text = (
             f'[kafka]\nbootstrap = "127.0.0.1:{nobody}"\nproducer = {{ "lingering.ms" = 5 }}\n'
             f'[spark]\nmaster = "spark://127.0.0.1:{somebody.getsockname()[1]}"\ncheckpoint = "s3a://bucket/twins"\n'
+            f'[store]\nendpoint = "http://127.0.0.1:{nobody}"\n'
             f'[target]\nurl = "mqtt://127.0.0.1:{nobody}"\n'
         )
         assert ended(monkeypatch, "profile", "check", str(write(tmp_path, text))) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [
-        ["Kafka", "no"], ["Kafka", "producer"], ["Spark", "yes"], ["target", "no"],
+        ["Kafka", "no"], ["Kafka", "producer"], ["Spark", "yes"], ["object", "store"], ["target", "no"],
     ]  # fmt: skip
     assert "no Kafka broker answered: Connection refused" in lines[0]
     assert 'No such configuration property: "lingering.ms"' in lines[1]
-    assert "no answer: Connection refused" in lines[3]
+    assert f"s3a://bucket/twins: no answer from http://127.0.0.1:{nobody}: Connection refused" in lines[3]
+    assert "no answer: Connection refused" in lines[4]
 
 
 def test_a_profile_that_names_nothing(

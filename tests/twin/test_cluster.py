@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ivsim.testbed.paths import ROOT
+from ivsim.testbed.paths import ROOT, S3, installed_jars
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.spark_cluster import HOME, SparkCluster
 from schemas.topics import vehicle_id
 from tests import oracle
+from tests.store_server import BUCKET, KEYS, StoreServer
 from tests.twin.conftest import JARS
 from tests.twin.made_up import MadeUpRun, await_taken
 from tests.twin.reference import fold
@@ -35,6 +36,14 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
         yield made
 
 
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreServer]:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    with RunRecord(f"s{uuid.uuid4().hex[:8]}", tmp_path / "store") as record, StoreServer(record) as made:
+        yield made
+
+
 def config_on(cluster: SparkCluster, run: MadeUpRun, **more: object) -> TwinConfig:
     memory = {"spark.executor.memory": "1g", "spark.executor.cores": "8"}
     return run.config.model_copy(
@@ -45,14 +54,22 @@ def config_on(cluster: SparkCluster, run: MadeUpRun, **more: object) -> TwinConf
     )  # fmt: skip
 
 
+def in_store(store: StoreServer, name: str) -> dict[str, object]:
+    return {
+        "checkpoint_dir": f"s3a://{BUCKET}/{name}",
+        "s3_endpoint": store.endpoint,
+        "s3_jars_dir": str(installed_jars(S3)),
+    }
+
+
 def executors_of(cluster: SparkCluster) -> list[int]:
     return [pid for worker in cluster.workers for pid in worker.executors()]
 
 
 def test_an_executor_that_is_killed_costs_some_seconds_and_no_message(
-    cluster: SparkCluster, run: MadeUpRun
+    cluster: SparkCluster, store: StoreServer, run: MadeUpRun, tmp_path: Path
 ) -> None:
-    config = config_on(cluster, run)
+    config = config_on(cluster, run, **in_store(store, "twins/killed"))
     sent: Sent = defaultdict(list)
     with twin_child(config) as child:
         child.event("ready")
@@ -66,6 +83,8 @@ def test_an_executor_that_is_killed_costs_some_seconds_and_no_message(
             assert Path(f"/proc/{pid}/root{HOME}/jars").is_dir()
             assert not Path(f"/proc/{pid}/root{ROOT}").exists()
             assert not Path(f"/proc/{pid}/root{sys.prefix}").exists()
+        assert any(name.startswith("twins/killed/twin/") for name in store.objects())
+        assert secrets_seen(KEYS["AWS_SECRET_ACCESS_KEY"], Path(config.run_dir), tmp_path) == []
         os.kill(executors[0], signal.SIGKILL)
         send(run, sent, 101, 140)
         reopened = child.event("reopened", 90)
@@ -80,7 +99,7 @@ def test_an_executor_that_is_killed_costs_some_seconds_and_no_message(
         assert child.event("finished")["problems"] == []
         child.command("stop")
         child.event("done", 60)
-    assert not Path(config.checkpoint.removeprefix("file://")).exists()
+    assert store.objects("twins/killed") == []
     newest: dict[bytes, dict[str, bytes]] = {}
     for record in sorted(oracle.read_topic(config.bootstrap, config.topics.state), key=lambda r: r["offset"]):
         newest[record["key"]] = record["headers"]
@@ -88,6 +107,25 @@ def test_an_executor_that_is_killed_costs_some_seconds_and_no_message(
     for identity, messages in sent.items():
         expected = fold(messages)
         assert {name: int(newest[identity.encode()][name]) for name in expected} == expected
+
+
+def secrets_seen(secret: str, *directories: Path) -> list[str]:
+    """Return the arguments of processes and the files below directories that hold a secret."""
+    arguments = [path for path in Path("/proc").glob("[0-9]*/cmdline") if secret.encode() in read(path)]
+    files = [
+        path
+        for one in directories
+        for path in one.rglob("*")
+        if path.is_file() and secret.encode() in read(path)
+    ]
+    return [str(path) for path in (*arguments, *files)]
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # of a process that has just ended
+        return b""
 
 
 def _beside(config: TwinConfig) -> str:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import random
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from ivsim.testbed.registry import RunRecord
 from schemas.formats import FORMATS
 from schemas.topics import vehicle_id
 from simulator.vehicles.vehicle import Vehicle
+from tests.store_server import BUCKET, KEYS, StoreServer
 from tests.twin.made_up import MadeUpRun, payload_of, status_headers
 from twin import decoded, history
+from twin.config import TwinConfig
+from twin.object_store import reached
+from twin.place import Place
 
 FULL = sorted(set(FORMATS) - {"small"})
 
@@ -50,29 +58,81 @@ def batch_table(number: int, rows: int = 3) -> pa.Table:
     return pa.table({"appended_at_ns": stamps, "n": [number] * rows})
 
 
-def test_many_batches_become_one_file_and_a_repeated_batch_changes_nothing(tmp_path: Path) -> None:
-    directory = tmp_path / "history"
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServer]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in KEYS.items():
+            patch.setenv(name, value)
+        with (
+            RunRecord(f"h{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("store")) as record,
+            StoreServer(record) as made,
+        ):
+            yield made
+
+
+@pytest.fixture(params=["directory", "object store"])
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> TwinConfig:
+    """A history in a directory of this machine, and one in an object store."""
+    place, endpoint = str(tmp_path), ""
+    if request.param == "object store":
+        place = f"s3a://{BUCKET}/{uuid.uuid4().hex[:8]}"
+        endpoint = request.getfixturevalue("store").endpoint
+    return TwinConfig(
+        run_dir=str(tmp_path), topology="echo", history=place, history_source="r1", s3_endpoint=endpoint
+    )
+
+
+def hours(directory: history.Files) -> list[history.Files]:
+    return [directory / day / hour for day in directory.names() for hour in (directory / day).names()]
+
+
+def test_many_batches_become_one_file_and_a_repeated_batch_changes_nothing(config: TwinConfig) -> None:
+    directory = history.files_of(config, "history")
     for number in range(40):
         history.write_partitions(batch_table(number), directory, number)
         history.write_partitions(batch_table(number), directory, number)
-    history.compact_all(tmp_path)
-    files = sorted(directory.rglob("*.parquet"))
-    assert [len(list(p.parent.glob("*"))) for p in files] == [1, 1]
-    found = sorted(n for path in files for n in pq.read_table(path, partitioning=None)["n"].to_pylist())
+    history.compact_all(config)
+    assert [len(hour.names()) for hour in hours(directory)] == [1, 1]
+    found = sorted(n for hour in hours(directory) for n in hour.read(hour.names()[0])["n"].to_pylist())
     assert found == sorted([number for number in range(40) for _ in range(3)])
 
 
-def test_a_crash_between_compaction_and_removal_repeats_nothing(tmp_path: Path) -> None:
-    directory = tmp_path / "history"
+def test_a_crash_between_compaction_and_removal_repeats_nothing(config: TwinConfig) -> None:
+    directory = history.files_of(config, "history")
     for number in range(0, 8, 2):
         history.write_partitions(batch_table(number), directory, number)
-    partition = next(directory.glob("day=*/hour=*"))
-    kept = {path.name: path.read_bytes() for path in partition.iterdir()}
+    (partition,) = hours(directory)
+    kept = {name: partition.read(name) for name in partition.names()}
     history.compact(partition)
-    for name, content in kept.items():
-        (partition / name).write_bytes(content)
+    for name, table in kept.items():
+        partition.write(name, table)
     history.compact(partition)
-    assert [path.name for path in partition.iterdir()] == ["batches-00000000-00000006.parquet"]
+    assert partition.names() == ["batches-00000000-00000006.parquet"]
+
+
+def test_sources_of_one_place_are_one_dataset_whose_columns_may_grow(
+    config: TwinConfig, tmp_path: Path
+) -> None:
+    """A run of a later version has a column more; what was written before is read with it, empty."""
+    for source, table in {
+        "r1": batch_table(1),
+        "r2": batch_table(1).append_column("later", [["x"] * 3]),
+    }.items():
+        own = history.files_of(config.model_copy(update={"history_source": source}), "history")
+        history.write_partitions(table, own, 1)
+    system, path = reached(Place(config.history), config.s3_endpoint)
+    schema = pa.schema([("n", pa.int64()), ("later", pa.string()), ("source", pa.string())])
+    read = ds.dataset(f"{path}/history", filesystem=system, partitioning="hive", schema=schema).to_table()
+    assert sorted(read.to_pylist(), key=str) == sorted(
+        [{"n": 1, "later": late, "source": of} for of, late in (("r1", None), ("r2", "x")) for _ in range(3)],
+        key=str,
+    )
+    # A partition of both: after an update in the middle of an hour.
+    own = history.files_of(config, "history")
+    history.write_partitions(batch_table(3).append_column("later", [["y"] * 3]), own, 3)
+    history.compact_all(config)
+    (hour,) = hours(own)
+    assert hour.read(hour.names()[0])["later"].to_pylist() == [None] * 3 + ["y"] * 3
 
 
 @pytest.mark.spark
@@ -80,7 +140,9 @@ def test_a_crash_between_compaction_and_removal_repeats_nothing(tmp_path: Path) 
 def test_history_has_a_row_per_message(
     spark: SparkSession, run: MadeUpRun, payloads: dict[str, bytes]
 ) -> None:
-    config = run.config.model_copy(update={"history_interval_s": 0.5})
+    config = run.config.model_copy(
+        update={"history_interval_s": 0.5, "history": run.config.run_dir, "history_source": "r1"}
+    )
     identity = vehicle_id(1)
     at = run.start_at_ns
     sent: list[tuple[Any, ...]] = [
@@ -99,7 +161,7 @@ def test_history_has_a_row_per_message(
         queries[0].processAllAvailable()
     finally:
         queries[0].stop()
-    history.compact_all(Path(config.run_dir))
+    history.compact_all(config)
     (good,) = Path(config.run_dir, "history").rglob("*.parquet")
     table = pq.read_table(good, partitioning=None)
     assert table.schema.equals(decoded.SCHEMA)

@@ -104,8 +104,8 @@ def test_source_knows_every_format() -> None:
             "a URI that all of them reach is needed, such as s3a://BUCKET/PATH",
         ),
         (
-            '{"run_dir": ".", "bootstrap": "h:1", "spark_master": "yarn", "checkpoint_dir": "s3a://b/t", "history": true}',
-            "history: needs spark_master local[N], not yarn",
+            '{"run_dir": ".", "bootstrap": "h:1", "history": true}',
+            "history: Input should be a valid string",
         ),
         (
             '{"run_dir": ".", "bootstrap": "h:1", "driver_host": "a b"}',
