@@ -81,7 +81,7 @@ bench:
 	@sh setup/install.sh test
 	@sh setup/with_rights.sh $(PYTHON) -m bench $(ARGS)
 
-soak: # half an hour of 500 vehicles of all protocols, a fault each 3 minutes: what grows? shorter: make soak ARGS="--minutes 5"
+soak: # 45 minutes of 500 vehicles of all protocols, a fault each 3 minutes: what grows? shorter: make soak ARGS="--minutes 5"
 	@sh setup/install.sh test
 	@sh setup/with_rights.sh $(PYTHON) -m bench.soak $(ARGS)
 

@@ -9,8 +9,10 @@ import numpy as np
 from scipy import stats
 
 FEWEST: Final = 10  # samples
-WARM_UP_RATIO: Final = 0.25  # of a series, at its begin, that is left out: caches fill
-SHORTEST_S: Final = 300.0  # of a series behind that, for a verdict: a process fills its caches for minutes
+# At the begin of a series, left out: a process fills its caches for minutes. The capture's memory is level after four, and a run
+# holds as many of Kafka's records before it writes the first ones. Of a series of less than twice that, half.
+WARM_UP_S: Final = 240.0
+SHORTEST_S: Final = 300.0  # of a series behind that, for a verdict
 CONFIDENCE: Final = 0.95
 # Growth over an hour that counts, as a ratio of the median.
 GROWTH_RATIO: Final = 0.10
@@ -46,8 +48,11 @@ def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope | None:
 
     A single jump moves it little, other than a least-squares line. Its interval takes the samples as independent.
     """
-    first = int(len(seconds) * WARM_UP_RATIO)
-    x, y = np.asarray(seconds[first:], float), np.asarray(values[first:], float)
+    x, y = np.asarray(seconds, float), np.asarray(values, float)
+    if len(x) < FEWEST:
+        return None
+    late = x - x[0] >= min(WARM_UP_S, (x[-1] - x[0]) / 2)
+    x, y = x[late], y[late]
     if len(x) < FEWEST:
         return None
     slope, _, low, high = stats.theilslopes(y, x, CONFIDENCE)

@@ -54,7 +54,7 @@ def test_a_warm_up_is_left_out_and_too_few_samples_say_nothing() -> None:
 
 def test_what_is_not_sure_is_unclear() -> None:
     for each_s, verdict in ((5.0, "short"), (30.0, "unclear")):
-        found = slope_of([each_s * index for index in range(16)], [float(index % 5) for index in range(16)])
+        found = slope_of([each_s * index for index in range(24)], [float(index % 5) for index in range(24)])
         assert found is not None
         assert found.verdict(least=1.0) == verdict
 
