@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ivsim.report.page import _key_figures
 from ivsim.report.terminal import print_summary
 from ivsim.topologies import TOPOLOGIES
 from ledger.metrics import METRICS
@@ -116,3 +117,14 @@ def test_an_agent_is_told_with_how_well_its_times_are_known_and_why_it_was_lost(
     lines = [line.rstrip() for line in printed(agents=agents).splitlines()]
     assert "agent 192.0.2.7:7070: 500 vehicles, its times to within 0.123 ms" in lines
     assert "agent b:1: 2 vehicles, its times by an unknown clock; lost: it has closed the connection" in lines
+
+
+def test_a_run_that_counts_no_message_has_no_cost_of_a_delivered_one() -> None:
+    """Stopped before a loss timeout was over: what has arrived is not judged, though its bytes were."""
+    figures = {"due": 0, "run_due": 600, "run_received": 19, "overhead_bytes_per_message": 780.5}
+    shown = printed(**figures)
+    assert "overhead per message that arrived" in shown
+    assert "delivered message" not in shown
+    counted = dict.fromkeys(METRICS) | figures
+    assert "Overhead bytes per message" not in dict(_key_figures(counted, "gateway"))
+    assert dict(_key_figures({**counted, "due": 9}, "gateway"))["Overhead bytes per message"] == "780.5 B"
