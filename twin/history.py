@@ -1,8 +1,9 @@
 """Every status, decoded, as partitioned Parquet, and what could not be decoded beside it; never part of the twin.
 
 Below a place (a directory, or `s3a://BUCKET/PATH`) there are two datasets, `history` and `dead-letters`, in
-`source=NAME/day=YYYY-MM-DD/hour=HH`: many runs write into one place, each under its own name. Executors read Kafka and drop
-copies; the driver decodes and writes, so that executors need no Python of ours and a store no committer.
+`source=NAME/day=YYYY-MM-DD/hour=HH`: many runs write into one place, each under its own name. Spark reads Kafka and drops copies,
+and the driver writes, so that a store needs no committer. It also decodes where executors are elsewhere, which have no Python of
+ours; on this machine Spark's own Python workers do, as many at once as there are partitions.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
 
 from twin import decoded, source
@@ -91,7 +93,7 @@ def start(session: SparkSession, config: TwinConfig) -> list[StreamingQuery]:
     query = (
         distinct(source.parsed(records, config))
         .writeStream.queryName("history")
-        .foreachBatch(lambda frame, number: write_batch(frame, number, good, bad))
+        .foreachBatch(lambda frame, number: write_batch(frame, number, good, bad, local=config.local))
         .option("checkpointLocation", str(config.checkpoint / "history"))
         .outputMode("append")
         .trigger(processingTime=f"{round(config.history_interval_s * 1000)} milliseconds")
@@ -108,12 +110,18 @@ def distinct(rows: DataFrame) -> DataFrame:
     return named.withWatermark("timestamp", DEDUPLICATION).dropDuplicatesWithinWatermark(["message"])
 
 
-def write_batch(frame: DataFrame, number: int, good: Files, bad: Files) -> None:
-    """Decode a batch and write it; the same batch written again replaces its own files."""
+def write_batch(frame: DataFrame, number: int, good: Files, bad: Files, *, local: bool) -> None:
+    """Decode a batch and write it; the same batch written again replaces its own files.
+
+    `local` says whether executors have our Python.
+    """
     names = [name for name, _ in decoded.STAMPS]
     wanted = frame.select(*names, "value", "reason").withColumn("detail", F.lit(None).cast("string"))
-    batches = list(decoded.decode_batches(iter(wanted.toArrow().to_batches())))
-    table = pa.Table.from_batches(batches, schema=decoded.WITH_VERDICT)
+    if local:
+        table = wanted.mapInArrow(decoded.decode_batches, from_arrow_schema(decoded.WITH_VERDICT)).toArrow()
+    else:
+        batches = decoded.decode_batches(iter(wanted.toArrow().to_batches()))
+        table = pa.Table.from_batches(batches, schema=decoded.WITH_VERDICT)
     accepted = pc.is_null(table["reason"])
     write_partitions(table.filter(accepted).select(decoded.SCHEMA.names), good, number)
     stamps = [*names, *(name for name, _ in decoded.VERDICT)]

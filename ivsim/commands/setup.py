@@ -12,7 +12,7 @@ from ivsim.testbed.paths import JARS, LEFT_OUT
 from schemas.errors import Refusal
 
 PART = typer.Argument(
-    metavar="[PART]", help="What set-up leaves out: s3, an object store for Spark's checkpoints (14 MB)."
+    metavar="PART", help="What set-up leaves out: s3, an object store for Spark's checkpoints (14 MB)."
 )
 BUNDLE = typer.Option(
     "--bundle", help="Write the jars that are here into this file, for a machine without network."

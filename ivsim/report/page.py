@@ -116,7 +116,7 @@ def _key_figures(metrics: dict[str, Any], topology: str) -> list[tuple[str, str]
     return [
         (title, number(metrics[name], METRICS[name].unit))
         for name, title in titles.items()
-        if metrics.get(name) is not None and (metrics["due"] or name != cost)
+        if metrics.get(name) is not None and (name != cost or metrics.get("due") != 0)
     ]
 
 
