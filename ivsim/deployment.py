@@ -44,7 +44,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
 _TABLES: Final = frozenset({"kafka_producer", "spark_conf"})
 # Files are named from where the profile is, so that the two can be moved together.
 _FILES: Final = frozenset(
-    {"kafka_login", "target_accounts", "target_ca", "target_certificates", "target_keys"}
+    {"kafka_login", "target_accounts", "target_ca", "target_certificates", "target_keys", "history"}
 )
 
 
@@ -96,7 +96,7 @@ def _value(path: Path, field: str, name: str, value: Any) -> Any:
         return tuple(f"{key}={_plain(one)}" for key, one in value.items())
     if isinstance(value, list | dict):
         raise Refusal(f"{name}: expected a text or a number")
-    if field in _FILES and isinstance(value, str):
+    if field in _FILES and isinstance(value, str) and "://" not in value:
         return str(path.parent / value)
     return value
 

@@ -56,7 +56,7 @@ from simulator.links import AUTO, LINKS
 from simulator.links.base import DEFAULT_TCP_ALGORITHM, TCP_ALGORITHMS
 from simulator.logs import VehicleLog, read_log
 from simulator.traces import BUNDLED, DEFAULT, Trace, bundled, read_trace
-from twin.place import Place
+from twin.place import STORED, Place
 from twin.queries import QUERIES
 from twin.queries.stations import Stations, read_stations
 
@@ -80,6 +80,10 @@ _STAGE: Final = re.compile(
 _TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HOST: Final = re.compile(r"[A-Za-z0-9_.-]+|\[[0-9a-fA-F:.]+\]")
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
+_STORE_KEY: Final = re.compile(r"//.*@")
+NOT_STORED: Final = (
+    "write s3a://BUCKET/PATH, with no key in it: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say that"
+)
 _ENDPOINT: Final = re.compile(
     r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-fA-F:]+\](:[0-9]{1,5})?"
 )
@@ -1266,18 +1270,22 @@ class RunOptions(BaseModel):
     @classmethod
     def _spark_checkpoint(cls, value: str | None) -> str | None:
         if value is not None and not _URI.fullmatch(value):
-            raise ValueError(f"{shown(value)}: write a URI, such as s3a://BUCKET/PATH or file:///SHARED/PATH")
+            raise ValueError(
+                f"{_without_key(value)}: write a URI, such as s3a://BUCKET/PATH or file:///SHARED/PATH"
+            )
         if value is not None and value.startswith("s3://"):
-            raise ValueError(f"{shown(value)}: write s3a://, by which Spark knows an object store")
+            raise ValueError(f"{_without_key(value)}: write s3a://, by which Spark knows an object store")
+        if value is not None and Place(value).stored and not STORED.fullmatch(value):
+            raise ValueError(f"{_without_key(value)}: {NOT_STORED}")
         return value
 
     @field_validator("history")
     @classmethod
     def _history(cls, value: str | None) -> str | None:
-        if value is not None and (
-            not value or ("://" in value and not re.fullmatch(r"s3a://[^/\s]+/\S+", value))
-        ):
-            raise ValueError(f"{shown(value)}: write a directory or s3a://BUCKET/PATH")
+        if value is not None and (not value or ("://" in value and not STORED.fullmatch(value))):
+            raise ValueError(
+                f"{_without_key(value)}: write a directory, or {NOT_STORED.removeprefix('write ')}"
+            )
         return value
 
     @field_validator("s3_endpoint")
@@ -1445,3 +1453,8 @@ def stored_places(options: RunOptions) -> list[Place]:
     return [
         place for one in (options.spark_checkpoint, options.history) if (place := Place(one or "")).stored
     ]
+
+
+def _without_key(place: str) -> str:
+    """Return a place as a refusal shows it."""
+    return shown(_STORE_KEY.sub("//...@", place))

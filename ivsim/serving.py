@@ -126,13 +126,13 @@ def _check_servers(protocol: Protocol, asked: Asked, gateway: GatewayConfig, twi
     check_spark()
     if run.spark_master is not None:
         check_spark_master(run.spark_master)
-    check_store(run)
     if protocol.broker is not None and run.target is not None:
         check_answers(parse(run.target), gateway.tls)
     probe(run.kafka, login=twin.kafka_login)
     missing = missing_topics(run.kafka, [topic.topic for topic in wanted(twin)], twin.kafka_login)
     if missing and not own.make_topics:
         raise Refusal(f"--kafka {run.kafka}: no topic {', '.join(missing)}: make it, or add --make-topics")
+    check_store(run)
 
 
 @contextmanager

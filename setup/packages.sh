@@ -49,7 +49,7 @@ missing() {
     python_can_make_venv || echo python3-venv
     [ "$1" != docs ] || return 0
     java_is_new_enough || echo java
-    have mvn || { [ -e "$stamps/jars" ] && { [ "$1" != test ] || [ -e "$stamps/s3" ]; }; } || echo maven
+    have mvn || { [ -e "$stamps/jars" ] && { [ "$1" != test ] || [ -e .jars/s3/.digest ]; }; } || echo maven
     have mosquitto || echo mosquitto
     have ip || echo iproute2
     have nsenter && have setpriv || echo util-linux

@@ -33,16 +33,23 @@ def claim(config: TwinConfig, files: Files) -> bool:
     """Take the checkpoint, whose `files` these are; True when it goes on from one. Refusal when it is not this twin's."""
     wanted = identity(config)
     if files.empty():
-        named = {"name": uuid.uuid4().hex[:12], **wanted}
-        files.write(OWNER_FILE, (json.dumps(named, indent=1) + "\n").encode())
+        _write(files, wanted)
         return False
     _compare(config.checkpoint, files, wanted)
     return True
 
 
 def name_of(files: Files) -> str:
-    """Return the name of a checkpoint that is claimed: no other has it."""
-    return str(json.loads(files.read(OWNER_FILE) or b"{}").get("name", "unnamed"))
+    """Return the name of a checkpoint that this twin alone has open, which no other has; give it one where it has none."""
+    found = json.loads(files.read(OWNER_FILE) or b"{}")
+    if "name" not in found:
+        found["name"] = uuid.uuid4().hex[:12]
+        _write(files, found)
+    return str(found["name"])
+
+
+def _write(files: Files, said: dict[str, Any]) -> None:
+    files.write(OWNER_FILE, (json.dumps(said, indent=1) + "\n").encode())
 
 
 def _compare(place: Place, files: Files, wanted: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from schemas.last_words import java_cause_of
 from twin import jvm
-from twin.place import Place
+from twin.place import PROBE, Place
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -96,7 +96,10 @@ class SparkFiles:
     @_told
     def empty(self) -> bool:
         files, path = self._at("")
-        return not files.exists(path) or len(files.listStatus(path)) == 0
+        if not files.exists(path):
+            return True
+        # Who may put objects and not delete them has left those that were put to try the place.
+        return all(str(status.getPath().getName()).startswith(PROBE) for status in files.listStatus(path))
 
     @_told
     def read(self, name: str) -> bytes | None:

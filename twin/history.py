@@ -66,7 +66,8 @@ class Files(NamedTuple):
         # What breaks off an object's upload would leave the half of it: its bytes are all there before it begins.
         in_store = self.system.type_name != "local"
         target = f"{self.path}/{name}"
-        begun = target if in_store else f"{target}.part"
+        # Who reads a dataset passes over names with a dot in front: a twin that was killed may leave one.
+        begun = target if in_store else f"{self.path}/.{name}.part"
         if not in_store:
             self.system.create_dir(self.path, recursive=True)
         with self.system.open_output_stream(begun) as stream:

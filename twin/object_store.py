@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from pyarrow import fs
+from pyarrow import ArrowException, fs
 
 from schemas.errors import Refusal
-from twin.place import STORE, Place
+from twin.place import PROBE, STORE, Place
 
 _REGION: Final = "us-east-1"
 _CONNECT_S: Final = 5.0
@@ -39,8 +39,6 @@ def spark_settings(endpoint: str) -> dict[str, str]:
         "spark.hadoop.fs.s3a.input.stream.type": "classic",
         "spark.hadoop.fs.s3a.connection.establish.timeout": f"{_CONNECT_S:g}s",
         "spark.hadoop.fs.s3a.connection.request.timeout": f"{_ANSWER_S:g}s",
-        "spark.hadoop.fs.s3a.attempts.maximum": str(_TRIES),
-        "spark.hadoop.fs.s3a.retry.limit": str(_TRIES),
         "spark.sql.streaming.checkpointFileManagerClass": _ABORTABLE,
     }
     if endpoint:
@@ -93,11 +91,11 @@ def check(place: Place, endpoint: str, *, writing: bool) -> None:
             raise Refusal(f"{place}: no bucket {bucket} at {endpoint or 'Amazon S3'}")
         store.get_file_info(fs.FileSelector(path, allow_not_found=True))
         if writing:
-            probe = f"{path}/ivsim-probe-{uuid.uuid4().hex[:12]}"
+            probe = f"{path}/{PROBE}-{uuid.uuid4().hex[:12]}"
             with store.open_output_stream(probe) as stream:
                 stream.write(b"ivsim")
             store.delete_file(probe)
-    except OSError as error:
+    except (OSError, ArrowException) as error:
         raise Refusal(f"{place}: {_in_one_line(error)}") from None
 
 
@@ -112,7 +110,7 @@ def _answers(place: Place, endpoint: str) -> None:
         raise Refusal(f"{place}: no answer from {endpoint}: {said}") from None
 
 
-def _in_one_line(error: OSError) -> str:
+def _in_one_line(error: Exception) -> str:
     """Return what the store said: Arrow puts it behind what it was doing."""
     first = str(error).partition("\n")[0]
     return first.partition("AWS Error ")[2] or first

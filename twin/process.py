@@ -94,10 +94,10 @@ class TwinProcess:
         files = files_of(self._session, config.checkpoint)
         try:
             checkpoint.claim(config, files)
+            self._lease = lease.take(files, config.checkpoint)
             if config.history and not config.history_source:
                 # Who writes there next, from another checkpoint, numbers batches anew.
                 self._config = config.model_copy(update={"history_source": checkpoint.name_of(files)})
-            self._lease = lease.take(files, config.checkpoint)
         except OSError as error:
             raise Refusal(f"checkpoint_dir {config.checkpoint}: {error.strerror or error}") from error
 

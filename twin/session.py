@@ -58,7 +58,7 @@ logger.admin.level = ERROR
 
 def settings(config: TwinConfig) -> dict[str, str]:
     """Return Spark's settings: small and quick to start; the reasons are in docs/twin.md."""
-    in_store = object_store.jars(config.s3_jars_dir) if config.s3_jars_dir else []
+    in_store = object_store.jars(config.s3_jars_dir) if config.s3_jars_dir or config.checkpoint.stored else []
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -14,6 +14,7 @@ from typing import Final
 
 from ivsim.options import RunOptions
 from schemas.errors import Refusal
+from twin.place import Place
 
 MB: Final = 1_000_000
 BASE_BYTES: Final = 60 * MB
@@ -55,12 +56,14 @@ class DiskWatch:
     """Looks at the free room of the disks that a run writes to.
 
     Args:
-        paths: a directory on each of them.
+        paths: a directory on each of them; that of a history on this machine is watched, too.
         options: of the run.
     """
 
     def __init__(self, paths: Iterable[Path], options: RunOptions) -> None:
-        self._paths = tuple(dict.fromkeys(paths))
+        history = options.history
+        beside = () if history is None or Place(history).stored else (Path(history),)
+        self._paths = tuple(dict.fromkeys((*paths, *beside)))
         self._reserve_bytes = _reserve_bytes(options)
 
     def check(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import socket
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -228,11 +230,17 @@ def check_store(options: RunOptions, *, writing: bool = True) -> None:
     """Refuse an object store without its jars, that does not answer or takes no object, and a history that cannot be made."""
     if Place(options.spark_checkpoint or "").stored:
         installed_jars(S3)
+        if "AWS_ACCESS_KEY_ID" not in os.environ and "AWS_PROFILE" in os.environ:
+            raise Refusal(
+                f"{option_name('spark_checkpoint')} {options.spark_checkpoint}: Spark reads no AWS_PROFILE: set AWS_ACCESS_KEY_ID"
+                " and AWS_SECRET_ACCESS_KEY"
+            )
     for place in stored_places(options):
         object_store.check(place, options.s3_endpoint or "", writing=writing)
     if writing and options.history is not None and not Place(options.history).stored:
         try:
             Path(options.history).mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=options.history).close()
         except OSError as error:
             raise Refusal(f"{option_name('history')} {options.history}: {error.strerror}") from None
 

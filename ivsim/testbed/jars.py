@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from ivsim.testbed.paths import (
     JARS,
+    LEFT_OUT,
     compose_dir,
     in_clone,
     installed_jars,
@@ -31,6 +32,7 @@ from ivsim.testbed.programs import program
 from schemas.errors import Refusal
 
 CONTENTS: Final = "bundle.json"
+VERSION: Final = ".digest"
 # What no jar of ours comes near: what is said to be longer is no bundle.
 MOST_BYTES: Final = 500_000_000
 _NAME: Final = r"/[A-Za-z0-9][\w.+-]*\.jar"
@@ -39,7 +41,19 @@ _ERROR: Final = "[ERROR] "
 
 def fetched(kinds: Sequence[str] = JARS) -> bool:
     """Return whether the jars of these kinds are there."""
-    return all(any((jars_root() / kind).glob("*.jar")) for kind in kinds)
+    for kind in kinds:
+        directory = jars_root() / kind
+        if not any(directory.glob("*.jar")):
+            return False
+        # Those of every run are in a folder of their version; of a part, a file says it.
+        if kind in LEFT_OUT and _version_in(directory) != jars_digest((kind,)):
+            return False
+    return True
+
+
+def _version_in(directory: Path) -> str | None:
+    path = directory / VERSION
+    return path.read_text().strip() if path.is_file() else None
 
 
 def fetch(kinds: Sequence[str] = JARS) -> Path:
@@ -159,6 +173,8 @@ def _placed(fill: Callable[[Path], None], kinds: Sequence[str]) -> Path:
             for kind in kinds:
                 if not any((directory / kind).glob("*.jar")):
                     raise Refusal(f"no jars of {kind} came")
+                if kind in LEFT_OUT:
+                    (directory / kind / VERSION).write_text(jars_digest((kind,)) + "\n")
             for kind in kinds:
                 shutil.rmtree(root / kind, ignore_errors=True)
                 (directory / kind).rename(root / kind)

@@ -221,13 +221,15 @@ class Attributor:
             self._connections[flow] = connection
         connection.take(segment)
         if segment.flags & (FIN | RST) and connection.ended:
+            connection.ends += 1
             self._ended.append((segment.at_ns, flow, connection))
 
     def _forget(self, at_ns: int) -> None:
         """End connections that were over long ago: a fleet that reconnects has ever more of them."""
         while self._ended and at_ns - self._ended[0][0] > _LATE_NS:
             _, flow, connection = self._ended.popleft()
-            if self._connections.get(flow) is connection:
+            connection.ends -= 1  # others of its ends may have come since
+            if not connection.ends and self._connections.get(flow) is connection:
                 self._end(self._connections.pop(flow))
 
     def _end(self, connection: Connection) -> None:

@@ -60,7 +60,11 @@ class _Half:
 
 
 class Connection:
-    """Follows both directions; a connection whose SYN was not captured stays opaque."""
+    """Follows both directions; a connection whose SYN was not captured stays opaque.
+
+    Attributes:
+        ends: segments that ended it and are waited out.
+    """
 
     def __init__(self, totals: ByteTotals, session: Session, payloads: Payloads, probe: bool = False) -> None:
         self._totals = totals
@@ -71,6 +75,7 @@ class Connection:
         self._sniffed = False
         self._readable = True
         self._reset = False
+        self.ends = 0
 
     @property
     def missed_bytes(self) -> int:

@@ -331,9 +331,16 @@ STATE = {"spark_checkpoint": "s3a://b/twins"}
             r"--spark-checkpoint file:///twins: not with --spark-master cluster\[2\], whose workers do not see",
         ),
         ({"spark_checkpoint": "s3://b/twins"}, "--spark-checkpoint 's3://b/twins': write s3a://, by which Spark"),
-        ({"history": "s3a://bucket"}, "--history 's3a://bucket': write a directory or s3a://BUCKET/PATH"),
-        ({"history": "s3://bucket/x"}, "--history 's3://bucket/x': write a directory or s3a://BUCKET/PATH"),
-        ({"history": ""}, "--history '': write a directory"),
+        *(
+            (
+                {field: f"s3a://{place}"},
+                f"--{field.replace('_', '-')} 's3a://{said}': write (a directory, or )?s3a://BUCKET/PATH, with no key",
+            )
+            for field in ("spark_checkpoint", "history")
+            for place, said in (*((bad, bad) for bad in ("b", "/x", "b//x", "b/x//y")), ("key:hunter2@b/x", "...@b/x"))
+        ),
+        ({"history": "s3://bucket/x"}, "--history 's3://bucket/x': write a directory, or s3a://BUCKET/PATH"),
+        ({"history": ""}, "--history '': write a directory, or"),
         ({"s3_endpoint": "http://h:9000"}, "--s3-endpoint: needs --spark-checkpoint or --history s3a://"),
         ({"s3_endpoint": "http://h", "spark_checkpoint": "file:///t"}, "--s3-endpoint: needs --spark-checkpoint or --history s3a://"),
         ({**STATE, "s3_endpoint": "h:9000"}, "--s3-endpoint 'h:9000': write http://HOST:PORT or https://HOST, without"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
@@ -100,6 +101,10 @@ def test_an_executor_that_is_killed_costs_some_seconds_and_no_message(
         child.command("stop")
         child.event("done", 60)
     assert store.objects("twins/killed") == []
+    assert_counted_once(config, sent)
+
+
+def assert_counted_once(config: TwinConfig, sent: Sent) -> None:
     newest: dict[bytes, dict[str, bytes]] = {}
     for record in sorted(oracle.read_topic(config.bootstrap, config.topics.state), key=lambda r: r["offset"]):
         newest[record["key"]] = record["headers"]
@@ -139,3 +144,31 @@ def test_a_cluster_with_too_few_slots_is_refused(cluster: SparkCluster, run: Mad
     with twin_child(config_on(cluster, run, topic_partitions=20)) as child:
         assert "16 slots are free for this application, 23 are needed" in child.event("error")["message"]
         assert child.process.wait(60) == 2
+
+
+@pytest.mark.full
+def test_a_store_that_stands_still_costs_some_seconds_and_no_message(
+    store: StoreServer, run: MadeUpRun
+) -> None:
+    """Twenty seconds are longer than a lease: the twin stops, and goes on by itself once the store answers."""
+    config = run.config.model_copy(
+        update={"jars_dir": str(JARS), "live": "none", "reopenings": 3, **in_store(store, "twins/still")}
+    )
+    sent: Sent = defaultdict(list)
+    with twin_child(config) as child:
+        child.event("ready")
+        send(run, sent, 1, 60)
+        await_taken(config, sum(map(len, sent.values())))
+        os.kill(store.process.pid, signal.SIGSTOP)
+        try:
+            time.sleep(20)
+            send(run, sent, 61, 100)
+        finally:
+            os.kill(store.process.pid, signal.SIGCONT)
+        reopened = child.event("reopened", 90)
+        assert "the checkpoint's lease could not be renewed for 9 s" in reopened["cause"]
+        send(run, sent, 101, 140)
+        await_taken(config, sum(map(len, sent.values())))
+        child.command("stop")
+        child.event("done", 60)
+    assert_counted_once(config, sent)

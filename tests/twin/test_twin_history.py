@@ -171,3 +171,27 @@ def test_history_has_a_row_per_message(
     letters = {row["sequence"]: row for row in pq.read_table(bad, partitioning=None).to_pylist()}
     assert {n: row["reason"] for n, row in letters.items()} == {90: "undecodable", 91: "other_vehicle"}
     assert letters[90]["detail"].startswith("protobuf payload, byte")
+
+
+class KilledBeforeTheName:
+    """A file system whose user ends before a file that is whole gets its name."""
+
+    def __init__(self, system: Any) -> None:
+        self._system = system
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._system, name)
+
+    def move(self, *_: str) -> None:
+        raise KeyboardInterrupt
+
+
+def test_a_file_that_was_begun_is_none_of_the_dataset(tmp_path: Path) -> None:
+    """A twin that is killed while it writes leaves one, in a place of many runs."""
+    config = TwinConfig(run_dir=str(tmp_path), topology="echo", history=str(tmp_path), history_source="r1")
+    own = history.files_of(config, "history")
+    history.write_partitions(batch_table(1), own, 1)
+    with pytest.raises(KeyboardInterrupt):
+        history.write_partitions(batch_table(3), own._replace(system=KilledBeforeTheName(own.system)), 3)
+    assert len(list(tmp_path.rglob("*.part"))) == 1
+    assert ds.dataset(own.path, partitioning="hive").count_rows() == 3

@@ -113,7 +113,12 @@ def test_a_part_is_fetched_and_bundled_alone(wheel: Path, capsys: pytest.Capture
     with pytest.raises(Refusal, match="of another version"):
         setup.command(from_=wheel / "s3.zip")
     setup.command("s3", from_=wheel / "s3.zip")
-    assert held(root) == {**made, "s3/hadoop-aws-3.jar": b"s3a"}
+    version = paths.jars_digest(("s3",))
+    assert held(root) == {**made, "s3/hadoop-aws-3.jar": b"s3a", "s3/.digest": f"{version}\n".encode()}
+    assert jars.fetched(("s3",))
+    (root / "s3" / ".digest").write_text("older")
+    assert not jars.fetched(("s3",))
+    (root / "s3" / ".digest").write_text(version)
     setup.command("s3")
     assert capsys.readouterr().out.splitlines()[-1] == "The jars are there."
     with pytest.raises(Refusal, match=r"^PART 'gcs': allowed is s3, or none for what every run needs$"):
