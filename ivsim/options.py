@@ -1455,6 +1455,13 @@ def stored_places(options: RunOptions) -> list[Place]:
     ]
 
 
+def history_directory(options: RunOptions) -> Path | None:
+    """Return the directory of this machine in which the statuses are kept; None where none are, or in a store."""
+    if options.history is None or Place(options.history).stored:
+        return None
+    return Path(options.history).absolute()
+
+
 def _without_key(place: str) -> str:
     """Return a place as a refusal shows it."""
     return shown(_STORE_KEY.sub("//...@", place))

@@ -16,13 +16,13 @@ from gateways.config import GatewayConfig
 from gateways.protocols.base import Protocol
 from ivsim.gateway_alone import LOOPBACK, configured
 from ivsim.gateway_options import Asked
-from ivsim.options import RunOptions, own_workers
+from ivsim.options import RunOptions, history_directory, own_workers
 from ivsim.runs.children import READY_S, Children, ChildSpec
 from ivsim.runs.endpoints import login_of
 from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.outcome import EXIT_FAILED
 from ivsim.runs.preflight import check_producer, check_spark, check_spark_master, check_store, free_port
-from ivsim.runs.processes import history_place, session_config
+from ivsim.runs.processes import session_config
 from ivsim.runs.twin_session import READY_S as TWIN_READY_S
 from ivsim.serve_options import ServeOptions
 from ivsim.target import check_answers, parse
@@ -87,7 +87,7 @@ def twin_config(run: RunOptions, state: Path) -> TwinConfig:
         topics_prefix=run.kafka_topic_prefix,
         more_formats=() if run.format in OWN_FORMATS else (run.format,),
         trigger=run.trigger,
-        history=history_place(run),
+        history=str(history_directory(run) or run.history or ""),
         topic_partitions=run.kafka_partitions,
         topic_replication=run.kafka_replication,
         topic_min_insync=run.kafka_min_insync,

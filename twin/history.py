@@ -48,7 +48,7 @@ class Files(NamedTuple):
     path: str
 
     def __truediv__(self, name: str) -> Files:
-        return self._replace(path=f"{self.path}/{name}")
+        return Files(self.system, f"{self.path}/{name}")
 
     def names(self) -> list[str]:
         """Return the names of the files and directories in it, sorted; none where it is not there."""

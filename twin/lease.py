@@ -109,9 +109,8 @@ class RenewedLease:
                 raise Refusal(f"checkpoint_dir {self._place}: another twin has it open: {self._holder()}")
         begun_s = time.monotonic()
         self._write()
-        time.sleep(
-            _SETTLED_S
-        )  # who found no holder at the same moment has written by then; later ones find this one's name
+        # Who found no holder at the same moment has written by then; later ones find this one's name.
+        time.sleep(_SETTLED_S)
         if (holder := self._holder()) != self._name:
             raise Refusal(
                 f"checkpoint_dir {self._place}: another twin opened it at the same moment: {holder}"

@@ -8,7 +8,7 @@ from typing import Final
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 STORE: Final = "s3a://"
 # A bucket and names below it; a key or a secret before the bucket has no place here.
-STORED: Final = re.compile(r"s3a://[A-Za-z0-9._-]+((/[^/\s]+)+)/?")
+STORED: Final = re.compile(r"s3a://[A-Za-z0-9._-]+(/[^/\s]+)+/?")
 PROBE: Final = "ivsim-probe"  # an object that is put to try a place
 
 

@@ -133,7 +133,7 @@ def _latencies(metrics: dict[str, Any], topology: str) -> Table:
 def _bytes_and_link(metrics: dict[str, Any], topology: str) -> Table:
     table = _table("bytes and link", "", "")
     # Bytes are of all seconds after the warm-up. A run that was stopped early counts no message yet, though some have arrived.
-    whose = "delivered message" if metrics.get("due") else "message that arrived"
+    whose = "delivered message" if metrics.get("due") != 0 else "message that arrived"
     rows = (
         ("wire bytes, uplink", "wire_bytes_uplink", "B"),
         ("wire bytes, downlink", "wire_bytes_downlink", "B"),

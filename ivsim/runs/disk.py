@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ivsim.options import RunOptions
+from ivsim.options import RunOptions, history_directory
 from schemas.errors import Refusal
-from twin.place import Place
 
 MB: Final = 1_000_000
 BASE_BYTES: Final = 60 * MB
@@ -61,9 +60,8 @@ class DiskWatch:
     """
 
     def __init__(self, paths: Iterable[Path], options: RunOptions) -> None:
-        history = options.history
-        beside = () if history is None or Place(history).stored else (Path(history),)
-        self._paths = tuple(dict.fromkeys((*paths, *beside)))
+        history = history_directory(options)
+        self._paths = tuple(dict.fromkeys(paths if history is None else (*paths, history)))
         self._reserve_bytes = _reserve_bytes(options)
 
     def check(self) -> None:

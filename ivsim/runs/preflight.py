@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from gateways.producer import settings
 from gateways.sinks import SINKS
 from ivsim.agents.rig import ask_agents
-from ivsim.options import RunOptions, option_name, stored_places
+from ivsim.options import RunOptions, history_directory, option_name, stored_places
 from ivsim.runs.endpoints import login_of
 from ivsim.runs.shards import (
     SPARE_FILES,
@@ -237,10 +237,10 @@ def check_store(options: RunOptions, *, writing: bool = True) -> None:
             )
     for place in stored_places(options):
         object_store.check(place, options.s3_endpoint or "", writing=writing)
-    if writing and options.history is not None and not Place(options.history).stored:
+    if writing and (directory := history_directory(options)) is not None:
         try:
-            Path(options.history).mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=options.history).close()
+            directory.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=directory).close()
         except OSError as error:
             raise Refusal(f"{option_name('history')} {options.history}: {error.strerror}") from None
 

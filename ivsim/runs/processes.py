@@ -15,7 +15,7 @@ from gateways.protocols.base import SharedKeys, Tls
 from gateways.sinks import SINKS
 from gateways.sinks.kinds import LINGER_MS
 from ivsim.mix import FleetPart
-from ivsim.options import RunOptions
+from ivsim.options import RunOptions, history_directory
 from ivsim.runs.children import ChildSpec
 from ivsim.runs.directory import tag_of
 from ivsim.runs.endpoints import Endpoints, KafkaAddress
@@ -226,7 +226,7 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: str) -> dict[str
         "topics_prefix": kafka.topics.prefix,
         "trigger": options.trigger,
         "live": options.live,
-        "history": history_place(options),
+        "history": str(history_directory(options) or options.history or ""),
         "history_source": plan.run_id if options.history else "",
         # A run that ends before the first batch does meets no boundary, and need not wait for its rehearsal.
         "rehearse": options.duration_s + options.loss_timeout_s > BOUNDARY_AFTER_S,
@@ -236,13 +236,6 @@ def twin_config(plan: RunPlan, kafka: KafkaAddress, checkpoint: str) -> dict[str
         "topic_min_insync": options.kafka_min_insync,
         **_query(options),
     }
-
-
-def history_place(options: RunOptions) -> str:
-    """Return where the statuses are kept: a URI, or a directory's whole path; "" where they are not."""
-    if not options.history or Place(options.history).stored:
-        return options.history or ""
-    return str(Path(options.history).absolute())
 
 
 def shared_checkpoint(base: str, run_id: str) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from tests.twin.made_up import MadeUpRun, await_taken
 from tests.twin.reference import fold
 from tests.twin.test_twin_process import Sent, send, twin_child
 from twin.config import TwinConfig
+from twin.lease import LEASE_S
+from twin.place import PROBE
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.netns]
 
@@ -71,6 +73,8 @@ def test_an_executor_that_is_killed_costs_some_seconds_and_no_message(
     cluster: SparkCluster, store: StoreServer, run: MadeUpRun, tmp_path: Path
 ) -> None:
     config = config_on(cluster, run, **in_store(store, "twins/killed"))
+    # Left by who may put and not delete: no word of a twin's.
+    store.client().put_object(Bucket=BUCKET, Key=f"twins/killed/{PROBE}-1", Body=b"")
     sent: Sent = defaultdict(list)
     with twin_child(config) as child:
         child.event("ready")
@@ -161,7 +165,9 @@ def test_a_store_that_stands_still_costs_some_seconds_and_no_message(
         await_taken(config, sum(map(len, sent.values())))
         os.kill(store.process.pid, signal.SIGSTOP)
         try:
-            time.sleep(20)
+            time.sleep(
+                LEASE_S + 8
+            )  # nothing tells of a lease that has ended: it is the time itself that is tried
             send(run, sent, 61, 100)
         finally:
             os.kill(store.process.pid, signal.SIGCONT)

@@ -192,6 +192,6 @@ def test_a_file_that_was_begun_is_none_of_the_dataset(tmp_path: Path) -> None:
     own = history.files_of(config, "history")
     history.write_partitions(batch_table(1), own, 1)
     with pytest.raises(KeyboardInterrupt):
-        history.write_partitions(batch_table(3), own._replace(system=KilledBeforeTheName(own.system)), 3)
+        history.write_partitions(batch_table(3), history.Files(KilledBeforeTheName(own.system), own.path), 3)
     assert len(list(tmp_path.rglob("*.part"))) == 1
     assert ds.dataset(own.path, partitioning="hive").count_rows() == 3

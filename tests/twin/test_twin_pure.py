@@ -159,6 +159,20 @@ def test_window_ends_with_the_schedule_or_a_timeout_before_the_stop(tmp_path: Pa
     assert partial == ["run.json has neither stop_at_ns nor end_at_ns: the window has no end"]
 
 
+def test_a_checkpoint_has_a_name_that_no_other_has(tmp_path: Path) -> None:
+    names = set()
+    for number in range(2):
+        config = TwinConfig(
+            run_dir=str(tmp_path), topology="echo", checkpoint_dir=str(tmp_path / str(number))
+        )
+        files = files_of(None, config.checkpoint)
+        checkpoint.claim(config, files)
+        assert checkpoint.claim(config, files) is True
+        names.add(name := checkpoint.name_of(files))
+        assert checkpoint.name_of(files) == name
+    assert len(names) == 2
+
+
 def test_a_checkpoint_serves_its_own_twin_again(tmp_path: Path) -> None:
     config = TwinConfig(run_dir=str(tmp_path), bootstrap="h:1")
     files = files_of(None, config.checkpoint)

@@ -81,3 +81,15 @@ def test_a_full_disk_is_named_and_one_with_room_is_not(free: Callable[..., None]
 def test_only_the_systems_own_words_make_a_disk_full(number: int | None, is_full: bool) -> None:
     error = OSError(number, "said") if number is not None else OSError("said")
     assert ran_out(error) is is_full
+
+
+def test_the_disk_of_a_history_is_watched_too(free: Callable[..., None], tmp_path: Path) -> None:
+    history = tmp_path / "fleet"
+    for place, watched in ((str(history), True), ("s3a://bucket/fleet", False)):
+        watch = DiskWatch((Path("/results"),), OPTIONS.model_copy(update={"history": place}))
+        free((Path("/results"), 70 * MB), (history, 66 * MB))
+        if watched:
+            with pytest.raises(DiskNearlyFull, match=f"^{history}: its disk is nearly full"):
+                watch.check()
+        else:
+            watch.check()

@@ -85,6 +85,11 @@ def test_executors_find_the_driver_and_kubernetes_its_files(twin: dict[str, Any]
     assert {one["metadata"].get("namespace", "ivsim") for one in ALL} == {conf["spark.kubernetes.namespace"]}
     mounts = {mount["name"]: mount["mountPath"] for mount in CONTAINER["volumeMounts"]}
     assert mounts == {"config": "/etc/twin", "run": twin["run_dir"]}
+    (address,) = CONTAINER["env"]
+    assert (address["name"], address["valueFrom"]["fieldRef"]["fieldPath"]) == (
+        "SPARK_LOCAL_IP",
+        "status.podIP",
+    )
     assert CONTAINER["command"][-1] == f"{mounts['config']}/twin.json"
     assert named("StatefulSet", "twin")["spec"]["replicas"] == 1
 
