@@ -97,6 +97,20 @@ def fate(loss_timeout_ns: int, undecided: str = "false", arrived: str = "receive
     )
 
 
+# The reason of a message that was not due yet when the run stopped: it is unsent, and no figure counts it as due.
+RUN_STOPPED: Final = "run_stopped"
+BECAME_DUE: Final = f"unsent_reason is distinct from '{RUN_STOPPED}'"
+
+
+def unsent_reason(stop_at_ns: int | None) -> str:
+    """Return why a message is unsent, over rows that have their fate."""
+    if stop_at_ns is None:
+        return "unsent_reason"
+    return (
+        f"case when fate = 'unsent' and due_at_ns >= {stop_at_ns} then '{RUN_STOPPED}' else unsent_reason end"
+    )
+
+
 # Where a lost message was last seen, and who refused a refused one; over rows that have their fate.
 HOP: Final = (
     f"case when fate = 'refused' then refused_by when fate <> 'lost' then null when {_IN_KAFKA} then 'kafka'"
@@ -134,7 +148,7 @@ def _count(condition: str) -> str:
 
 # Over rows of the ledger: those with fate, hop, in_window.
 COUNTS: Final = {
-    "run_due": "count(*)",
+    "run_due": _count(BECAME_DUE),
     "run_received": _count("fate in ('delivered', 'late')"),
     "due": _count("in_window"),
     **{name: _count(f"in_window and fate = '{name}'") for name in FATES},

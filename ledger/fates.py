@@ -70,11 +70,11 @@ def ledger(config: LedgerConfig, window: Window, *, status_known: bool = True) -
         **definitions.DELAYS,
         "in_window": definitions.in_window(window.from_ns, window.to_ns),
     }
+    reason = definitions.unsent_reason(window.stop_at_ns)
     # One level for each definition that others name.
-    return (
-        f"select {', '.join(COLUMNS)} from (select *, {listed(derived)} from"  # noqa: S608
-        f" (select *, {definitions.HOP} as hop from (select *, {fate} as fate from ({_stamped(config)}))))"
-    )
+    placed = f"select *, {fate} as fate from ({_stamped(config)})"  # noqa: S608
+    told = f"select * replace ({reason} as unsent_reason), {definitions.HOP} as hop from ({placed})"  # noqa: S608
+    return f"select {', '.join(COLUMNS)} from (select *, {listed(derived)} from ({told}))"  # noqa: S608
 
 
 def _stamped(config: LedgerConfig) -> str:

@@ -83,7 +83,12 @@ def _table() -> list[Metric]:
         ),
         *_wire(),
         Metric("twin_updates", "1", "the run", "records appended to twin.state"),
-        Metric("run_due", "1", "the run", "messages due, warm-up and those after the window included"),
+        Metric(
+            "run_due",
+            "1",
+            "the run",
+            "messages due before it ended or stopped, warm-up and those after the window included",
+        ),
         Metric(
             "run_received",
             "1",

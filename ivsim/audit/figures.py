@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ivsim.audit.kafka_records import Kafka
-from ivsim.audit.ledger import Row, key_of
+from ivsim.audit.ledger import NOT_DUE, Row, key_of
 
 Figures = dict[str, Any]
 HUNDREDTHS: Final = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
@@ -96,7 +96,7 @@ class MessageFigures:
         arrived = [row for row in measured if row["fate"] in _ARRIVED]
         self._fates.update(row["fate"] for row in measured)
         self._hops.update((row["fate"], row["hop"]) for row in measured)
-        self._counts["run_due"] += len(rows)
+        self._counts["run_due"] += sum(row["unsent_reason"] != NOT_DUE for row in rows)
         self._counts["due"] += len(measured)
         self._counts["run_received"] += sum(row["fate"] in _ARRIVED for row in rows)
         self._copies += sum(row["copies"] - 1 for row in measured if row["copies"] is not None)

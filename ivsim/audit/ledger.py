@@ -18,6 +18,8 @@ _DELAYS: Final = (
     ("processing_delay_ns", "applied_at_ns", "appended_at_ns"),
     ("end_to_end_latency_ns", "applied_at_ns", "due_at_ns"),
 )
+# Why a message was not sent that was not due yet when the run stopped: it counts as due nowhere.
+NOT_DUE: Final = "run_stopped"
 # By where the way ends: the stamp that shows that a message got there.
 _PROOF: Final = {"twin": "applied_at_ns", "receiver": "received_at_ns", "peer": "acknowledged_at_ns"}
 
@@ -69,6 +71,8 @@ class Ledger:
         if self.terms.end == "twin":
             row |= self._behind_the_gateway(key)
         row["fate"] = fate = self._fate(key, row)
+        if fate == "unsent" and self.stop_at_ns is not None and row["due_at_ns"] >= self.stop_at_ns:
+            row["unsent_reason"] = NOT_DUE
         lost_at = self._hop(key, row) if fate == "lost" else None
         row["hop"] = row["refused_by"] if fate == "refused" else lost_at
         row["in_window"] = self.window[0] <= row["due_at_ns"] < self.window[1]

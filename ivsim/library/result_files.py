@@ -92,6 +92,7 @@ TABLES: Final[Mapping[str, Table]] = {
             "applied_at_ns": "when Kafka appended the twin's first state that contains it; null: none does",
             "copies": "records of it in Kafka; null: none, or Kafka was not read",
             "rejected_reason": "why the twin would not take its record; null: it did, or there is no record",
+            "unsent_reason": "why the client would not take it (run_stopped: not due yet when the run stopped); null: it did",
             "fate": "delivered, late, lost, refused, unsent or unknown",
             "hop": "where a lost message was last seen, or who refused one; null for every other fate",
             "in_window": "it counts: due after the warm-up and a loss timeout before the stop",

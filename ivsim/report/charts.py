@@ -47,7 +47,12 @@ CHOICES = (
     ("round trip of TCP, ms", "rtt_ms", GREEN, "default"),
 )
 # What of a ledger is drawn.
-OF_LEDGER = ("fate", "hop", *dict.fromkeys(name for stamps in STAGES.values() for name in stamps))
+OF_LEDGER = (
+    "fate",
+    "hop",
+    "unsent_reason",
+    *dict.fromkeys(name for stamps in STAGES.values() for name in stamps),
+)
 
 
 def _plain_log(axis: Axis) -> None:

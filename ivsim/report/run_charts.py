@@ -12,12 +12,13 @@ from ivsim.report import charts
 from ivsim.report.decisions import read_decisions
 from ivsim.report.drawing import Charts
 from ivsim.report.run_tables import Columns, at_edge, columns_of, topology_of
+from ledger.definitions import RUN_STOPPED
 
 
 def run_charts(directory: Path) -> Charts:
     """Return the charts of a run: as far as it has messages, a link, and batches that were chosen."""
     manifest = _manifest(directory)
-    ledger = columns_of(directory / "ledger.parquet", charts.OF_LEDGER)
+    ledger = _became_due(directory)
     return (
         message_charts(manifest, ledger)
         | link_charts(manifest, columns_of(directory / "link.parquet"))
@@ -32,9 +33,18 @@ def page_charts(directory: Path, part: str) -> Charts:
         return batch_charts(manifest, directory)
     if part == "link":
         return link_charts(manifest, columns_of(directory / "link.parquet"))
-    ledger = columns_of(directory / "ledger.parquet", charts.OF_LEDGER)
+    ledger = _became_due(directory)
     failed = bool(ledger) and bool(np.any(ledger["fate"] != "delivered"))
     return message_charts(manifest, ledger, fates=failed)
+
+
+def _became_due(directory: Path) -> Columns:
+    """Return what is drawn of the ledger, without the messages that were not due yet when the run stopped."""
+    ledger = columns_of(directory / "ledger.parquet", charts.OF_LEDGER)
+    if not ledger:
+        return ledger
+    due = ledger["unsent_reason"] != RUN_STOPPED
+    return {name: values[due] for name, values in ledger.items()}
 
 
 def _manifest(directory: Path) -> dict[str, Any]:

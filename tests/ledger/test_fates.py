@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from ivsim.report.run_charts import run_charts
 from ledger.build import build
 from tests.twin.made_up import LOSS_TIMEOUT_S, SECOND, KeptRun
 from twin.config import TwinConfig
@@ -53,6 +55,26 @@ def test_a_message_that_somebody_has_was_sent_whatever_the_log_says(run: KeptRun
     run.write()
     found = build(run.ledger)
     assert (found["lost_at_kafka"], found["lost_at_gateway"], found["unsent"]) == (1, 1, 1)
+
+
+def test_a_message_that_was_not_due_yet_when_the_run_stopped_is_not_due(run: KeptRun) -> None:
+    """Three are due before the stop, of which the sender gave one up; of five due behind it, one had been sent."""
+    for sequence in range(1, 9):
+        sent = sequence in {1, 3, 4}
+        run.due(1, sequence, **({} if sent else {"emitted_at_ns": None, "unsent_reason": "left_at_end"}))
+    run.flush()
+    run.write(stop_at_ns=run.emissions[3]["due_at_ns"])
+    found = build(run.ledger)
+    rows = pq.read_table(run.config.run_file("ledger.parquet")).to_pylist()
+    reasons = [row["unsent_reason"] for row in rows]
+    assert reasons == [None, "left_at_end", None, None, *["run_stopped"] * 4]
+    assert [row["fate"] for row in rows] == ["unknown", "unsent", "unknown", "unknown", *["unsent"] * 4]
+    assert (found["run_due"], found["due"], found["unsent"]) == (4, 0, 0)
+    manifest = {"start_at_ns": run.start_at_ns, "options": {}}
+    run.config.run_file("manifest.json").write_text(json.dumps(manifest))
+    fates, _ = run_charts(Path(run.config.run_dir))["fates.svg"]
+    (axes,) = fates.axes
+    assert sum(bar.get_width() for bar in axes.containers[0]) == 4
 
 
 def test_the_peers_last_word_decides_whether_a_message_is_refused(run: KeptRun) -> None:
