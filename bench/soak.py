@@ -156,13 +156,17 @@ def bytes_below(directory: Path) -> int:
     return total
 
 
-def legs(minutes: float, seed: int) -> list[tuple[Schedule, float]]:
-    """Return the schedule of each leg, with faults that its first protocol can have, and how long the leg lasts in s."""
+def legs(minutes: float, seed: int, faults_of: str | None = None) -> list[tuple[Schedule, float]]:
+    """Return the schedule of each leg, with faults that its first protocol can have, and how long the leg lasts in s.
+
+    `faults_of` is the protocol of the only leg; None: each protocol has one.
+    """
     stream = Random(f"soak/{seed}")
-    length_s = minutes * 60 / len(LEGS)
+    chosen = [leg for leg in LEGS if faults_of in {None, leg[0]}]
+    length_s = minutes * 60 / len(chosen)
     at_s = FAULT_EACH_S / 2
     found = []
-    for index, (protocol, mode) in enumerate(LEGS):
+    for index, (protocol, mode) in enumerate(chosen):
         rows = [
             row
             for row in DISTURBANCES.values()
@@ -306,6 +310,11 @@ def main() -> int:
     parser.add_argument("--vehicles", type=int, default=500, help="3 to 5000")
     parser.add_argument("--interval", type=float, default=2.0, help="s between two messages of a vehicle")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--faults-of",
+        choices=[protocol for protocol, _ in LEGS],
+        help="one leg alone, as long as all: its series decide what a quarter of an hour leaves open",
+    )
     parser.add_argument("--output", type=Path, help="directory of the results; none is kept without it")
     arguments = parser.parse_args()
     if not 3 <= arguments.minutes <= 24 * 60:
@@ -326,7 +335,7 @@ def main() -> int:
         base = arguments.output or Path(name)
         base.mkdir(parents=True, exist_ok=True)
         with Testbed() as testbed:
-            for leg in legs(arguments.minutes, arguments.seed):
+            for leg in legs(arguments.minutes, arguments.seed, arguments.faults_of):
                 sampler.leg += 1
                 broken += run_leg(testbed, leg, fleet, base, sampler)
         for pid, rows in heaps(logs).items():

@@ -59,6 +59,12 @@ def test_what_is_not_sure_is_unclear() -> None:
         assert found.verdict(least=1.0) == verdict
 
 
+def test_one_protocols_faults_may_have_all_the_time() -> None:
+    ((schedule, length_s),) = legs(30.0, 1, "amqp")
+    assert (schedule.protocol, length_s) == ("amqp", 1_800)
+    assert len(schedule.faults) == 10
+
+
 @pytest.mark.parametrize("minutes", [3.0, 5.0, 30.0, 120.0])
 def test_a_fault_comes_each_three_minutes_within_the_legs(minutes: float) -> None:
     planned = legs(minutes, 1)
