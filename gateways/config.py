@@ -17,7 +17,6 @@ from gateways.sinks.kinds import ABILITIES, LINGER_MS, Java
 from schemas.config import Strict, read_config
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
-from schemas.kafka_login import read_login
 
 # Alone, all of the fleet's messages wait for this gateway: long enough for a person to start it again.
 ALONE_S: Final = 3_600
@@ -138,8 +137,7 @@ def read_gateway_config(path: Path) -> GatewayConfig:
             tls_context(config.tls)
         if config.keys is not None:
             shared_keys(config.keys.file)
-        if config.kafka_login:
-            read_login(config.kafka_login)
+        SINKS[config.kafka_client].check_login(config.kafka_login)
     except Refusal as error:
         raise Refusal(f"{path}: {error}") from error
     return config

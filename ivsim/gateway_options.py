@@ -148,8 +148,8 @@ _SHARED: Final[Mapping[str, tuple[str, str, str]]] = {
     "kafka_login": (
         KAFKA,
         (
-            "File by which the gateway logs in at Kafka, SCRAM-SHA-512 over TLS: username=, password=, and authority=, a"
-            " PEM file."
+            "File by which the gateway logs in at Kafka over TLS: by SCRAM, PLAIN, OAUTHBEARER or a certificate"
+            " (docs/how-to/own-servers.md)."
         ),
         "in the clear",
     ),

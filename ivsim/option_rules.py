@@ -233,14 +233,11 @@ def _spark_cluster(options: RunOptions, name: Naming) -> Iterator[str]:
 
 
 def _executors_reach(options: RunOptions, name: Naming) -> Iterator[str]:
-    """Refuse a cluster whose executors do not reach the twins' state, the driver or Kafka."""
+    """Refuse a cluster whose executors do not reach the twins' state or the driver."""
     master = options.spark_master or "local"
     if not TOPOLOGIES[options.topology].bridged or master.startswith("local"):
         return
     typed = f"{name('spark_master')} {master}"
-    for field in ("kafka_login", "kafka_security"):
-        if getattr(options, field) not in {None, "plaintext"}:
-            yield f"{name(field)}: not with {typed}, whose executors have no file to log in by"
     if master.startswith("cluster["):
         return
     if options.spark_checkpoint is None:

@@ -12,7 +12,7 @@ from ledger.config import RunTerms
 from schemas.config import read_config
 from schemas.errors import Refusal
 from schemas.java import Jit
-from schemas.kafka_login import client_settings, java_settings
+from schemas.kafka_login import check_files, client_settings, java_settings, shipped_secrets
 from schemas.topics import KafkaTopics
 from twin.place import Place
 from twin.queries import QUERIES
@@ -126,9 +126,12 @@ class TwinConfig(RunTerms):
 
     def spark_kafka(self) -> dict[str, str]:
         """Return the options that lead Spark's sources and sinks to Kafka."""
-        return {
-            f"kafka.{name}": value for name, value in java_settings(self.bootstrap, self.kafka_login).items()
-        }
+        found = java_settings(self.bootstrap, self.kafka_login, shipped=not self.local)
+        return {f"kafka.{name}": value for name, value in found.items()}
+
+    def shipped_secrets(self) -> dict[str, str]:
+        """Return what driver and executors of a cluster have in their environments to log in at Kafka."""
+        return {} if self.local else shipped_secrets(self.kafka_login)
 
     @property
     def checkpoint(self) -> Place:
@@ -164,6 +167,11 @@ def _checked(config: TwinConfig, path: str | os.PathLike[str]) -> TwinConfig:
             f"{path}: checkpoint_dir {config.checkpoint}: executors of {config.spark_master} would keep the state on disks of"
             " their own; a URI that all of them reach is needed, such as s3a://BUCKET/PATH"
         )
+    if config.kafka_login:
+        try:
+            check_files(config.kafka_login)
+        except Refusal as refusal:
+            raise Refusal(f"{path}: {refusal}") from None
     if not Path(config.run_dir).is_dir():
         raise Refusal(f"{path}: run_dir: no directory {config.run_dir}")
     return config

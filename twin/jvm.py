@@ -1,21 +1,32 @@
-"""Ends the JVM that PySpark starts: the one place of the twin that uses names which PySpark keeps to itself.
+"""Starts and ends the JVM of PySpark: the one place of the twin that uses names which PySpark keeps to itself.
 
-PySpark has no public way to end its JVM: `SparkSession.stop` leaves it running until this process ends, and then nobody
-waits for it. docs/decisions/twin-fold.md says why it has to end earlier; a test notices when a name is no more.
+PySpark writes all settings of the session that starts its JVM on Java's command line, where every user of the machine reads
+them: so it is started first, without secrets. It has no public way to end it: `SparkSession.stop` leaves it running until this
+process ends, and then nobody waits for it. docs/decisions/twin-fold.md says why it has to end earlier; a test notices when a
+name is no more.
 """
 
 from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 END_S = 30.0
 # It closes its connections a moment before it has ended.
 LAST_MOMENT_S = 1.0
+
+
+def start(settings: Mapping[str, str]) -> None:
+    """Start Java with these settings on its command line; those that a session has besides are on none."""
+    conf = SparkConf()
+    for name, value in settings.items():
+        conf.set(name, value)
+    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001
 
 
 def stop(session: SparkSession) -> None:

@@ -80,7 +80,7 @@ class TwinProcess:
 
         Refusal when the other run wants another session.
         """
-        for name in _OF_SESSION:
+        for name in _OF_SESSION if config.local else (*_OF_SESSION, "kafka_login"):
             if (now := getattr(self._config, name)) != (wanted := getattr(config, name)):
                 raise Refusal(f"{name} {wanted!r}: this twin process has {now!r}, for all its runs")
         self.leave()

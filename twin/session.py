@@ -96,6 +96,10 @@ def settings(config: TwinConfig) -> dict[str, str]:
 _LOCAL: Final = {"spark.python.daemon.module": "twin.python_daemon"}
 
 
+# By which Kubernetes itself gives executors a variable out of one of its secrets.
+_BY_KUBERNETES: Final = "spark.kubernetes.executor.secretKeyRef."
+
+
 def _cluster(config: TwinConfig) -> dict[str, str]:
     """Return what a cluster needs beside: real time refuses the first two, and tasks want all executors to be there."""
     return {
@@ -106,6 +110,15 @@ def _cluster(config: TwinConfig) -> dict[str, str]:
         # As the driver's own Java: `jit` is of the whole job.
         "spark.executor.extraJavaOptions": " ".join(["-XX:+UseParallelGC", _ANY_METHOD, *JIT[config.jit]]),
         "spark.pyspark.driver.python": sys.executable,
+    }
+
+
+def secret_settings(config: TwinConfig) -> dict[str, str]:
+    """Return the settings that no command line may hold: the environment of a cluster's executors."""
+    return {
+        f"spark.executorEnv.{name}": value
+        for name, value in config.shipped_secrets().items()
+        if f"{_BY_KUBERNETES}{name}" not in config.spark_conf
     }
 
 
@@ -123,22 +136,41 @@ def java_of(config: TwinConfig, scratch: Path) -> str:
     return " ".join([*own, *java_options("spark")])
 
 
-def open_session(config: TwinConfig) -> SparkSession:
-    """Start Spark, which finds the aggregate `FOLD` in its catalog; the caller stops it."""
+def make_scratch(config: TwinConfig) -> Path:
+    """Return the directory of Spark's own files beside the run, with its settings of logging; empty but for them."""
     scratch = Path(config.run_dir).resolve() / _SCRATCH
     shutil.rmtree(scratch, ignore_errors=True)  # a killed process leaves one
     scratch.mkdir()
     (scratch / "log4j2.properties").write_text(_LOG4J.format(level=config.log_level), encoding="utf-8")
+    return scratch
+
+
+def launch_settings(config: TwinConfig, scratch: Path) -> dict[str, str]:
+    """Return the settings with which Spark's Java is started, whose own files lie in `scratch`; none is a secret."""
+    return {
+        "spark.master": config.spark_master,
+        "spark.app.name": "ivsim-twin",
+        **settings(config),
+        "spark.driver.extraJavaOptions": java_of(config, scratch),
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+
+
+def open_session(config: TwinConfig) -> SparkSession:
+    """Start Spark, which finds the aggregate `FOLD` in its catalog; the caller stops it."""
+    # Under spark-submit Java is there already, and has its files there.
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    scratch = Path(config.run_dir).resolve() / _SCRATCH if submitted else make_scratch(config)
     os.environ.setdefault("SPARK_LOCAL_IP", config.driver_host)
+    os.environ.update(config.shipped_secrets())
     if config.local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(config.spark_master).appName("ivsim-twin")
-    for key, value in settings(config).items():
+    launched = launch_settings(config, scratch)
+    jvm.start(launched)
+    builder = SparkSession.builder
+    for key, value in {**launched, **secret_settings(config)}.items():
         builder = builder.config(key, value)
-    builder = builder.config("spark.driver.extraJavaOptions", java_of(config, scratch))
-    builder = builder.config("spark.local.dir", str(scratch)).config(
-        "spark.sql.warehouse.dir", str(scratch / "warehouse")
-    )
     session: SparkSession = builder.getOrCreate()
     return session
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateways.sinks.kinds import ABILITIES, SinkKind
+from schemas.kafka_login import OAUTH
 
 CONFLUENT: Final = "confluent"
 
@@ -25,6 +26,7 @@ _ALL = (
         "gateways.sinks.by_aiokafka:opened",
         "aiokafka",
         "aiokafka",
+        without=frozenset({OAUTH}),
     ),
     SinkKind(
         "python",
@@ -32,6 +34,7 @@ _ALL = (
         "gateways.sinks.by_kafka_python:opened",
         "kafka-python",
         "kafka",
+        without=frozenset({OAUTH}),
     ),
     SinkKind(
         "jpype",

@@ -11,7 +11,7 @@ from gateways.sinks.embedded import Embedded, embedded
 from gateways.sinks.java import BUFFER_BYTES, java_properties
 from gateways.sinks.kinds import SinkSettings
 from gateways.sinks.threaded import WITHOUT_END_MS, BlockingSink, Sending, error_of, settings_of
-from schemas.kafka_login import java_settings
+from schemas.kafka_login import java_settings, java_system
 
 _PRODUCER: Final = "org.apache.kafka.clients.producer"
 _HEADER: Final = "org.apache.kafka.common.header"
@@ -42,6 +42,8 @@ class JpypeSink(BlockingSink):
         java = self._settings.java
         assert java is not None, "the configuration has refused one without"
         self._bridge = bridge = embedded(java.library, java.class_path)
+        for name, value in java_system(self._settings.login).items():
+            bridge.type("java.lang.System").setProperty(name, value)
         self._record = bridge.type(f"{_PRODUCER}.ProducerRecord")
         self._header = lru_cache(_HEADERS)(self._made_header)
         self._array = jpype.JArray(bridge.type(f"{_HEADER}.Header"))

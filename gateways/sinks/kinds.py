@@ -9,6 +9,9 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from schemas.errors import Refusal
+from schemas.kafka_login import read_login
+
 if TYPE_CHECKING:
     from gateways.sinks.sink import Sink
 
@@ -76,6 +79,7 @@ class SinkKind:
         extra: what brings the package, in pip's words.
         obeys: keys of ABILITIES.
         java: it needs SinkSettings.java.
+        without: mechanisms of a login that it has not.
     """
 
     name: str
@@ -86,6 +90,12 @@ class SinkKind:
     extra: str = CLIENTS_EXTRA
     obeys: frozenset[str] = frozenset()
     java: bool = False
+    without: frozenset[str] = frozenset()
+
+    def check_login(self, login: str) -> None:
+        """Refuse a file by which it cannot log in at Kafka; "" is none."""
+        if login and (mechanism := read_login(login).mechanism) in self.without:
+            raise Refusal(f"kafka_login {login}: mechanism {mechanism}: kafka_client {self.name} has none")
 
     def lack(self) -> str | None:
         """Return what this Python lacks for it, and how to get it; None where it lacks nothing."""

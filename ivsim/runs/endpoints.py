@@ -11,8 +11,7 @@ from ivsim.mix import FleetPart
 from ivsim.options import RunOptions
 from ivsim.testbed.credentials import Credentials
 from ivsim.testbed.server import Broker
-from schemas.errors import Refusal
-from schemas.kafka_login import client_settings, read_login
+from schemas.kafka_login import check_files, client_settings
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics, broker_address, gateway_address, kafka_address
 from simulator.links import Link
 
@@ -41,14 +40,13 @@ class KafkaAddress:
 
 def login_of(options: RunOptions) -> str:
     """Return the path of the file by which one logs in at a Kafka that is there, "" without; Refusal names a bad one."""
-    if options.kafka_login is None:
-        return ""
-    path = str(Path(options.kafka_login).absolute())
-    authority = Path(read_login(path).authority)
-    if not authority.is_absolute():
-        raise Refusal(f"kafka_login {path}: authority {authority}: write its whole path")
-    if not authority.is_file():
-        raise Refusal(f"kafka_login {path}: authority {authority}: no such file")
+    return "" if options.kafka_login is None else checked_login(Path(options.kafka_login))
+
+
+def checked_login(file: Path) -> str:
+    """Return the whole path of a file by which one logs in at Kafka; Refusal for what is none."""
+    path = str(file.absolute())
+    check_files(path)
     return path
 
 

@@ -260,7 +260,9 @@ def _kafka(options: RunOptions) -> None:
     if options.kafka is None:
         SERVERS[KAFKA].find()
     else:
-        probe(options.kafka, login=login_of(options))
+        login = login_of(options)
+        SINKS[options.kafka_client].check_login(login)
+        probe(options.kafka, login=login)
 
 
 def check_client(name: str) -> None:

@@ -19,6 +19,12 @@ OF_SESSION: Final = (
 )  # fmt: skip
 
 
+def _of_session(config: dict[str, Any]) -> tuple[str, ...]:
+    """Return which of a run's settings are its session's: executors on a cluster have Kafka's account from their start on."""
+    local = str(config.get("spark_master", "local")).startswith("local")
+    return OF_SESSION if local else (*OF_SESSION, "kafka_login")
+
+
 class TwinSession:
     """One process `python -m twin` at a time.
 
@@ -50,7 +56,7 @@ class TwinSession:
         assert self._scratch is not None
         path = self._scratch / "session.json"
         self._scratch.mkdir(parents=True, exist_ok=True)
-        alone: dict[str, Any] = {name: config[name] for name in OF_SESSION if name in config}
+        alone: dict[str, Any] = {name: config[name] for name in _of_session(config) if name in config}
         write_config(path, {**alone, "run_dir": str(self._scratch), "topology": "echo"})
         self._start(path, alone)
 
@@ -154,7 +160,7 @@ class TwinSession:
         self._readies = 0
 
     def _fits(self, config: dict[str, Any]) -> bool:
-        same = all(config.get(name) == self._config.get(name) for name in OF_SESSION)
+        same = all(config.get(name) == self._config.get(name) for name in _of_session(config))
         return same and self.running()
 
     def _start(self, path: Path, config: dict[str, Any]) -> None:

@@ -28,6 +28,8 @@ TLS_S: Final = 3.0
 FIRST_LOOK_S: Final = 1.0
 # Who says this says it again.
 _REFUSED: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - their public names
+# By TLS 1.3 a broker that does not know the client's certificate says so behind the handshake (RFC 8446, 4.4.2.4).
+_ALERT: Final = "SSL alert number"
 # What stands around a reason: the address before it, and in which state of the client it came.
 _CLIENTS_OWN: Final = re.compile(r"^\S+?://\S+?: | \(after [^)]*\)$")
 
@@ -52,7 +54,7 @@ def _silence(bootstrap: str, timeout_s: float, login: str) -> str | None:
         except KafkaException:
             look_s *= 2  # an answer that comes later is lost: one that is slow has more time each time
         admin.poll(0)
-        if any(error.code() in _REFUSED for error in heard):
+        if any(error.code() in _REFUSED or _ALERT in error.str() for error in heard):
             break
     reasons = [error.str() for error in heard if error.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 - its public name
     return _CLIENTS_OWN.sub("", reasons[-1]) if reasons else ""

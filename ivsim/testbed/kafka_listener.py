@@ -11,7 +11,7 @@ from typing import Final
 
 from ivsim.testbed.credentials import make_keystore
 from ivsim.testbed.security import write_secret
-from schemas.kafka_login import MECHANISM, PROTOCOL, jaas, read_login
+from schemas.kafka_login import MECHANISM, PROTOCOL, SCRAM, jaas, read_login
 
 PLAINTEXT: Final = "plaintext"
 SASL_SSL: Final = "sasl-ssl"
@@ -92,7 +92,7 @@ class SaslSsl:
                 "sasl.enabled.mechanisms": MECHANISM,
                 "sasl.mechanism.inter.broker.protocol": MECHANISM,
                 f"listener.name.{PROTOCOL.lower()}.{MECHANISM.lower()}.sasl.jaas.config": jaas(
-                    _USER, password
+                    SCRAM, {"username": _USER, "password": password}
                 ),
             },
         )

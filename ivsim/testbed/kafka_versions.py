@@ -7,12 +7,11 @@ that is also what decides whether a client can speak to it.
 from __future__ import annotations
 
 import socket
-import ssl
 import struct
 from typing import Final
 
 from schemas.errors import Refusal
-from schemas.kafka_login import read_login
+from schemas.kafka_login import tls_context
 
 STATED: Final = "2.1 to 4.x"
 
@@ -67,8 +66,7 @@ def _asked(address: tuple[str, int], timeout_s: float, login: str) -> Versions:
         plain.settimeout(timeout_s)
         if not login:
             return _exchange(plain)
-        context = ssl.create_default_context(cafile=read_login(login).authority)
-        with context.wrap_socket(plain, server_hostname=address[0]) as secured:
+        with tls_context(login).wrap_socket(plain, server_hostname=address[0]) as secured:
             return _exchange(secured)
 
 

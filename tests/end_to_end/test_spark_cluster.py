@@ -22,14 +22,27 @@ from tests.store_server import BUCKET, KEYS, StoreServer
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns, pytest.mark.full]
 
 
-def test_a_run_on_a_cluster_of_its_own_is_like_any_other(runs: Runs) -> None:
-    done = runs.run(
-        "cluster", "--spark-master", "cluster[2]", "--vehicles", "5", "--duration", "5", "--loss-timeout", "10",
-        "--link", "direct",
+def test_a_run_on_a_cluster_of_its_own_is_like_any_other_and_hides_its_kafkas_account(runs: Runs) -> None:
+    """Executors have the account in their environment; it is on no command line, and in no file of the result."""
+    run = runs.start(
+        "cluster", "--spark-master", "cluster[2]", "--vehicles", "5", "--duration", "20", "--loss-timeout", "10",
+        "--link", "direct", "--kafka-security", "sasl-ssl",
     )  # fmt: skip
+    run.wait_until_emitting(10)
+    name = json.loads((run.directory / "manifest.json").read_text())["run"]
+    processes = [psutil.Process(pid) for pid in processes_of(name)]
+    secrets = {
+        value for one in processes for name, value in one.environ().items() if name == "IVSIM_KAFKA_SECRET_PASSWORD"
+    }  # fmt: skip
+    assert len(secrets) == 1
+    (secret,) = secrets
+    assert [one.cmdline() for one in processes if secret in " ".join(one.cmdline())] == []
+    done = run.finish()
     assert done.in_order, done.stderr
+    files = [path for path in done.directory.rglob("*") if path.is_file()]
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
     assert {row["fate"] for row in done.rows("ledger.parquet")} == {"delivered"}
-    assert done.metrics["run_received"] == done.metrics["run_due"] == 25
+    assert done.metrics["run_received"] == done.metrics["run_due"] == 100
     assert processes_of(done.manifest["run"]) == []
     assert not (done.directory / "work").exists()
 

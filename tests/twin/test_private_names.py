@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark import SparkContext
 
 TWIN = Path(__file__).resolve().parents[2] / "twin"
-PRIVATE = {"_gateway", "_jvm"}
+PRIVATE = {"_gateway", "_jvm", "_ensure_initialized"}
 
 
 def test_pyspark_still_has_them() -> None:
