@@ -19,6 +19,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "bootstrap": "kafka",
         "login": "kafka_login",
         "topic_prefix": "kafka_topic_prefix",
+        "keep_topics": "keep_topics",
         "partitions": "kafka_partitions",
         "replication": "kafka_replication",
         "min_insync": "kafka_min_insync",

@@ -916,8 +916,8 @@ class RunOptions(BaseModel):
     kafka_login: Annotated[
         str | None,
         Option(
-            "File by which all of the run log in at that Kafka, SCRAM-SHA-512 over TLS: username=, password=, and authority=,"
-            " a PEM file.",
+            "File by which all of the run log in at that Kafka over TLS: by SCRAM, PLAIN, OAUTHBEARER or a certificate"
+            " (docs/how-to/own-servers.md).",
             CLOUD,
             absent="in the clear",
             effective=(needs_some("kafka"),),
@@ -932,6 +932,14 @@ class RunOptions(BaseModel):
             effective=(needs_some("kafka"),),
         ),
     ] = "ivsim."
+    keep_topics: Annotated[
+        bool,
+        Option(
+            "The run's topics stay at that Kafka, so that `ivsim twin serve` shows its twins afterwards.",
+            CLOUD,
+            effective=(needs_some("kafka"),),
+        ),
+    ] = False
     kafka_client: Annotated[
         str,
         Option(

@@ -26,6 +26,7 @@ SORTS = ("id", "age", "speed", "gaps")
 # Fields of the service's configuration, and the options that they come from.
 _TYPED = {
     "bootstrap": "--kafka",
+    "kafka_login": "--kafka-login",
     "topics_prefix": "--prefix",
     "host": "--host",
     "port": "--port",
@@ -40,6 +41,10 @@ app = typer.Typer(no_args_is_help=True, help="The vehicles' twins: serve them, g
 _Kafka = Annotated[
     str | None, typer.Option("--kafka", help="HOST:PORT: read Kafka itself, without a service.")
 ]
+_Login = Annotated[
+    Path | None,
+    typer.Option("--kafka-login", help="File by which one logs in at that Kafka; without, in the clear."),
+]
 _Prefix = Annotated[str, typer.Option("--prefix", help="Prefix of the run's topics, with --kafka.")]
 _Url = Annotated[str, typer.Option("--url", help="Where `ivsim twin serve` listens.")]
 _Token = Annotated[
@@ -50,6 +55,7 @@ _Token = Annotated[
 @app.command()
 def serve(
     kafka: Annotated[str, typer.Option("--kafka", help="HOST:PORT of the Kafka that has the twins.")],
+    kafka_login: _Login = None,
     prefix: Annotated[str, typer.Option("--prefix", help="Prefix of the run's topics.")] = "",
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: any free one.")] = PORT,
@@ -68,8 +74,10 @@ def serve(
     """Serve the twins over HTTP with a page at /, until Ctrl-C; a token is needed off loopback."""
     from ivsim.testbed.kafka_admin import probe  # noqa: PLC0415 - as below: --help need not wait
 
+    login = _login(kafka_login)
     config = _config(
         bootstrap=kafka,
+        kafka_login=login,
         topics_prefix=prefix,
         host=host,
         port=port,
@@ -79,7 +87,7 @@ def serve(
         roads_file=str(roads or ""),
         wait_for_topics=wait,
     )
-    probe(kafka)
+    probe(kafka, login=login)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     asyncio.run(_serve(config))
 
@@ -106,6 +114,7 @@ def get(
         str | None, typer.Option(help="Only these, such as attributes,features(position,freshness).")
     ] = None,
     kafka: _Kafka = None,
+    kafka_login: _Login = None,
     prefix: _Prefix = "",
     url: _Url = URL,
     token_file: _Token = None,
@@ -114,7 +123,7 @@ def get(
     from twin.service.client import open_source  # noqa: PLC0415
 
     name = _vehicle(vehicle)
-    with open_source(_source(kafka, prefix, token_file), url, _token(token_file)) as source:
+    with open_source(_source(kafka, kafka_login, prefix, token_file), url, _token(token_file)) as source:
         thing = source.thing(name, fields)
     if thing is None:
         print(f"ivsim: no twin of vehicle {name}", file=sys.stderr)
@@ -125,6 +134,7 @@ def get(
 @app.command()
 def watch(
     kafka: _Kafka = None,
+    kafka_login: _Login = None,
     prefix: _Prefix = "",
     url: _Url = URL,
     token_file: _Token = None,
@@ -140,7 +150,7 @@ def watch(
         raise Refusal(f"--sort {sort}: allowed are {', '.join(SORTS)}")
     if not 1 <= rows <= 200:
         raise Refusal(f"--rows {rows}: allowed are 1 to 200")
-    with open_source(_source(kafka, prefix, token_file), url, _token(token_file)) as source:
+    with open_source(_source(kafka, kafka_login, prefix, token_file), url, _token(token_file)) as source:
         show(source, sort, rows, once=once)
 
 
@@ -158,17 +168,29 @@ def _config(**words: Any) -> ServiceConfig:
     return checked(words, ServiceConfig, "ivsim twin", _TYPED)
 
 
-def _source(kafka: str | None, prefix: str, token_file: Path | None) -> ServiceConfig | None:
+def _login(file: Path | None) -> str:
+    if file is None:
+        return ""
+    from ivsim.runs.endpoints import checked_login  # noqa: PLC0415
+
+    return checked_login(file)
+
+
+def _source(
+    kafka: str | None, kafka_login: Path | None, prefix: str, token_file: Path | None
+) -> ServiceConfig | None:
     from ivsim.testbed.kafka_admin import probe  # noqa: PLC0415
 
     if kafka is None:
-        if prefix:
-            raise Refusal("--prefix: needs --kafka HOST:PORT")
+        for option, value in (("--prefix", prefix), ("--kafka-login", kafka_login)):
+            if value:
+                raise Refusal(f"{option}: needs --kafka HOST:PORT")
         return None
     if token_file is not None:
         raise Refusal("--token-file: not with --kafka, which asks no service")
-    probe(kafka)
-    return _config(bootstrap=kafka, topics_prefix=prefix, history_bytes=0)
+    login = _login(kafka_login)
+    probe(kafka, login=login)
+    return _config(bootstrap=kafka, kafka_login=login, topics_prefix=prefix, history_bytes=0)
 
 
 def _token(token_file: Path | None) -> str:

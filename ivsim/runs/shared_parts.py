@@ -46,7 +46,7 @@ from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.testbed.spark_cluster import SparkCluster
 from ivsim.testbed.target_cleanup import Client, leave_as_found
 from ivsim.testbed.target_server import TargetServer
-from ivsim.told import say_error
+from ivsim.told import say, say_error
 from ivsim.topologies import TOPOLOGIES
 from schemas.java import Jit
 from schemas.topics import CLOUD_ADDRESS, KafkaTopics, broker_address, gateway_address, kafka_address
@@ -110,7 +110,9 @@ class SharedParts:
             prefix = f"ivsim.{plan.run_id}." if self.keep else ""
             behind = {gateway: cluster[0].behind[address] for gateway, address in relayed.items()}
             address = KafkaAddress(bootstrap_of(cluster), KafkaTopics(prefix), cluster[0].login, behind)
-        if address.topics.prefix:  # topics of this run alone on a broker that outlives it: they go with it
+        if (
+            address.topics.prefix and not plan.options.keep_topics
+        ):  # topics of this run alone on a broker that outlives it: they go with it
             if named is not None:
                 self._record.topics(address.bootstrap, address.topics.prefix, address.login)
             stack.callback(leave_kafka_as_found, address)
@@ -122,6 +124,8 @@ class SharedParts:
             copies=copies,
             login=address.login,
         )
+        if plan.options.keep_topics:
+            stack.callback(_say_kept, address)
         return address
 
     def own_kafka(
@@ -350,6 +354,12 @@ def broker_addresses(plan: RunPlan) -> list[str]:
 def kafka_relays(plan: RunPlan) -> dict[int, str]:
     """Return the address at the cloud's end of the link at which each gateway at the edge finds Kafka."""
     return {gateway: f"{kafka_address(gateway)}:{EDGE_PORT}" for gateway in edge_gateways(plan)}
+
+
+def _say_kept(kafka: KafkaAddress) -> None:
+    login = f" --kafka-login {kafka.login}" if kafka.login else ""
+    serve = f"ivsim twin serve --kafka {kafka.bootstrap}{login} --prefix {kafka.topics.prefix}"
+    say("topics", f"Kafka keeps the run's topics: {serve}")
 
 
 def leave_kafka_as_found(kafka: KafkaAddress) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from ivsim.testbed.kafka_cluster import bootstrap_of, kafka_cluster
 from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
 from schemas.kafka_login import client_settings, read_login
+from schemas.topics import KafkaTopics, vehicle_id
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
 
@@ -93,6 +96,16 @@ def test_a_secured_cluster_that_is_there_is_used_and_left_as_found(tmp_path: Pat
         outcome = testbed.run(options, tmp_path / "run")
         assert outcome.error is None
         assert topics_of(bootstrap_of(servers), "ivsim.", login=login) == []
+        kept = testbed.run(options.model_copy(update={"keep_topics": True}), tmp_path / "kept")
+        assert kept.error is None
+        prefix = f"ivsim.{json.loads((tmp_path / 'kept' / 'manifest.json').read_text())['run']}."
+        assert {*topics_of(bootstrap_of(servers), prefix, login=login)} >= {*KafkaTopics(prefix).all()}
+        place = ["--kafka", bootstrap_of(servers), "--kafka-login", login, "--prefix", prefix]
+        shown = subprocess.run(
+            [sys.executable, "-m", "ivsim.cli", "twin", "get", "1", *place], capture_output=True, text=True, check=False
+        )  # fmt: skip
+        assert shown.returncode == 0, shown.stderr
+        assert json.loads(shown.stdout)["thingId"].endswith(vehicle_id(1))
         with pytest.raises(Refusal, match=r"replication factor of 5 cannot be reached"):
             testbed.run(options.model_copy(update={"kafka_replication": 5}), tmp_path / "refused")
         other = tmp_path / "other.properties"

@@ -56,6 +56,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "--kafka-brokers 3: needs the run's own Kafka, not --kafka 127.0.0.1:9092",
     ),
     ("kafka_login", {"kafka_login": "login.properties"}, "--kafka-login login.properties: needs --kafka"),
+    ("keep_topics", {"keep_topics": True}, "--keep-topics: needs --kafka"),
     ("kafka_topic_prefix", {"kafka_topic_prefix": "mine."}, "--kafka-topic-prefix mine.: needs --kafka"),
     ("kafka_producer", {"kafka_producer": ["linger.ms=5"], "topology": "echo"}, "--kafka-producer: needs --topology gateway"),
     (
@@ -355,10 +356,6 @@ STATE = {"spark_checkpoint": "s3a://b/twins"}
         (
             {**STATE, "spark_master": "yarn", "spark_driver_host": "192.0.2.1:7"},
             "--spark-driver-host '192.0.2.1:7': write a name or an address, without a port",
-        ),
-        (
-            {"spark_master": "cluster[2]", "kafka_security": "sasl-ssl"},
-            r"--kafka-security: not with --spark-master cluster\[2\], whose executors have no file to log in by",
         ),
         (
             {"spark_checkpoint": "/twins", "spark_master": "yarn"},
