@@ -71,7 +71,7 @@ def files(tmp_path: Path) -> None:
         '{"YV2RT40A8KB000001": {"username": "a", "password": "secret-1"}}'
     )
     (tmp_path / "keys.json").write_text('{"YV2RT40A8KB000001": "00"}')
-    (tmp_path / "login.properties").write_text("username=a\npassword=secret-2\n")
+    (tmp_path / "login.properties").write_text("password=secret-2\n")
     (tmp_path / "spark.toml").write_text('[spark]\nmaster = "local[2]"\n')
     (tmp_path / "wrong.toml").write_text(
         '[kafka]\nbootstrap = "nowhere"\n[target]\nurl = "mqtt://127.0.0.1"\n'
@@ -101,7 +101,7 @@ def files(tmp_path: Path) -> None:
         (f"{MQTT} --make-topics --kafka-min-insync 2", "--kafka-min-insync 2: at most --kafka-replication 1"),
         (f"{MQTT} --kafka-producer acks=0", "--kafka-producer acks: ivsim decides it itself"),
         (f"{MQTT} --kafka-producer no.such=0", "--kafka-producer: librdkafka: "),
-        (f"{MQTT} --kafka-login login.properties", "kafka_login {folder}/login.properties: password: SCRAM-SHA-512 needs it"),
+        (f"{MQTT} --kafka-login login.properties", "kafka_login {folder}/login.properties: username: SCRAM-SHA-512 needs it"),
         (f"{MQTT} --metrics-port 70000", "--metrics-port 70000: "),
         (f"{MQTT} --target-ca ca.pem", "--target-ca ca.pem: has no effect with --target mqtt://127.0.0.1:9"),
         (f"mqtt --target mqtts://h --target-ca no.pem {KAFKA}", "--target-ca no.pem: no such file"),

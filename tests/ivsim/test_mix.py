@@ -179,6 +179,7 @@ def row_of(vehicle: int, sequence: int, fate: str, latency_ms: int | None) -> di
         "due_at_ns": START + sequence * 10**9,
         "emitted_at_ns": START + sequence * 10**9 + 1_000,
         "fate": fate,
+        "unsent_reason": "left_at_end" if fate == "unsent" else None,
         "hop": "link" if fate == "lost" else None,
         "in_window": sequence >= 1,
         "buffered": False,
