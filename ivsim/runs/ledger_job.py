@@ -7,6 +7,7 @@ import json
 import time
 from typing import Any, Final
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ivsim.options import RunOptions
@@ -270,5 +271,15 @@ def why(failure: Exception) -> str:
 
 def without_ledger(directory: RunDirectory) -> dict[str, Any]:
     """Return the figures of a run that has no ledger: how many messages were due, and nothing else is known."""
-    due = pq.read_metadata(directory.emissions).num_rows
-    return dict.fromkeys(METRICS) | {"run_due": due, "partial": True, "partial_reason": None}
+    return dict.fromkeys(METRICS) | {"run_due": _due(directory), "partial": True, "partial_reason": None}
+
+
+def _due(directory: RunDirectory) -> int:
+    """Return how many messages were due before the run ended or stopped, as the ledger would."""
+    told = json.loads(directory.snapshot.read_text()) if directory.snapshot.is_file() else {}
+    stop_at_ns = told.get("stop_at_ns")
+    if stop_at_ns is None:
+        return int(pq.read_metadata(directory.emissions).num_rows)
+    rows = pq.read_table(directory.emissions, columns=["due_at_ns", "emitted_at_ns"])
+    due = pc.or_(pc.less(rows["due_at_ns"], stop_at_ns), pc.is_valid(rows["emitted_at_ns"]))
+    return int(pc.sum(due).as_py() or 0)

@@ -235,6 +235,11 @@ class Runs:
         self._started.clear()
 
 
+def due_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a ledger that were due before its run stopped."""
+    return [row for row in rows if row["unsent_reason"] != "run_stopped"]
+
+
 def processes_of(run: str) -> list[int]:
     """Return the living processes that carry the mark of a run."""
     mark = f"IVSIM_RUN={run}".encode()

@@ -19,7 +19,7 @@ from ivsim.runs import ledger_job
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted
-from ivsim.runs.ledger_job import LEDGER, LedgerJob, Taking, await_ledger, why
+from ivsim.runs.ledger_job import LEDGER, LedgerJob, Taking, await_ledger, why, without_ledger
 from ivsim.testbed.child import Child
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
@@ -185,6 +185,17 @@ def raising(error: BaseException) -> Callable[[], dict[str, Any]]:
         raise error
 
     return write
+
+
+def test_without_a_ledger_what_was_due_ends_with_the_run(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    emitted = pa.array([1, None, None, 8, None], pa.int64())
+    pq.write_table(pa.table({"due_at_ns": [1, 2, 5, 6, 7], "emitted_at_ns": emitted}), run.emissions)
+    assert without_ledger(run)["run_due"] == 5
+    run.snapshot.write_text('{"stop_at_ns": null}')
+    assert without_ledger(run)["run_due"] == 5
+    run.snapshot.write_text('{"stop_at_ns": 5}')
+    assert without_ledger(run)["run_due"] == 3
 
 
 def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> None:

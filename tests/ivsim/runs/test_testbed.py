@@ -106,7 +106,7 @@ def test_messages_left_in_a_kept_broker_do_not_reach_the_next_run(testbed: Testb
     assert "gateway-0 was ended by SIGKILL" in str(outcome.error)
     broken = load_results(tmp_path / "broken").metrics
     assert "gateway-0" in broken["partial_reason"]
-    assert broken["run_due"] == 9
+    assert 3 <= broken["run_due"] < 9, "of 9, those that were due before it stopped"
     ended_at_ns = testbed.ended_at_ns
     assert ended_at_ns is not None
     results = run(output=tmp_path / "next", testbed=testbed, **SMALL, **fields)
