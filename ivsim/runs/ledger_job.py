@@ -134,11 +134,12 @@ class LedgerJob:
         self.keep_kafka_records()
         child = self._process()
         child.send(BUILD)
-        self._figures.draw("messages", lambda: child.wait_end(self._limit_s()))
+        limit_s = self._limit_s()
+        self._figures.draw("messages", lambda: child.wait_end(limit_s))
         live = None
         if twin is not None and rejected is not None and self._end_twin(twin, rejected):
             live = self._live_figures()
-        await_ledger(child, self._limit_s())
+        await_ledger(child, limit_s)
         metrics = _read_metrics(self._started.directory)
         if live is not None:
             compared = (
