@@ -110,9 +110,8 @@ class SharedParts:
             prefix = f"ivsim.{plan.run_id}." if self.keep else ""
             behind = {gateway: cluster[0].behind[address] for gateway, address in relayed.items()}
             address = KafkaAddress(bootstrap_of(cluster), KafkaTopics(prefix), cluster[0].login, behind)
-        if (
-            address.topics.prefix and not plan.options.keep_topics
-        ):  # topics of this run alone on a broker that outlives it: they go with it
+        # Topics of this run alone on a broker that outlives it go with it, unless they are to stay.
+        if address.topics.prefix and not plan.options.keep_topics:
             if named is not None:
                 self._record.topics(address.bootstrap, address.topics.prefix, address.login)
             stack.callback(leave_kafka_as_found, address)

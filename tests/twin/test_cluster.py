@@ -165,9 +165,8 @@ def test_a_store_that_stands_still_costs_some_seconds_and_no_message(
         await_taken(config, sum(map(len, sent.values())))
         os.kill(store.process.pid, signal.SIGSTOP)
         try:
-            time.sleep(
-                LEASE_S + 8
-            )  # nothing tells of a lease that has ended: it is the time itself that is tried
+            # Nothing tells of a lease that has ended: it is the time itself that is tried.
+            time.sleep(LEASE_S + 8)
             send(run, sent, 61, 100)
         finally:
             os.kill(store.process.pid, signal.SIGCONT)
