@@ -15,10 +15,10 @@ import ssl
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from schemas.config import Strict
 from schemas.errors import Refusal
@@ -46,14 +46,14 @@ class KafkaLogin(Strict):
     """What the file says; "" is no such line.
 
     Attributes:
-        mechanism: how one logs in.
+        mechanism: how one logs in, a key of _TABLE.
         username, password: of SCRAM and PLAIN.
         client_id, client_secret, token_endpoint, scope: of OAUTHBEARER.
         certificate, key: paths of PEM files, by which the client says who it is.
         authority: path of a PEM file against which brokers are checked, and the token's server; "": the system's.
     """
 
-    mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER", "mTLS"] = "SCRAM-SHA-512"
+    mechanism: str = MECHANISM
     username: str = ""
     password: str = Field(default="", repr=False)
     client_id: str = ""
@@ -87,7 +87,7 @@ class _Mechanism(NamedTuple):
 _ACCOUNT: Final = {"username": "username", "password": "password"}
 _CLIENT: Final = {"clientId": "client_id", "clientSecret": "client_secret", "scope": "scope"}
 _TABLE: Final[Mapping[str, _Mechanism]] = {
-    "SCRAM-SHA-512": _Mechanism(tuple(_ACCOUNT), (), SCRAM, _ACCOUNT),
+    MECHANISM: _Mechanism(tuple(_ACCOUNT), (), SCRAM, _ACCOUNT),
     "SCRAM-SHA-256": _Mechanism(tuple(_ACCOUNT), (), SCRAM, _ACCOUNT),
     "PLAIN": _Mechanism(tuple(_ACCOUNT), (), f"{_MODULES}plain.PlainLoginModule", _ACCOUNT),
     OAUTH: _Mechanism(
@@ -135,9 +135,8 @@ def _problems(words: Mapping[str, str]) -> Iterator[str]:
                 f'{key}: only printable ASCII without " and \\, and without a space at either end, is the same word to Java'
                 " and to Python"
             )
-    try:
-        mechanism = KafkaLogin.model_validate(words).mechanism
-    except ValidationError:
+    mechanism = words.get("mechanism", MECHANISM)
+    if mechanism not in _TABLE:
         yield f"mechanism: allowed are {', '.join(_TABLE)}"
         return
     row = _TABLE[mechanism]
@@ -365,7 +364,7 @@ def tls_context(login: str) -> ssl.SSLContext:
         if words.certificate:
             what = "certificate and key"
             context.load_cert_chain(words.certificate, words.key)
-    except (ssl.SSLError, OSError) as error:
+    except OSError as error:  # which an SSLError is
         raise Refusal(
             f"kafka_login {login}: {what}: {getattr(error, 'reason', None) or error.strerror}"
         ) from None
@@ -374,6 +373,6 @@ def tls_context(login: str) -> ssl.SSLContext:
 
 def jaas(module: str, options: Mapping[str, str]) -> str:
     """Return how Java writes an account."""
-    # Java's tokenizer takes a quoted text to the end of its line, and reads \\n in it as the end of a line.
+    # Java's tokenizer takes a quoted text to the end of its line, and reads \n in it as the end of a line.
     words = [f'{name}="{value.replace(chr(10), chr(92) + "n")}"' for name, value in options.items()]
     return f"{module} required {' '.join(words)};"

@@ -12,8 +12,8 @@ _SECRET: Final = re.compile(
     r"password|passwd|secret|token|credential|access\.?key|private|jaas|ssl\.key", re.IGNORECASE
 )
 
-# It says which secret of Kubernetes' own is meant.
-_BY_KUBERNETES: Final = "spark.kubernetes.executor.secretKeyRef."
+# By which Kubernetes gives an executor a variable out of a secret of its own; the value is that secret's name.
+BY_KUBERNETES: Final = "spark.kubernetes.executor.secretKeyRef."
 
 # What librdkafka's producer in a gateway may be told beside what the gateway decides: all else it decides, or its login.
 _PRODUCER_OWN: Final = re.compile(
@@ -38,7 +38,7 @@ def _pairs(words: Iterable[str], own: Callable[[str], bool], example: str) -> tu
         match = _PAIR.fullmatch(word)
         key = match["key"] if match else word.partition("=")[0][:80]
         # Before the form, so that no refusal shows what stands behind such a key.
-        if _SECRET.search(key) and not key.startswith(_BY_KUBERNETES):
+        if _SECRET.search(key) and not key.startswith(BY_KUBERNETES):
             raise ValueError(f"{key}: a secret has no place in an option, which a run's manifest keeps")
         if match is None:
             raise ValueError(f"{key!r}: write KEY=VALUE, such as {example}")

@@ -13,6 +13,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from schemas.java import JIT
+from schemas.settings import BY_KUBERNETES
 from twin import jvm, object_store
 from twin.class_archive import java_options
 from twin.config import TwinConfig
@@ -96,10 +97,6 @@ def settings(config: TwinConfig) -> dict[str, str]:
 _LOCAL: Final = {"spark.python.daemon.module": "twin.python_daemon"}
 
 
-# By which Kubernetes itself gives executors a variable out of one of its secrets.
-_BY_KUBERNETES: Final = "spark.kubernetes.executor.secretKeyRef."
-
-
 def _cluster(config: TwinConfig) -> dict[str, str]:
     """Return what a cluster needs beside: real time refuses the first two, and tasks want all executors to be there."""
     return {
@@ -118,7 +115,7 @@ def secret_settings(config: TwinConfig) -> dict[str, str]:
     return {
         f"spark.executorEnv.{name}": value
         for name, value in config.shipped_secrets().items()
-        if f"{_BY_KUBERNETES}{name}" not in config.spark_conf
+        if f"{BY_KUBERNETES}{name}" not in config.spark_conf
     }
 
 
