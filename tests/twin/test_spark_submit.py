@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
@@ -99,3 +100,14 @@ def test_without_a_configuration_nothing_starts(tmp_path: Path, words: list[str]
         [sys.executable, "-m", "twin.spark_submit", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )  # fmt: skip
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_another_release_of_spark_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("__version__ = '3.5.0'")
+    driver = ROOT / "twin" / "spark_submit" / "driver.py"
+    done = subprocess.run(
+        [sys.executable, str(driver), "twin.json"], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == f"SPARK_HOME: PySpark 3.5.0: the twin needs {version('pyspark')}\n"

@@ -5,9 +5,11 @@ from importlib.metadata import version
 
 import pyspark
 
-from twin.__main__ import main
-
+# Before anything of the twin's, which another release may not be able to load.
 if pyspark.__version__ != version("pyspark"):
     print(f"SPARK_HOME: PySpark {pyspark.__version__}: the twin needs {version('pyspark')}", file=sys.stderr)
     sys.exit(2)
+
+from twin.__main__ import main
+
 sys.exit(main(sys.argv[1:]))
