@@ -32,7 +32,7 @@ def ledger_limit_s(messages: int) -> float:
 
 
 def build(config: LedgerConfig, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Write ledger.parquet (one row per message due) and metrics.json; return what metrics.json holds.
+    """Write ledger.parquet (one row per message of the schedule) and metrics.json; return what metrics.json holds.
 
     `say` is told of each step in a few words. Where kafka_records.parquet is missing, the result is partial: what was in
     Kafka and in the twins is unknown.

@@ -84,7 +84,7 @@ _ASKED: Final = "null: the replay did not play this second, in which the capture
 _COUNTED: Final = "null: the capture was not read"
 TABLES: Final[Mapping[str, Table]] = {
     "ledger": Table(
-        "a message due",
+        "a message of the schedule",
         {
             **_MESSAGE,
             **_STAMPS,
@@ -105,7 +105,7 @@ TABLES: Final[Mapping[str, Table]] = {
         },
     ),
     "emissions": Table(
-        "a message due, as the vehicles saw it",
+        "a message of the schedule, as the vehicles saw it",
         {
             **_MESSAGE,
             **_STAMPS,

@@ -46,7 +46,7 @@ class Results:
 
     @property
     def ledger(self) -> pa.Table:
-        """One row per message due, with its vehicle, its stamps at every hop (ns), its fate, and where it was lost."""
+        """One row per message of the schedule, with its vehicle, its stamps at every hop (ns), its fate, and where it was lost."""
         return self.table("ledger")
 
     @property

@@ -276,7 +276,7 @@ def without_ledger(directory: RunDirectory) -> dict[str, Any]:
 
 
 def _due(directory: RunDirectory) -> int:
-    """Return how many messages were due before the run ended or stopped, as the ledger would."""
+    """Return how many messages were due before the run ended or stopped, as far as the vehicles' log says."""
     told = json.loads(directory.snapshot.read_text()) if directory.snapshot.is_file() else {}
     stop_at_ns = told.get("stop_at_ns")
     if stop_at_ns is None:

@@ -190,12 +190,12 @@ def raising(error: BaseException) -> Callable[[], dict[str, Any]]:
 def test_without_a_ledger_what_was_due_ends_with_the_run(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     emitted = pa.array([1, None, None, 8, None], pa.int64())
-    pq.write_table(pa.table({"due_at_ns": [1, 2, 5, 6, 7], "emitted_at_ns": emitted}), run.emissions)
+    pq.write_table(pa.table({"due_at_ns": [1, 2, 3, 6, 7], "emitted_at_ns": emitted}), run.emissions)
     assert without_ledger(run)["run_due"] == 5
     run.snapshot.write_text('{"stop_at_ns": null}')
     assert without_ledger(run)["run_due"] == 5
     run.snapshot.write_text('{"stop_at_ns": 5}')
-    assert without_ledger(run)["run_due"] == 3
+    assert without_ledger(run)["run_due"] == 4
 
 
 def test_one_that_a_signal_ends_is_gone(run_record, tmp_path, monkeypatch) -> None:
