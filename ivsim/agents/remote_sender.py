@@ -12,10 +12,10 @@ from typing import Any, Final
 from ivsim.agents.clocks import ClockLine
 from ivsim.agents.log_times import by_our_clock, events_of
 from ivsim.agents.messages import Command, Ended, Event, Log, Message, ProtocolError
+from ivsim.testbed.child import KEPT_EVENTS
 from ivsim.testbed.process import NotReady, ProcessDied
 from simulator.emission_table import read_events
 
-_KEPT_EVENTS: Final = 1_000
 _STOP_S: Final = 30.0
 
 
@@ -52,7 +52,7 @@ class RemoteSender:
         self.latest: dict[str, dict[str, Any]] = {}
         self.ahead_ns = 0
         self._waiting: defaultdict[str, deque[dict[str, Any]]] = defaultdict(
-            lambda: deque(maxlen=_KEPT_EVENTS)
+            lambda: deque(maxlen=KEPT_EVENTS)
         )
         self._changed = threading.Condition()
         self._ended: Ended | None = None

@@ -90,6 +90,9 @@ class Children:
 
     def start(self, spec: ChildSpec) -> Child:
         """Start a process with its configuration in a file that only its owner reads; it is not yet ready."""
+        before = self._running.get(spec.name)
+        if before is not None:
+            before.stop()  # of one that has ended, the pipes
         path = self._work / f"{spec.name}.json"
         write_config(path, spec.config)
         last_words = last_words_of(self._work, spec.name)
@@ -101,10 +104,15 @@ class Children:
             namespace=spec.namespace,
             environment={LAST_WORDS: str(last_words)},
         )
-        self._stack.callback(child.stop)
         self._specs[spec.name] = spec
         self._running[spec.name] = child
+        if before is None:
+            self._stack.callback(self._stop, spec.name)
         return child
+
+    def _stop(self, name: str) -> None:
+        """Stop the one of that name that runs now: it may have been started again."""
+        self._running[name].stop()
 
     def restart(self, name: str) -> None:
         """Start again a process that has ended, with the same configuration; return once it is ready."""

@@ -19,14 +19,16 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.security import write_secret
 
 Event = dict[str, Any]
-KEPT_EVENTS = 1_000
+# Of each name that nobody waits for: a run's parts tell their progress twice a second.
+KEPT_EVENTS = 10
 READER_TIMEOUT_S = 5.0
 
 
 class Child(OwnedProcess):
     """`python -m MODULE ARGUMENTS`, its events on standard output and its log on standard error.
 
-    Events of one name are handed out in order, each once, by `wait_for`; `latest` keeps the newest of each.
+    Events of one name are handed out in order, each once, by `wait_for`; of those that nobody waits for the newest
+    `KEPT_EVENTS` are kept. `latest` is the newest of each.
     """
 
     def __init__(
