@@ -195,7 +195,10 @@ def validity(
     if certificate.get("verdict") == "off":
         off = [check for check in certificate["checks"] if check["verdict"] == "off"]
         late = [
-            c for c in off if c["parameter"] == CHANGES and (c["achieved_value"] or 0) <= CHANGES_INVALID_MS
+            c
+            for c in off
+            if c["parameter"] == CHANGES
+            and CHANGES_LATE_MS < (c["achieved_value"] or 0) <= CHANGES_INVALID_MS
         ]
         causes += [("link_changes_late", "degraded")] * len(late)
         if len(late) < len(off):

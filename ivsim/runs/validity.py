@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.quantiles import nearest_rank_ms
-from simulator.links.proof.certificate import CHANGES
+from simulator.links.proof.certificate import CHANGES, LATE_TOLERANCE_MS
 
 Verdict = Literal["valid", "degraded", "invalid"]
 EXIT_INVALID: Final = 4
@@ -143,6 +143,7 @@ def _clocks(metrics: Mapping[str, Any]) -> Iterator[Cause]:
         elif uncertainty_ms > DRIFT_LIMIT_MS:
             words = (
                 f"times of agent {agent['address']} are by this clock to within {uncertainty_ms:.3f} ms alone"
+                f" (limit {DRIFT_LIMIT_MS:g} ms)"
             )
             yield Cause("clocks_apart", "degraded", words)
 
@@ -172,10 +173,15 @@ def _off(metrics: Mapping[str, Any]) -> Iterator[Cause]:
         late = [
             c
             for c in off
-            if c["parameter"] == CHANGES and (c["achieved_value"] or 0.0) <= LATE_INVALIDATES_MS
+            if c["parameter"] == CHANGES
+            and LATE_TOLERANCE_MS < (c["achieved_value"] or 0.0) <= LATE_INVALIDATES_MS
         ]
         for check in late:
-            yield Cause("link_changes_late", "degraded", f"changes of the link were {check['achieved']}")
+            late_ms = check["achieved_value"]
+            words = (
+                f"the latest change of the link came {late_ms:.1f} ms late (limit {LATE_TOLERANCE_MS:g} ms)"
+            )
+            yield Cause("link_changes_late", "degraded", words)
         wrong = ", ".join(f"{c['parameter']} {c['direction']}" for c in off if c not in late)
         if wrong:
             yield Cause("certificate_off", "invalid", f"the link was off in: {wrong}")
@@ -194,11 +200,14 @@ def _causes(metrics: Mapping[str, Any], lag_ms: float | None, drops: int | None)
         yield Cause("live_figures_differ", "degraded", "live figures and ledger differ")
     if lag_ms is not None and lag_ms > LAG_DEGRADES_MS:
         severity: Verdict = "invalid" if lag_ms > LAG_INVALIDATES_MS else "degraded"
-        words = f"the sender itself was late: emission lag p99 {lag_ms:,.0f} ms of messages that nothing held back"
+        words = (
+            f"the sender itself was late: emission lag p99 {lag_ms:,.1f} ms (limit {LAG_DEGRADES_MS:g} ms)"
+            " of messages that nothing held back"
+        )
         yield Cause("generator_limited", severity, words)
     drift_ms = metrics.get("clock_drift_ms")
     if drift_ms is not None and abs(drift_ms) > DRIFT_LIMIT_MS:
-        words = f"the wall clock moved {drift_ms:.3f} ms against the monotonic clock"
+        words = f"the wall clock moved {drift_ms:.3f} ms against the monotonic clock (limit {DRIFT_LIMIT_MS:g} ms)"
         yield Cause("clock_moved", "degraded", words)
     yield from _missed(drops)
 

@@ -43,6 +43,7 @@ def test_a_run_without_a_finding_is_valid():
         (of(certificate=OFF), "invalid", "certificate_off"),
         (of(certificate=late(183.0)), "degraded", "link_changes_late"),
         (of(certificate=late(1_200.0)), "invalid", "certificate_off"),
+        (of(certificate=late(3.0)), "invalid", "certificate_off"),  # punctual until the replay broke
         (of(live={"verdict": "differ"}), "degraded", "live_figures_differ"),
         (of(live={"verdict": "not read to its end"}), "degraded", "live_figures_differ"),
         (of(lag_ms=51.0), "degraded", "generator_limited"),
@@ -53,6 +54,20 @@ def test_a_run_without_a_finding_is_valid():
 )
 def test_each_finding_has_its_severity(found, verdict, name):
     assert (found.verdict, [cause.name for cause in found.causes]) == (verdict, [name])
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (of(certificate=late(183.04)), "the latest change of the link came 183.0 ms late (limit 100 ms)"),
+        (of(lag_ms=51.04), "the sender itself was late: emission lag p99 51.0 ms (limit 50 ms)"),
+        (of(lag_ms=4_000.0), "emission lag p99 4,000.0 ms (limit 50 ms)"),
+        (of(clock_drift_ms=-1.2), "moved -1.200 ms against the monotonic clock (limit 1 ms)"),
+        (of(agents=[{"address": "a:1", "clock_uncertainty_ms": 1.7}]), "within 1.700 ms alone (limit 1 ms)"),
+    ],
+)
+def test_a_cause_with_a_limit_says_value_and_limit(found, says):
+    assert says in found.words
 
 
 def test_the_worst_cause_decides_and_comes_first():

@@ -463,9 +463,11 @@ def _validity(found: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
     lag, limit = figures["emission_lag_p99_ms"], found.options.emission_limit_ms
     if lag is not None and lag > limit:
         degraded.append(
-            f"emission lag p99 {lag:.1f} ms, over {limit:g} ms: the load was not what was asked for"
+            f"emission lag p99 {lag:.1f} ms (limit {limit:g} ms): the load was not what was asked for"
         )
     if abs(found.clock_drift_ms) > DRIFT_MS:
-        degraded.append(f"the wall clock moved {found.clock_drift_ms:+.1f} ms against the monotonic clock")
+        degraded.append(
+            f"the wall clock moved {found.clock_drift_ms:+.1f} ms against the monotonic clock (limit {DRIFT_MS:g} ms)"
+        )
     verdict = "invalid" if invalid else "degraded" if degraded else "valid"
     return {"verdict": verdict, "causes": [{"words": words} for words in (*invalid, *degraded)]}
