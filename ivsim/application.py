@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command as click_command
 
 from ivsim.commands import COMMANDS
+from schemas.errors import Refusal
+
+# How a number is typed. Python and Pydantic take more: 1_000, 5.0 for a whole number, digits of other scripts, spaces.
+_NUMBERS: Final = {
+    int: (re.compile(r"[+-]?[0-9]+"), "a whole number"),
+    float: (re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"), "a number"),
+}
 
 
 class LazyGroup(TyperGroup):
@@ -48,7 +56,25 @@ def load(name: str) -> Any:
     for command in (found, *getattr(found, "commands", {}).values()):
         command.help = _unwrapped(command.help)
         command.get_params = _worded(command.get_params)
+        for param in command.params:
+            param.process_value = _plain(param)
     return found
+
+
+def _plain(param: Any) -> Callable[[Any, Any], Any]:
+    """Return what takes a parameter's value: Refusal of what is typed for a number and is none, as in a file."""
+    take = param.process_value
+    kind = _item(param.type_descriptor.annotation)
+    form, words = _NUMBERS.get(kind, (None, ""))
+
+    def taken(ctx: Any, value: Any) -> Any:
+        for text in value if isinstance(value, list | tuple) else (value,):
+            if form is not None and isinstance(text, str) and not form.fullmatch(text):
+                name = param.opts[0] if param.param_type_name == "option" else param.metavar
+                raise Refusal(f"{name} {text!r}: expected {words}")
+        return take(ctx, value)
+
+    return taken
 
 
 def _worded(get_params: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
@@ -69,7 +95,12 @@ def _in_words(param: Any) -> Any:
 def _word(kind: Any) -> str:
     from ivsim.option_signature import metavar_of  # noqa: PLC0415 - the list of commands needs none
 
-    return metavar_of(get_args(kind)[0] if get_origin(kind) is list else kind)
+    return metavar_of(_item(kind))
+
+
+def _item(kind: Any) -> Any:
+    """Return the type of one value of a parameter that may take several."""
+    return get_args(kind)[0] if get_origin(kind) is list else kind
 
 
 def _unwrapped(text: str | None) -> str | None:

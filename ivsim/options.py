@@ -1221,7 +1221,7 @@ class RunOptions(BaseModel):
             return None
         for word in value.split(","):
             host, _, port = word.rpartition(":")
-            if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
                 raise ValueError(
                     f"{shown(value)}: write HOST:PORT, such as localhost:9092, of several by commas"
                 )
@@ -1251,7 +1251,7 @@ class RunOptions(BaseModel):
             return value
         if not (
             value.isascii()
-            and value.isdigit()
+            and value.isdecimal()
             and len(value) <= len(str(MAX_SHARDS))
             and 1 <= int(value) <= MAX_SHARDS
         ):

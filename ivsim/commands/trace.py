@@ -230,6 +230,6 @@ def generate_(
 
 def _outage(text: str) -> tuple[int, int]:
     start, colon, length = text.partition(":")
-    if not (colon and start.isdigit() and length.isdigit()):
+    if not (colon and start.isdecimal() and length.isdecimal()):
         raise Refusal(f"--outage {text!r}: must be START:SECONDS, such as 20:10")
     return int(start), int(length)

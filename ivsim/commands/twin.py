@@ -155,7 +155,7 @@ def watch(
 
 
 def _vehicle(word: str) -> str:
-    if not word.isdigit():
+    if not word.isdecimal():
         return word
     if not 1 <= int(word) <= MAX_VEHICLES:
         raise Refusal(f"VEHICLE {word}: allowed are 1 to {MAX_VEHICLES}, or a vehicle id")

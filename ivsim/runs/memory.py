@@ -177,4 +177,4 @@ def _lines(path: Path) -> dict[str, int]:
         rows = [line.split() for line in path.read_text().splitlines()]
     except OSError:
         return {}
-    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
+    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}

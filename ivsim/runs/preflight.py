@@ -247,7 +247,7 @@ def check_store(options: RunOptions, *, writing: bool = True) -> None:
 
 def _no_answer(address: str) -> str | None:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         return "expected spark://HOST:PORT"
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER_S).close()

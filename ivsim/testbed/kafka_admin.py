@@ -109,7 +109,7 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
     found = []
     for word in bootstrap.split(","):
         host, _, port = word.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
             raise Refusal(f"--kafka {bootstrap}: expected HOST:PORT, of several by commas")
         found.append((host.strip("[]"), int(port)))
     return found

@@ -117,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _schema(self) -> Schema | None:
         size = self.headers.get("Content-Length", "")
-        if not size.isdigit() or int(size) > MOST_BYTES:
+        if not size.isdecimal() or int(size) > MOST_BYTES:
             return None
         try:
             body = json.loads(self.rfile.read(int(size)))
