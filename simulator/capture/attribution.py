@@ -136,6 +136,7 @@ class Attributor:
         for offset, length, at_ns in columns:
             self._frame(data, offset, length, at_ns)
         self.frames += len(batch)
+        self._forget(int(batch.at_ns.max(initial=0)))
 
     def finish(self) -> dict[str, int]:
         """Book all that waits; return counts: connections, unreadable ones, bytes the capture missed."""
@@ -214,7 +215,6 @@ class Attributor:
             self._end(connection)
             connection = None
         if connection is None:
-            self._forget(segment.at_ns)
             probe = not self._probe_ports.isdisjoint(flow[1::2])
             session = self._session(flow[0] & 0xFFFF)
             connection = Connection(self.totals, session, self._payloads, probe)
