@@ -37,6 +37,12 @@ class LazyGroup(TyperGroup):
         row = COMMANDS.get(cmd_name)
         return None if row is None else TyperCommand(cmd_name, help=row.help)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with all of its sentence, which Typer cuts at the line's end."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row.help) for name, row in COMMANDS.items()])
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, found, rest = super().resolve_command(ctx, args)
         return name, found if name is None else load(name), rest
@@ -118,6 +124,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # a list of commands needs no Rich, whose import takes as long as all else
     help="IoV vehicle-to-cloud digital twin simulator: every message accounted for at every hop.",
 )
 

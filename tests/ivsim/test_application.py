@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {
     "numpy",
     "pydantic",
+    "rich",
     "pyarrow",
     "matplotlib",
     "scipy",
@@ -104,9 +105,9 @@ def test_every_command_of_the_table_has_help(
 
 
 def test_the_list_of_commands_has_each_with_its_help() -> None:
-    text = python("-m", "ivsim.cli", "--help", COLUMNS="200").stdout
+    text = " ".join(python("-m", "ivsim.cli", "--help").stdout.split())
     for row in COMMANDS.values():
-        assert re.search(rf"│ {row.name} +{re.escape(row.help)} ", text), row.name
+        assert f" {row.name} {row.help}" in text
 
 
 @pytest.mark.parametrize(
