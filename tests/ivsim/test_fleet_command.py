@@ -53,7 +53,7 @@ def test_a_shard_of_a_fleet_of_millions_is_written_and_noted(
         ("--shard half", "--shard 'half': write I/N with I from 1 to N, and N up to 10000"),
         ("--vehicles 2 --shard 1/3", "--shard 1/3: each needs a vehicle at least: --vehicles is 2"),
         ("--format xml", "--format 'xml': allowed are"),
-        ("--interval nan", "--interval nan: input should be a finite number"),
+        ("--interval nan", "--interval 'nan': expected a number"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(

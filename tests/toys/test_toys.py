@@ -84,7 +84,7 @@ def test_help_knows_the_toys(ivsim: Callable[..., Ended]) -> None:
     assert re.search(
         r"--answered +--unanswered .*Toy: Acknowledged messages, or not\..*\(default answered\)", text
     )
-    assert re.search(r"│ toy +Greet\. ", ivsim("-h").stdout)
+    assert re.search(r"\n  toy +Greet\.\n", ivsim("-h").stdout)
     assert ivsim("toy", "--loud").stdout == "HELLO\n"
 
 

@@ -44,7 +44,7 @@ LATE = {
         (["--find-capacity", "--junit", "x.xml"], "--junit: has no effect with --find-capacity"),
         (["--find-capacity", "--from", "0"], "--from 0: messages/s, a whole number from 1 to"),
         (["--find-capacity", "--from", "9", "--to", "3"], "--to 3: below --from 9"),
-        (["--find-capacity", "--resolution", "nan"], "--resolution nan: a share from 0.01 to 0.5"),
+        (["--find-capacity", "--resolution", "0"], "--resolution 0: a share from 0.01 to 0.5"),
         (["--find-capacity", "--rate", "1", "--vehicles", "3"], "--vehicles 3: with --rate 1 --find-capacity raises"),
         (["--find-capacity", "--interval", "1", "--vehicles", "3"], "--vehicles 3: with --interval 1 --find-capacity"),
         (["--find-capacity", "--rate", "1", "--interval", "2"], "--interval 2: --rate 1 says how often"),

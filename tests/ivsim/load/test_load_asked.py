@@ -65,7 +65,7 @@ def test_stages_say_vehicles_and_duration(words, stages) -> None:
         (["--stage", "60s:5", "--duration", "7"], "--duration 7: --stage says how long already"),
         (["--rate", "2", "--interval", "1"], "--interval 1: --rate 2 says how often a vehicle sends already"),
         (["--rate", "0"], "--rate 0: messages per second of a vehicle, above 0"),
-        (["--rate", "nan"], "--rate nan: messages per second"),
+        (["--rate", "nan"], "--rate 'nan': expected a number"),
         (["--threshold", "p99(latency) < 1s"], "--threshold 'p99(latency) < 1s': nothing timed is called"),
         (["--threshold", "speed < 1"], "--threshold 'speed < 1': no figure speed: nearest are"),
         (["--abort-on", "delivery_ratio < 1"], "--abort-on 'delivery_ratio < 1': no figure delivery_ratio: allowed are"),
