@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from ivsim.option import Declared, Option, declared, refusal_of, shown, word_of
+from ivsim.share import FleetShare, share_of
 from schemas.errors import Refusal
 from schemas.formats import FORMATS
 from schemas.topics import MAX_FLEET
@@ -19,7 +19,6 @@ PANELS: Final = (FLEET,)
 MAX_SHARDS: Final = 10_000
 # 2024-01-01T00:00:00Z; any other would do as well, if only it is the same each time.
 START_AT_MS: Final = 1_704_067_200_000
-_SHARD: Final = re.compile(r"(?P<index>[0-9]{1,5})/(?P<count>[0-9]{1,5})")
 
 
 class FleetOptions(BaseModel):
@@ -51,7 +50,7 @@ class FleetOptions(BaseModel):
     ] = START_AT_MS
     shard: Annotated[
         str,
-        Option("I/N: the I-th of N shares of the vehicles, such as 2/4; all N are the whole fleet.", FLEET),
+        Option("K/N: the K-th of N shares of the vehicles, such as 2/4; all N are the whole fleet.", FLEET),
     ] = "1/1"
 
     @field_validator("format")
@@ -64,16 +63,12 @@ class FleetOptions(BaseModel):
     @field_validator("shard")
     @classmethod
     def _shard(cls, value: str) -> str:
-        found = _SHARD.fullmatch(value)
-        if found is None or not 1 <= int(found["index"]) <= int(found["count"]) <= MAX_SHARDS:
-            raise ValueError(f"{shown(value)}: write I/N with I from 1 to N, and N up to {MAX_SHARDS}")
-        return f"{int(found['index'])}/{int(found['count'])}"
+        return str(share_of(value, MAX_SHARDS))
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Return which shard it is, from 1, and of how many."""
-        index, _, count = self.shard.partition("/")
-        return int(index), int(count)
+    def place(self) -> FleetShare:
+        """Return which share of the fleet it is."""
+        return share_of(self.shard, MAX_SHARDS)
 
     @property
     def scenario(self) -> Scenario:
@@ -100,7 +95,7 @@ def fleet_options(given: Mapping[str, Any]) -> FleetOptions:
         options = FleetOptions(**given)
     except ValidationError as error:
         raise Refusal(refusal_of(error, OPTIONS, name)) from None
-    if options.place[1] > options.vehicles:
+    if options.place.total > options.vehicles:
         raise Refusal(
             f"{name('shard')} {options.shard}: each needs a vehicle at least: {name('vehicles')} is {options.vehicles}"
         )

@@ -20,6 +20,7 @@ from typing import Final
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.base import Mode, Protocol
+from ivsim.share import share_of
 
 WHOLE_PERCENT: Final = 100
 _SHORT: Final = 4  # modes as long as this are in the example: it stands in a narrow column of the help
@@ -73,18 +74,22 @@ def checked_mix(text: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def fleet_parts(protocol: str, mode: str, mix: str | None, vehicles: int) -> tuple[FleetPart, ...]:
-    """Return the parts of a fleet in the order of the mix; without one, the whole fleet.
+def fleet_parts(
+    protocol: str, mode: str, mix: str | None, vehicles: int, share: str | None = None
+) -> tuple[FleetPart, ...]:
+    """Return the parts of a fleet in the order of the mix; without one, the whole fleet, or a share of it.
 
     Args:
         protocol: of every vehicle where there is no mix.
         mode: likewise.
         mix: one that `checked_mix` has returned.
         vehicles: how many there are, numbered from 1.
+        share: K/N, of a fleet without a mix.
     """
     if mix is None:
         row = PROTOCOLS[protocol]
-        return (FleetPart(row, row.modes[mode], WHOLE_PERCENT, tuple(range(1, vehicles + 1))),)
+        own = range(1, vehicles + 1) if share is None else share_of(share).vehicles(vehicles)
+        return (FleetPart(row, row.modes[mode], WHOLE_PERCENT, tuple(own)),)
     shares = _shares(mix)
     dealt = deal([percent for _, _, percent in shares], vehicles)
     return tuple(FleetPart(*share, tuple(own)) for share, own in zip(shares, dealt, strict=True))

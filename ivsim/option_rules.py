@@ -17,6 +17,7 @@ from ivsim.agent_rules import agents_can_reach, agents_have_work, agents_need_no
 from ivsim.batching_rules import batch_limits, batch_periods
 from ivsim.option import Naming, ineffective, refusal_of, shown
 from ivsim.options import AUTO_SHARDS, OPTIONS, PAST, RunOptions, option_name, rtt_of, stored_places
+from ivsim.share import share_of
 from ivsim.target import SCHEMES, parse
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
@@ -288,11 +289,24 @@ def _stages_fit(options: RunOptions, name: Naming) -> Iterator[str]:
 
 
 def _shards_have_vehicles(options: RunOptions, name: Naming) -> Iterator[str]:
-    if options.shards != AUTO_SHARDS and int(options.shards) > options.vehicles:
-        yield (
-            f"{name('shards')} {options.shards}: each needs a vehicle at least: {name('vehicles')} is"
-            f" {options.vehicles}"
-        )
+    if options.shards != AUTO_SHARDS and int(options.shards) > options.sending:
+        of = f"{name('vehicles')} is {options.vehicles}"
+        if options.share is not None:
+            of = f"{name('share')} {options.share} of {name('vehicles')} {options.vehicles} has {options.sending}"
+        yield f"{name('shards')} {options.shards}: each needs a vehicle at least: {of}"
+
+
+def _share(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse a share that the others could not be told from, or joined with."""
+    if options.share is None:
+        return
+    given = f"{name('share')} {options.share}"
+    if options.start_at is None:
+        yield f"{given}: needs {name('start_at')}, one time for all shares"
+    if options.agents:
+        yield f"{name('agents')} {options.agents[0]}: not with {given}: a share is one machine's"
+    if share_of(options.share).total > options.vehicles:
+        yield f"{given}: each needs a vehicle at least: {name('vehicles')} is {options.vehicles}"
 
 
 def _edge(options: RunOptions, name: Naming) -> Iterator[str]:
@@ -368,6 +382,7 @@ _RULES: Final = (
     _outage_in_run,
     _outage_while_connecting,
     _netem,
+    _share,
     _shards_have_vehicles,
     _edge,
     _brokers_have_vehicles,

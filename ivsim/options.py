@@ -45,6 +45,7 @@ from ivsim.option import (
     shown,
     word_of,
 )
+from ivsim.share import instant_ns, share_of
 from ivsim.target import SCHEMES
 from ivsim.topologies import TOPOLOGIES, Topology
 from schemas.errors import Refusal
@@ -1151,6 +1152,28 @@ class RunOptions(BaseModel):
             metavar="PATH",
         ),
     ] = None
+    share: Annotated[
+        str | None,
+        Option(
+            "K/N: send for the K-th of N shares of the fleet alone; runs on other machines send for the others, and"
+            " `ivsim report` joins their results.",
+            RUN,
+            absent="the whole fleet",
+            effective=(needs_some("target"), needs("topology", "peer"), needs("link", "direct")),
+            metavar="K/N",
+        ),
+    ] = None
+    start_at: Annotated[
+        str | None,
+        Option(
+            "Date and time of the run's second 0, which all shares have alike, by ISO 8601 with its offset from UTC:"
+            " 2026-11-30T09:00:00Z, up to an hour from now.",
+            RUN,
+            absent="as soon as all is ready",
+            effective=(needs_some("share"),),
+            metavar="TIME",
+        ),
+    ] = None
     pcap: Annotated[
         bool,
         Option(
@@ -1258,6 +1281,18 @@ class RunOptions(BaseModel):
             raise ValueError(f"{shown(value)}: write {AUTO_SHARDS}, or a number from 1 to {MAX_SHARDS}")
         return str(int(value))
 
+    @field_validator("share")
+    @classmethod
+    def _share(cls, value: str | None) -> str | None:
+        return None if value is None else str(share_of(value))
+
+    @field_validator("start_at")
+    @classmethod
+    def _start_at(cls, value: str | None) -> str | None:
+        if value is not None:
+            instant_ns(value)
+        return value
+
     @field_validator("spark_master")
     @classmethod
     def _spark_master(cls, value: str | None) -> str | None:
@@ -1361,8 +1396,18 @@ class RunOptions(BaseModel):
 
     @property
     def parts(self) -> tuple[FleetPart, ...]:
-        """Return the fleet by what its vehicles speak: one part, or those of the mix."""
-        return fleet_parts(self.protocol, self.mode, self.mix, self.vehicles)
+        """Return what the run sends for by what vehicles speak: one part, or those of the mix; of a share, its vehicles alone."""
+        return fleet_parts(self.protocol, self.mode, self.mix, self.vehicles, self.share)
+
+    @property
+    def sending(self) -> int:
+        """Return how many vehicles the run sends for: all of the fleet, or those of its share."""
+        return sum(len(part.vehicles) for part in self.parts)
+
+    @property
+    def start_at_ns(self) -> int | None:
+        """Return when second 0 is to be, as Unix time; None for as soon as all is ready."""
+        return None if self.start_at is None else instant_ns(self.start_at)
 
     @property
     def links(self) -> range:

@@ -60,8 +60,10 @@ ARRIVED: Final = {
 }
 # Likewise, who has a message of which it is known that it has come so far; the others may be on their way.
 ACROSS: Final = {"edge": _IN_KAFKA}
-# Topology `peer`: it was sent, and the peer said neither yes nor no.
-UNANSWERED: Final = f"(emitted_at_ns is not null and not {_REFUSED})"
+# Topology `peer`: it was sent, and the peer said neither yes nor no; or nobody knows whether it was sent.
+UNANSWERED: Final = (
+    f"(emitted_at_ns is not null and not {_REFUSED} or coalesce(unsent_reason = 'share_missing', false))"
+)
 
 
 def undecided(

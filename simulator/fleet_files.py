@@ -37,13 +37,6 @@ class Written(NamedTuple):
     payload_bytes: int
 
 
-def shard_of(vehicles: int, index: int, count: int) -> range:
-    """Return the vehicles of shard `index` (from 1) of `count`: they are dealt out in turn, and all shards are the fleet."""
-    if not 1 <= index <= count:
-        raise ValueError(f"shard {index} of {count}: there are 1 to {count}")
-    return range(index, vehicles + 1, count)
-
-
 def write_fleet(scenario: Scenario, vehicles: range, start_at_ns: int, directory: Path) -> Iterator[Written]:
     """Write the messages of these vehicles, a file for each FILE_VEHICLES of them, and yield each once it is whole.
 

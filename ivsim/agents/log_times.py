@@ -28,14 +28,17 @@ def by_our_clock(events: Events, ours: Callable[[Times], Times]) -> Events:
     return translated
 
 
-def give_up(log: Path, scenario: Scenario, vehicles: Sequence[int], at_ns: int) -> int:
-    """Note each message due of these vehicles that the log says nothing final of as unsent, with the reason agent_lost.
+def give_up(
+    log: Path, scenario: Scenario, vehicles: Sequence[int], at_ns: int, reason: Reason = Reason.AGENT_LOST
+) -> int:
+    """Note each message due of these vehicles that the log says nothing final of as unsent, with this reason.
 
     Args:
         log: what came of it, whole records; a missing one is one of which nothing came.
         scenario: the fleet.
         vehicles: whose log it is.
-        at_ns: when the agent was lost.
+        at_ns: when the agent was lost, or when nothing was known any more.
+        reason: why nobody knows what became of them.
 
     Returns:
         how many messages that are.
@@ -50,9 +53,7 @@ def give_up(log: Path, scenario: Scenario, vehicles: Sequence[int], at_ns: int) 
     ]
     with log.open("ab") as file:
         for due in left:
-            file.write(
-                RECORD.pack(Kind.UNSENT, Reason.AGENT_LOST, 0, due.vehicle, due.epoch, 0, due.sequence, at_ns)
-            )
+            file.write(RECORD.pack(Kind.UNSENT, reason, 0, due.vehicle, due.epoch, 0, due.sequence, at_ns))
     return len(left)
 
 

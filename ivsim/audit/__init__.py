@@ -26,7 +26,7 @@ __all__ = ["Audit", "BadResult", "Difference", "Sheet", "audit"]
 Row = dict[str, Any]
 # Of run.json: what no log can tell.
 _TAKEN_AS_SAID: Final = (
-    "stop_at_ns", "dead_senders", "lost_senders", "deaths", "agents", "senders", "gateways", "gateway_drops",
+    "stop_at_ns", "dead_senders", "lost_senders", "deaths", "agents", "shares", "senders", "gateways", "gateway_drops",
     "refused_gateways", "twin_reopened", "replay", "problems", "live",
 )  # fmt: skip
 
@@ -92,7 +92,7 @@ def _audit_in_order(made: Audit, noted: str, kept: list[Path], stamp: str) -> No
 def _audit_metrics(made: Audit, by_share: ByShare, found: figures.Figures) -> None:
     result = made.result
     said = result.json("metrics.json")
-    parts = ["replay", "certificate", "live", "validity", "parts", "agents"]
+    parts = ["replay", "certificate", "live", "validity", "parts", "agents", "shares"]
     parts += [] if by_share.query is None else ["query"]
     sheet = made.sheet("metrics.json", "all logs")
     sheet.hold_values(
@@ -126,6 +126,9 @@ def _audit_metrics(made: Audit, by_share: ByShare, found: figures.Figures) -> No
     if run.get("agents"):
         sheet = made.sheet("metrics.json agents", "run.json")
         sheet.hold_rows(said.get("agents", []), run["agents"], ("address",))
+    if run.get("shares"):
+        sheet = made.sheet("metrics.json shares", "run.json")
+        sheet.hold_rows(said.get("shares", []), run["shares"], ("share",))
     verdict, causes = certificate.validity(
         said | found,
         by_share.lag.p99_ms(),
@@ -137,6 +140,7 @@ def _audit_metrics(made: Audit, by_share: ByShare, found: figures.Figures) -> No
         twin_reopened=len(run.get("twin_reopened", [])),
         lost_senders=len(run.get("lost_senders", [])),
         agents=run.get("agents", []),
+        shares=run.get("shares", []),
     )
     validity = said.get("validity", {})
     sheet = made.sheet("metrics.json validity", "the figures")

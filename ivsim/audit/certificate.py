@@ -184,6 +184,7 @@ def validity(
     twin_reopened: int = 0,
     lost_senders: int = 0,
     agents: Sequence[Mapping[str, Any]] = (),
+    shares: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[str, list[str]]:
     """Return the verdict and the causes' names, in the order in which they are judged."""
     causes: list[tuple[str, str]] = []
@@ -219,6 +220,8 @@ def validity(
     known = [agent["clock_uncertainty_ms"] for agent in agents]
     unsure = [within_ms for within_ms in known if within_ms is None or within_ms > DRIFT_DEGRADES_MS]
     causes += [("clocks_apart", "degraded")] * len(unsure)
+    worse = [share["verdict"] for share in shares if share["verdict"] in {"degraded", "invalid"}]
+    causes += [("share_not_valid", verdict) for verdict in worse]
     causes += [("sender_died", "degraded")] * dead_senders
     causes += [("agent_lost", "degraded")] * lost_senders
     severities = {severity for _, severity in causes}

@@ -43,7 +43,7 @@ def due_of(terms: Terms, numbers: Iterable[int] | None = None) -> dict[Key, int]
     many send at that moment, which grows evenly from the stage's begin to its end.
     """
     found = {}
-    for vehicle in range(1, terms.vehicles + 1) if numbers is None else numbers:
+    for vehicle in terms.numbers if numbers is None else numbers:
         stream = Random(f"{terms.seed}/{vehicle}/plan")
         stream.choices([kind for kind, _ in _KINDS], [share for _, share in _KINDS])
         offset_ns, sequence = stream.randrange(terms.interval_ns), 1

@@ -118,6 +118,8 @@ class Ledger:
         """Return the fate of what its peer has refused, or said nothing of."""
         if row["refused_at_ns"] is not None:
             return "refused"
+        if row["unsent_reason"] == "share_missing":
+            return "unknown"
         return "unsent" if row["emitted_at_ns"] is None else "unknown"
 
     def _cut_short(self, emitted_at_ns: int | None) -> bool:

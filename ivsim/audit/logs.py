@@ -30,7 +30,7 @@ _WORDS: Final = np.dtype(
 )
 REASONS: Final = (
     "none", "dropped_oldest", "dropped_newest", "left_at_end", "sender_ended", "refused_by_peer", "no_answer",
-    "agent_lost", "beyond_peers_limit",
+    "agent_lost", "beyond_peers_limit", "share_missing",
 )  # fmt: skip
 # The name in ASCII, filled with zeros.
 _TAKEN: Final = np.dtype([("vehicle_id", "S32"), ("epoch", "<u4"), ("sequence", "<i8"), ("at_ns", "<i8")])

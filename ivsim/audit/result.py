@@ -72,6 +72,7 @@ class Terms:
         loss_timeout_ns: after emission; what is received later is late.
         future_tolerance_ns: how far a record's stamps may be ahead of Kafka's.
         edge: the link is between gateways and Kafka.
+        share: (K, N): the run sent for each Nth vehicle from the Kth on, others sent for the others.
     """
 
     end: str
@@ -85,6 +86,13 @@ class Terms:
     warmup_s: float
     stages: tuple[tuple[float, int, int], ...] = ()
     edge: bool = False
+    share: tuple[int, int] = (1, 1)
+
+    @property
+    def numbers(self) -> range:
+        """Return the numbers of the vehicles that the run sent for."""
+        first, step = self.share
+        return range(first, self.vehicles + 1, step)
 
     @property
     def arrival(self) -> str:
@@ -109,7 +117,13 @@ class Terms:
             future_tolerance_ns=int(options["future_tolerance_s"] * 1e9),
             warmup_s=options["warmup_s"],
             stages=tuple((length_s, begin, end) for length_s, begin, end in options.get("stages", ())),
+            share=_share(options.get("share") or "1/1"),
         )
+
+
+def _share(text: str) -> tuple[int, int]:
+    first, _, step = text.partition("/")
+    return int(first), int(step)
 
 
 @dataclass(frozen=True)

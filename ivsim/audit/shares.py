@@ -37,7 +37,9 @@ class Share:
 
     def has(self, numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Say of each number whether it is in the share."""
-        within: npt.NDArray[np.bool_] = (numbers >= self.numbers.start) & (numbers < self.numbers.stop)
+        own = self.numbers
+        within: npt.NDArray[np.bool_] = (numbers >= own.start) & (numbers < own.stop)
+        within &= (numbers - own.start) % own.step == 0
         return ~within if self.others else within
 
     def has_named(self, names: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -71,7 +73,7 @@ def shares_of(terms: Terms) -> Iterator[Share]:
     messages = terms.duration_ns // terms.interval_ns + 1
     seconds = 2 * (terms.duration_ns // _SECOND_NS + 1)
     size = max(1, ROWS // max(messages, seconds))
-    fleet = range(1, terms.vehicles + 1)
-    for first in fleet[::size]:
-        yield Share(range(first, min(first + size, fleet.stop)))
+    fleet = terms.numbers
+    for at in range(0, len(fleet), size):
+        yield Share(fleet[at : at + size])
     yield Share(fleet, others=True)

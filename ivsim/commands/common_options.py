@@ -128,7 +128,7 @@ def agreed(options: RunOptions) -> RunOptions:
     target = parse_target(options.target)
     if not needs_consent(target):
         return options
-    load = f"{options.vehicles / options.interval_s:.3g} messages/s of {options.vehicles} vehicles"
+    load = f"{options.sending / options.interval_s:.3g} messages/s of {options.sending} vehicles"
     if not typer.confirm(
         f"{load} would go to {target.host}, which is not this machine. Is it yours to load?", err=True
     ):

@@ -14,7 +14,7 @@ from ivsim.fleet_options import FLEET, OPTIONS, PANELS, FleetOptions, fleet_opti
 from ivsim.option_signature import option_parameters, taking
 from schemas.errors import Refusal
 from schemas.json_files import write_json
-from simulator.fleet_files import shard_of, write_fleet
+from simulator.fleet_files import write_fleet
 
 NOTE = "fleet.json"
 
@@ -49,7 +49,7 @@ def command(
 
 def _write(options: FleetOptions, output: Path) -> dict[str, Any]:
     """Write the files and the note on them; return the note."""
-    vehicles = shard_of(options.vehicles, *options.place)
+    vehicles = options.place.vehicles(options.vehicles)
     note: dict[str, Any] = {
         "version": version_line(),
         "options": options.model_dump(),

@@ -228,5 +228,5 @@ def _print(outcome: Outcome, options: RunOptions, stages: list[StageFigures], ju
     for verdict in judged:
         console.print(f"threshold {verdict.words}", highlight=False, markup=False)
     if outcome.metrics:
-        title = f"{options.spoken}, {options.vehicles} vehicles"
+        title = f"{options.spoken}, {options.sending} vehicles"
         print_summary(console, outcome.metrics, title, outcome.report, options.topology)

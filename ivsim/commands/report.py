@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +12,28 @@ import typer
 
 from ivsim.commands.result_path import result_path
 from ivsim.listing import paragraph, width_of
+from schemas.errors import Refusal
+from schemas.json_files import read_json
 
 
 def command(
     results: Annotated[
-        Path, typer.Argument(metavar="RESULTS", help="A run's directory.", parser=result_path)
+        list[Path],
+        typer.Argument(
+            metavar="RESULTS...",
+            help="A run's directory; those of several shares are joined.",
+            parser=result_path,
+        ),
     ],
     *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="DIRECTORY",
+            help="Where the result of joined shares goes (default results/RUN).",
+        ),
+    ] = None,
     ledger: Annotated[
         bool,
         typer.Option(
@@ -37,11 +53,40 @@ def command(
 
     A run that was killed is finished: its ledger, figures and report are made of
     what its parts have left, and are partial.
+
+    Results of runs with --share, also of a single one with --output, are joined to
+    the fleet's: ivsim report share-1 share-2 --output whole
     """
-    from ivsim.library.folder import is_unfinished  # noqa: PLC0415 - charts: --help need not wait
 
     def say(words: str) -> None:
         print(words, file=sys.stderr)
+
+    if len(results) > 1 or output is not None:
+        if ledger:
+            raise Refusal("--ledger: of one run; that of joined shares is made anew in any case")
+        _joined(results, output, say)
+        return
+    (result,) = results
+    _anew(result, say, ledger=ledger)
+
+
+def _joined(results: list[Path], output: Path | None, say: Callable[[str], None]) -> None:
+    """Join the shares of a fleet, and print what the fleet came to."""
+    from rich.console import Console  # noqa: PLC0415 - --help need not wait
+
+    from ivsim.library.join import join  # noqa: PLC0415
+    from ivsim.report.terminal import print_summary  # noqa: PLC0415
+    from ivsim.runs.validity import EXIT_INVALID  # noqa: PLC0415
+
+    made = join(results, output, say)
+    metrics = read_json(made.metrics)
+    print_summary(Console(), metrics, f"{len(results)} shares", made.report, "peer")
+    if metrics["validity"]["verdict"] == "invalid":
+        raise typer.Exit(EXIT_INVALID)
+
+
+def _anew(results: Path, say: Callable[[str], None], *, ledger: bool) -> None:
+    from ivsim.library.folder import is_unfinished  # noqa: PLC0415 - charts: --help need not wait
 
     if is_unfinished(results):
         from ivsim.library.unfinished import finish  # noqa: PLC0415

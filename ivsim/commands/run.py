@@ -105,7 +105,7 @@ def _told(
     if as_json:
         print(json.dumps(outcome.metrics, indent=2, sort_keys=True))
     elif outcome.metrics:
-        title = f"{options.spoken}, {options.vehicles} vehicles"
+        title = f"{options.spoken}, {options.sending} vehicles"
         print_summary(Console(), outcome.metrics, title, outcome.report, options.topology)
     judged = judge(thresholds, outcome.metrics)
     for one in judged:

@@ -87,6 +87,7 @@ def write_page(directory: Path, figures: Mapping[str, Figures] | None = None) ->
         wire_sample=_sample(directory / "wire_categories.parquet"),
         parts=_parts(metrics),
         agents=_agents(metrics),
+        shares=_shares(metrics),
         batches=_batches(manifest, directory, drawn["batches"]),
         query=_query(metrics),
         security=_security(metrics),
@@ -173,8 +174,9 @@ def _head(manifest: dict[str, Any]) -> str:
     options = manifest["options"]
     count = options["gateways"] if at_edge(options) else 0
     through = f" through {count} gateway{'s' if count > 1 else ''} at the edge" if count else ""
+    share = f"share {options['share']} of " if options.get("share") else ""
     return (
-        f"{spoken_in(options)}, {options['vehicles']} vehicles{through}, one message each"
+        f"{spoken_in(options)}, {share}{options['vehicles']} vehicles{through}, one message each"
         f" {options['interval_s']:g} s for {options['duration_s']:g} s, {options['format']},"
         f" link {manifest['link'].get('name', options['link'])}; trace {options['trace']},"
         f" loss ratio {options['loss_ratio']:g}, seed {options['seed']}{'; ' + said if (said := words_of(options)) else ''}"
@@ -271,6 +273,22 @@ def _agents(metrics: dict[str, Any]) -> list[list[str]]:
             f"lost: {agent['lost']}" if agent["lost"] else "to the end",
         ]
         for agent in metrics.get("agents") or []
+    ]
+
+
+def _shares(metrics: dict[str, Any]) -> list[list[str]]:
+    """Return of each share of the fleet its run, its clock, and what its figures are worth by themselves."""
+    return [
+        [
+            share["share"],
+            share["run"] or "missing",
+            number(share["vehicles"]),
+            "unknown" if share.get("clock_error_ms") is None else f"{share['clock_error_ms']:,.1f}",
+            f"{share['verdict']}{': ' if share['words'] else ''}{share['words']}"
+            if share["run"]
+            else "unknown",
+        ]
+        for share in metrics.get("shares") or []
     ]
 
 

@@ -28,6 +28,8 @@ def print_summary(
     console.print(certificate_line(metrics))
     for agent in metrics.get("agents") or []:
         console.print(_agent(agent), soft_wrap=True)
+    for share in metrics.get("shares") or []:
+        console.print(_share(share), soft_wrap=True)
     console.print(_validity(metrics))
     if report is not None:
         console.print(f"report: {report}", soft_wrap=True)
@@ -51,6 +53,17 @@ def _agent(agent: dict[str, Any]) -> Text:
     )
     lost = ("", "") if agent["lost"] is None else (f"; lost: {agent['lost']}", "bold yellow")
     return Text.assemble(f"agent {agent['address']}: {agent['vehicles']} vehicles, {known}", lost)
+
+
+def _share(share: dict[str, Any]) -> Text:
+    """Return who sent a share of the fleet, and how far its clock was from UTC at most."""
+    if share["run"] is None:
+        return Text.assemble(
+            f"share {share['share']}: {share['vehicles']} vehicles, ", ("missing", "bold yellow")
+        )
+    error_ms = share["clock_error_ms"]
+    clock = "its clock kept by nobody" if error_ms is None else f"its clock within {error_ms:,.1f} ms of UTC"
+    return Text(f"share {share['share']}: {share['vehicles']} vehicles, {clock}; {share['run']}")
 
 
 def _query(found: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from ivsim.runs.directory import RunDirectory
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, again, unhurried
 from ivsim.runs.ledger_job import LedgerJob, why
+from ivsim.runs.ntp import clock_error_ms
 from ivsim.runs.result import write_proof, write_result
 from ivsim.runs.snapshot import Facts, note, write_snapshot
 from ivsim.runs.started import Ending, StartedRun
@@ -192,6 +193,7 @@ def _facts(started: StartedRun, ending: Ending, problems: Sequence[str]) -> Fact
         start_at_ns=started.start_at_ns,
         stop_at_ns=ending.stop_at_ns,
         clock_drift_ms=started.plan.clock.drift_ms(),
+        clock_error_ms=clock_error_ms(),
         replay=started.replay.properties(),
         senders=[children.part(name).latest.get("done", {}) for name in components.senders],
         gateways=[children[name].latest.get("done", {}) for name in components.gateways],
@@ -212,7 +214,7 @@ def _deaths(started: StartedRun, *, lost: bool) -> dict[str, str]:
     dead = started.components.children.dead
     both = zip(started.components.senders, started.plan.senders, strict=True)
     return {
-        name: f"{why(dead[name])} ({len(share.vehicles)} of {started.options.vehicles} vehicles)"
+        name: f"{why(dead[name])} ({len(share.vehicles)} of {started.options.sending} vehicles)"
         for name, share in both
         if name in dead and isinstance(dead[name], AgentLost) == lost
     }

@@ -139,8 +139,8 @@ def open_components(
     if options.page:
         page = children.start(processes.page(plan, endpoints))
         display.note(f"live page: {page.wait_for('ready', READY_S)['url']}")
-    display.phase(f"connecting {options.vehicles} vehicles")
-    within_s = READY_S + options.vehicles * BUILT_WITHIN_S + processes.connecting_s(options)
+    display.phase(f"connecting {options.sending} vehicles")
+    within_s = READY_S + options.sending * BUILT_WITHIN_S + processes.connecting_s(options)
     for sender in senders:
         sender.wait_for("ready", within_s)
     replay.wait_ready()

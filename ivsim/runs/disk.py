@@ -44,7 +44,7 @@ def check_room(path: Path, options: RunOptions) -> None:
         raise Refusal(f"--output {path}: {existing} is on a file system that holds no ordinary files")
     needed = needed_bytes(options) + _reserve_bytes(options)
     if usage.free < needed:
-        messages, per_s = _messages(options), options.vehicles / options.interval_s
+        messages, per_s = _messages(options), options.sending / options.interval_s
         raise Refusal(
             f"--output {path}: {usage.free // MB:,} MB free on its disk, about {needed // MB:,} MB needed for {messages:,.0f}"
             f" messages ({per_s:,.10g}/s of all vehicles): free some, name another directory, or ask for fewer messages"
@@ -92,4 +92,4 @@ def _reserve_bytes(options: RunOptions) -> int:
 
 def _messages(options: RunOptions) -> float:
     """Return how many messages are due, all vehicles sending throughout."""
-    return options.vehicles * options.duration_s / options.interval_s
+    return options.sending * options.duration_s / options.interval_s

@@ -114,10 +114,10 @@ def needed_bytes(options: RunOptions, up: Collection[str] = ()) -> int:
 def _parts(options: RunOptions) -> Iterator[tuple[str, int, int]]:
     """Yield the parts on this machine: name, how many processes it has, how many vehicles they serve."""
     topology = TOPOLOGIES[options.topology]
-    yield RUNNER, 1, options.vehicles
+    yield RUNNER, 1, options.sending
     yield options.link, 1, len(options.links)
     if not options.agents:
-        yield "capture", 1, options.vehicles
+        yield "capture", 1, options.sending
     for share in sender_shares(options):
         if share.agent is None:
             yield f"sender {share.part.protocol.name}", 1, len(share.vehicles)

@@ -56,7 +56,7 @@ class PhaseTimes:
 
     def __init__(self, options: RunOptions, path: Path) -> None:
         self._path, self._running_s = path, options.duration_s
-        due = options.vehicles * options.duration_s / options.interval_s
+        due = options.sending * options.duration_s / options.interval_s
         size = round(math.log10(max(due, 1.0)))
         self._like = f"{options.topology}/{options.security}/{options.prove_link}/{options.probe}/10^{size}"
         known = _read(path).get(self._like)

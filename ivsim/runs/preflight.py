@@ -7,6 +7,7 @@ import resource
 import shutil
 import socket
 import tempfile
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -44,6 +45,8 @@ from twin.place import Place
 
 SPARK_SCHEME = "spark://"
 ANSWER_S = 5.0
+# `--start-at` beyond is a slip of the date, or of the offset from UTC.
+AHEAD_S = 3_600
 # That the fold and Kafka's connector are made for.
 SPARK_RELEASE = "4.3"
 LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -65,6 +68,7 @@ def preflight(options: RunOptions) -> None:
     if options.target is not None:
         _target(options, options.target)
     check_agents(options)
+    _start_at(options)
     _ports(options)
     if options.spark_master is not None:
         check_spark_master(options.spark_master)
@@ -151,11 +155,23 @@ def _more_brokers(options: RunOptions) -> str:
 def _target(options: RunOptions, url: str) -> None:
     """Refuse a broker that does not answer, credentials that are not there, and a load that nobody has agreed to."""
     target = parse(url)
-    load = f"{options.vehicles / options.interval_s:.3g} messages/s of {options.vehicles} vehicles"
+    load = f"{options.sending / options.interval_s:.3g} messages/s of {options.sending} vehicles"
     check_consent(target, options.target_consent, load)
     credentials = target_credentials(options, target)
-    check_answers(target, credentials.tls(vehicle_id(1)))
+    check_answers(target, credentials.tls(vehicle_id(options.parts[0].vehicles[0])))
     try_target(options, target, credentials)
+
+
+def _start_at(options: RunOptions) -> None:
+    """Refuse a time that is over, or so far ahead that it is a slip."""
+    if options.start_at_ns is None:
+        return
+    ahead_s = (options.start_at_ns - time.time_ns()) / 1e9
+    if not 0 < ahead_s <= AHEAD_S:
+        when = f"{-ahead_s:,.0f} s ago" if ahead_s <= 0 else f"{ahead_s:,.0f} s ahead"
+        raise Refusal(
+            f"{option_name('start_at')} {options.start_at}: is {when}; allowed are up to {AHEAD_S:,} s ahead"
+        )
 
 
 def check_agents(options: RunOptions) -> None:

@@ -195,7 +195,7 @@ def sender_name(plan: RunPlan, index: int) -> str:
 
 def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
     part, vehicles = plan.senders[index].part, plan.senders[index].vehicles
-    alone = plan.shards == 1
+    whole = len(vehicles) == plan.options.vehicles
     own = {vehicle_id(vehicle) for vehicle in vehicles}
     config = sender_config(
         plan.options,
@@ -204,7 +204,7 @@ def _sender(plan: RunPlan, endpoints: Endpoints, index: int) -> ChildSpec:
         host=endpoints.host(plan.senders[index].peer),
         port=endpoints.ports[part.protocol.name],
         events_path=plan.directory.emission_log(index, plan.shards),
-        vehicles=None if alone else vehicles,
+        vehicles=None if whole else vehicles,
         client_prefix=client_prefix(plan.options, plan.run_id),
         tls=endpoints.credentials.tls(),
         certificates=endpoints.credentials.certificates,
@@ -426,7 +426,7 @@ def sender_config(
 
 def connecting_s(options: RunOptions) -> float:
     """Return how long it takes until the last vehicle is due to connect; 0 without a rate."""
-    return 0.0 if options.connect_rate_per_s is None else options.vehicles / options.connect_rate_per_s
+    return 0.0 if options.connect_rate_per_s is None else options.sending / options.connect_rate_per_s
 
 
 def attributed_ends(options: RunOptions) -> list[int] | None:
@@ -435,7 +435,7 @@ def attributed_ends(options: RunOptions) -> list[int] | None:
     Attribution follows 40,000 frames/s. Of a fleet that sends more than MESSAGES_PER_S_ATTRIBUTED it is told a random
     sample that sends so many: the same share of each part of the fleet, drawn by the run's seed.
     """
-    messages_per_s = options.vehicles / options.interval_s
+    messages_per_s = options.sending / options.interval_s
     if messages_per_s <= MESSAGES_PER_S_ATTRIBUTED:
         return None
     share = MESSAGES_PER_S_ATTRIBUTED / messages_per_s

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from gateways.protocols.base import Mode
-from ivsim.options import RunOptions, load_traces, rtt_of
+from ivsim.options import RunOptions, load_traces, option_name, rtt_of
 from ivsim.runs import accounting, manifest, processes
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.clock import ClockWatch
@@ -215,9 +215,9 @@ class Run:
         log = None
         if components.endpoints.kafka.bootstrap:
             log = stack.enter_context(closing(open_kafka_log(components, plan.directory, plan.options)))
-        after_ns = START_AFTER_NS + plan.options.vehicles * START_AFTER_NS_PER_VEHICLE
-        start_at_ns = time.time_ns() + after_ns
-        opened_s = time.monotonic() - self._began_s + after_ns / 1e9
+        after_ns = START_AFTER_NS + plan.options.sending * START_AFTER_NS_PER_VEHICLE
+        start_at_ns = self._start_at_ns(time.time_ns() + after_ns)
+        opened_s = time.monotonic() - self._began_s + (start_at_ns - time.time_ns()) / 1e9
         # A link that emulates nothing has no conditions to show, whatever the trace says.
         shown = plan.options.page and components.link.name != DIRECT
         publisher = LivePublisher(
@@ -248,8 +248,25 @@ class Run:
             log.follow()
         return started
 
+    def _start_at_ns(self, earliest_ns: int) -> int:
+        """Return when second 0 begins: as soon as all is ready, or at its time; NotReady when that is over."""
+        options = self._plan.options
+        if options.start_at_ns is None:
+            return earliest_ns
+        late_s = (earliest_ns - options.start_at_ns) / 1e9
+        if late_s > 0:
+            raise NotReady(
+                f"{option_name('start_at')} {options.start_at}: all was ready {late_s:.1f} s after it; nothing was sent"
+            )
+        return options.start_at_ns
+
     def _wait(self, started: StartedRun) -> None:
         """Stay until the last message was due."""
+        if started.options.start_at is not None:
+            self._display.phase(f"waiting for {started.options.start_at}")
+            while (left_s := (started.start_at_ns - time.time_ns()) / 1e9) > 0:
+                self._tick(started, 0.0, left_s + started.options.duration_s)
+                time.sleep(min(TICK_S, max(left_s, 0.0)))
         self._display.phase("running")
         end_ns = started.start_at_ns + round(started.options.duration_s * 1e9)
         while (left_s := (end_ns - time.time_ns()) / 1e9) > 0:

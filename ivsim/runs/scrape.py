@@ -123,7 +123,7 @@ class Scrape(Collector):
             labels=["run", "protocol", "mode", "vehicles", "format", "link"],
         )
         words = (options.protocol, options.mode) if options.mix is None else ("mix", "mix")
-        info.add_metric([self._run, *words, str(options.vehicles), options.format, options.link], 1)
+        info.add_metric([self._run, *words, str(options.sending), options.format, options.link], 1)
         yield info
         with self._lock:
             sample, row, totals = self._sample, self._row, self._totals

@@ -43,7 +43,9 @@ class Facts:
         replay: `LinkReplay.properties`.
         senders, gateways: the last event of each.
         deaths: how senders ended that died on the way, by name; `lost` of those that were lost with their agent.
+        clock_error_ms: from UTC at most, by the kernel's word; None where nobody keeps the clock.
         agents: what each had, and how well its times are known.
+        shares: of a fleet that several runs sent, what is told of each.
         refused_gateways: a line for each gateway that its broker refused on the way.
         twin_reopened: a line for each time that a query of the twins died and was opened again.
         problems: a line for each thing that went wrong.
@@ -58,6 +60,8 @@ class Facts:
     deaths: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
     agents: Sequence[Mapping[str, Any]] = ()
+    shares: Sequence[Mapping[str, Any]] = ()
+    clock_error_ms: float | None = None
     refused_gateways: Sequence[str] = ()
     twin_reopened: Sequence[str] = ()
     problems: Sequence[str] = ()
@@ -79,7 +83,10 @@ def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, fa
     _write_logs(processes.receive_logs(directory.path), directory.path / "received.parquet", "received_at_ns")
     _write_logs(processes.in_flight_logs(directory.path), directory.path / "in_flight.parquet", "noted_at_ns")
     write_link_log(directory.link, asked, directory.path / "wire.events")
-    write_json(directory.path / "clock.json", {"clock_drift_ms": facts.clock_drift_ms})
+    write_json(
+        directory.path / "clock.json",
+        {"clock_drift_ms": facts.clock_drift_ms, "clock_error_ms": facts.clock_error_ms},
+    )
     write_json(
         directory.snapshot,
         {
@@ -91,6 +98,7 @@ def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, fa
             "lost_senders": list(facts.lost),
             "deaths": {**facts.deaths, **facts.lost},
             "agents": list(facts.agents),
+            "shares": list(facts.shares),
             "senders": [{name: said.get(name) for name in _OF_SENDER} for said in facts.senders],
             "gateways": [{name: said.get(name) for name in _OF_GATEWAY} for said in facts.gateways],
             "gateway_drops": _gateway_drops(facts.gateways),
@@ -128,7 +136,10 @@ def _emissions(
 ) -> pa.Table:
     """Return the emission log as a table, with what the capture proves where no acknowledgement can."""
     parts = options.parts
-    emissions = emission_table.to_table(events, processes.scenario_of(options, on_roads=False), start_at_ns)
+    own = sorted(vehicle for part in parts for vehicle in part.vehicles)
+    emissions = emission_table.to_table(
+        events, processes.scenario_of(options, on_roads=False), start_at_ns, own
+    )
     asked = [vehicle_id(vehicle) for part in parts if part.peer == "gateway" for vehicle in part.vehicles]
     peer = pc.if_else(pc.is_in(emissions["vehicle_id"], pa.array(asked, pa.string())), "gateway", "broker")
     refused = pc.is_valid(emissions["refused_at_ns"])

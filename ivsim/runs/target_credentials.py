@@ -58,7 +58,7 @@ def target_credentials(
 
 
 def _clients(options: RunOptions) -> list[str]:
-    names = [vehicle_id(number) for number in range(1, options.vehicles + 1)]
+    names = [vehicle_id(number) for part in options.parts for number in part.vehicles]
     return [*names, GATEWAY] if TOPOLOGIES[options.topology].bridged else names
 
 
@@ -74,10 +74,10 @@ def left_on_target(
     if TOPOLOGIES[options.topology].bridged:
         names |= {f"{prefix}{name}": GATEWAY for name in queues(options)}
     if mode.leaves_session:
-        for number in range(1, options.vehicles + 1):
-            names[f"{prefix}{vehicle_id(number)}"] = vehicle_id(number)
+        for own in (vehicle_id(number) for part in options.parts for number in part.vehicles):
+            names[f"{prefix}{own}"] = own
             if TOPOLOGIES[options.topology].echoed:
-                names[f"{prefix}{vehicle_id(number)}-echo"] = vehicle_id(number)
+                names[f"{prefix}{own}-echo"] = own
     usernames, passwords = credentials.usernames, credentials.passwords
     return [
         Client(

@@ -25,7 +25,8 @@ TRIAL_S: Final = 5.0
 def try_target(options: RunOptions, target: Target, credentials: Credentials) -> None:
     """Connect the first vehicle in each mode of the run, and the gateway's account; Refusal says who is refused, and why."""
     kinds = {(part.protocol.name, part.mode.name): (part.protocol, part.mode) for part in options.parts}
-    names = [vehicle_id(1)]
+    first = options.parts[0].vehicles[0]
+    names = [vehicle_id(first)]
     if TOPOLOGIES[options.topology].bridged and credentials.usernames.get(GATEWAY) is not None:
         names.append(GATEWAY)
     for protocol, mode in kinds.values():
@@ -39,22 +40,22 @@ def try_target(options: RunOptions, target: Target, credentials: Credentials) ->
                 credentials.keys,
             )
             try:
-                _try(protocol, mode, endpoint, f"ivsim-trial-{os.getpid()}-{name}-")
+                _try(protocol, mode, endpoint, first, f"ivsim-trial-{os.getpid()}-{name}-")
             except (OSError, ValueError) as error:
                 raise Refusal(f"--target {target}: {_why(options, target, name, error)}") from None
 
 
-def _try(protocol: Protocol, mode: Mode, endpoint: Endpoint, prefix: str) -> None:
+def _try(protocol: Protocol, mode: Mode, endpoint: Endpoint, vehicle: int, prefix: str) -> None:
     # The caller's thread may run an event loop of its own, as a notebook's does.
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, _connected(protocol, mode, endpoint, prefix)).result()
+        pool.submit(asyncio.run, _connected(protocol, mode, endpoint, vehicle, prefix)).result()
     if mode.leaves_session:
-        protocol.forget(endpoint, prefix + vehicle_id(1))
+        protocol.forget(endpoint, prefix + vehicle_id(vehicle))
 
 
-async def _connected(protocol: Protocol, mode: Mode, endpoint: Endpoint, prefix: str) -> None:
+async def _connected(protocol: Protocol, mode: Mode, endpoint: Endpoint, vehicle: int, prefix: str) -> None:
     settings = VehicleSettings(client_prefix=prefix, connect_timeout_s=TRIAL_S)
-    client = protocol.vehicle_client(endpoint, 1, mode, _Nobody(), settings)
+    client = protocol.vehicle_client(endpoint, vehicle, mode, _Nobody(), settings)
     try:
         await client.connect()
     finally:

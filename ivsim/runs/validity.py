@@ -38,7 +38,7 @@ class Cause(NamedTuple):
     Attributes:
         name: of the kind: partial_ledger, fate_unknown, certificate_off, link_changes_late, live_figures_differ,
             generator_limited, sender_died, agent_lost, clock_moved, clocks_apart, capture_dropped,
-            vehicle_dropped, gateway_dropped, gateway_refused, twin_reopened.
+            vehicle_dropped, gateway_dropped, gateway_refused, twin_reopened, share_not_valid.
         severity: degraded or invalid.
         words: what was found, for a person.
     """
@@ -95,6 +95,7 @@ def judge(
         *(Cause("gateway_refused", "degraded", line) for line in refused_gateways),
         *(Cause("twin_reopened", "degraded", line) for line in twin_reopened),
         *_clocks(metrics),
+        *_shares(metrics),
         *map(_died, dead_senders),
         *map(_lost, lost_senders),
     )
@@ -146,6 +147,13 @@ def _clocks(metrics: Mapping[str, Any]) -> Iterator[Cause]:
                 f" (limit {DRIFT_LIMIT_MS:g} ms)"
             )
             yield Cause("clocks_apart", "degraded", words)
+
+
+def _shares(metrics: Mapping[str, Any]) -> Iterator[Cause]:
+    for share in metrics.get("shares") or []:
+        if share["verdict"] in {"degraded", "invalid"}:  # None: it is missing
+            words = f"share {share['share']} is {share['verdict']}: {share['words']}"
+            yield Cause("share_not_valid", share["verdict"], words)
 
 
 def judge_link(metrics: Mapping[str, Any], capture_drops: int | None) -> Iterator[Cause]:

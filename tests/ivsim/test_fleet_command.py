@@ -48,9 +48,9 @@ def test_a_shard_of_a_fleet_of_millions_is_written_and_noted(
     [
         ("--vehicles 10000000", "--vehicles 10000000: input should be less than or equal to 9999999"),
         ("--vehicles 0", "--vehicles 0: input should be greater than or equal to 1"),
-        ("--shard 3/2", "--shard '3/2': write I/N with I from 1 to N, and N up to 10000"),
-        ("--shard 0/2", "--shard '0/2': write I/N with I from 1 to N, and N up to 10000"),
-        ("--shard half", "--shard 'half': write I/N with I from 1 to N, and N up to 10000"),
+        ("--shard 3/2", "--shard '3/2': write K/N with K from 1 to N, and N up to 10000"),
+        ("--shard 0/2", "--shard '0/2': write K/N with K from 1 to N, and N up to 10000"),
+        ("--shard half", "--shard 'half': write K/N with K from 1 to N, and N up to 10000"),
         ("--vehicles 2 --shard 1/3", "--shard 1/3: each needs a vehicle at least: --vehicles is 2"),
         ("--format xml", "--format 'xml': allowed are"),
         ("--interval nan", "--interval 'nan': expected a number"),

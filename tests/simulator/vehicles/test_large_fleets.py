@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ivsim.share import FleetShare, share_of
 from schemas.formats import FORMATS
 from schemas.topics import MAX_FLEET, MAX_VEHICLES, vehicle_address, vehicle_id
 from simulator import fleet_files
 from simulator.fleet import emissions, messages_due
-from simulator.fleet_files import shard_of, write_fleet
+from simulator.fleet_files import write_fleet
 from simulator.scenario import Scenario
 
 START = 1_704_067_200_000_000_000
@@ -52,16 +53,16 @@ def test_only_vehicles_of_a_run_have_addresses() -> None:
 
 @given(st.integers(1, MAX_FLEET), st.integers(1, 10_000), st.data())
 def test_every_vehicle_is_in_one_shard(vehicles: int, count: int, data: st.DataObject) -> None:
-    shards = [shard_of(vehicles, index, count) for index in range(1, count + 1)]
+    shards = [FleetShare(index, count).vehicles(vehicles) for index in range(1, count + 1)]
     assert sum(map(len, shards)) == vehicles
     number = data.draw(st.integers(1, vehicles))
     assert [index for index, own in enumerate(shards, 1) if number in own] == [(number - 1) % count + 1]
 
 
-@pytest.mark.parametrize("index", [0, 4])
-def test_a_shard_that_is_none_is_refused(index: int) -> None:
-    with pytest.raises(ValueError, match=f"^shard {index} of 3: there are 1 to 3$"):
-        shard_of(10, index, 3)
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "-1/3", "1/2/3", "\u0661/3"])
+def test_a_share_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r": write K/N with K from 1 to N, and N up to 1000$"):
+        share_of(text)
 
 
 @given(
@@ -77,7 +78,7 @@ def test_shards_of_a_large_fleet_together_send_what_one_process_would_byte_for_b
     fleet = Scenario(vehicles=MAX_FLEET, interval_s=0.7, duration_s=1.5, format=name, seed=seed)
     whole = sorted(emissions(fleet, START, sorted(numbers)))
     dealt = [
-        [number for number in sorted(numbers) if number in shard_of(MAX_FLEET, index, count)]
+        [number for number in sorted(numbers) if number in FleetShare(index, count).vehicles(MAX_FLEET)]
         for index in range(1, count + 1)
     ]
     assert sorted(chain.from_iterable(emissions(fleet, START, own) for own in dealt)) == whole
@@ -112,7 +113,10 @@ def test_the_files_of_all_shards_are_the_fleet_byte_for_byte(fleet: Scenario, co
             file
             for index in range(1, min(count, fleet.vehicles) + 1)
             for file in write_fleet(
-                fleet, shard_of(fleet.vehicles, index, min(count, fleet.vehicles)), START, Path(base)
+                fleet,
+                FleetShare(index, min(count, fleet.vehicles)).vehicles(fleet.vehicles),
+                START,
+                Path(base),
             )
         ]
         assert sorted(file.path for file in written) == sorted(Path(base).iterdir())
