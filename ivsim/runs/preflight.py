@@ -68,7 +68,7 @@ def preflight(options: RunOptions) -> None:
     if options.target is not None:
         _target(options, options.target)
     check_agents(options)
-    _start_at(options)
+    check_start(options)
     _ports(options)
     if options.spark_master is not None:
         check_spark_master(options.spark_master)
@@ -162,7 +162,7 @@ def _target(options: RunOptions, url: str) -> None:
     try_target(options, target, credentials)
 
 
-def _start_at(options: RunOptions) -> None:
+def check_start(options: RunOptions) -> None:
     """Refuse a time that is over, or so far ahead that it is a slip."""
     if options.start_at_ns is None:
         return

@@ -29,6 +29,7 @@ LOG = {
     "vehicle_mapping": str(ROOT / "examples/drives/two-trucks.toml"),
 }
 QUERY = {"query": "nearest-station", "stations": str(ROOT / "examples/stations.csv")}
+START_AT = "2026-11-30T09:00:00Z"
 IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("vehicle_log", {**LOG, "format": "small"}, f"--vehicle-log {LOG['vehicle_log']}: has no effect with --format small"),
     ("vehicle_mapping", {"vehicle_mapping": "m.toml"}, "--vehicle-mapping m.toml: needs --vehicle-log"),
@@ -268,6 +269,18 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("agents", {"agents": ["h:7070"], "target": "mqtt://b"}, "--agent: needs --link direct"),
     ("agents_only", {"agents_only": True}, "--agents-only: needs --agent"),
     ("agent_token_file", {"agent_token_file": "t"}, "--agent-token-file t: needs --agent"),
+    ("share", {"share": "1/2", "start_at": START_AT}, "--share 1/2: needs --target"),
+    (
+        "share",
+        {"share": "1/2", "start_at": START_AT, "target": "mqtt://b", "link": "direct"},
+        "--share 1/2: needs --topology peer",
+    ),
+    (
+        "share",
+        {"share": "1/2", "start_at": START_AT, "target": "mqtt://b", "topology": "peer"},
+        "--share 1/2: needs --link direct",
+    ),
+    ("start_at", {"start_at": START_AT}, f"--start-at {START_AT}: needs --share"),
     (
         "pcap",
         {"agents": ["h:7070"], "link": "direct", "target": "mqtt://b", "pcap": True},
