@@ -55,6 +55,7 @@ PROGRAMS = {"nsenter": "util-linux", "setpriv": "util-linux"}
 
 def preflight(options: RunOptions) -> None:
     """Return when the components of this run are installed and answer; Refusal names the first that does not."""
+    check_start(options)
     for program, package in PROGRAMS.items():
         if shutil.which(program) is None:
             raise Refusal(f"no {program} found: {how_to_get(package)}")
@@ -68,7 +69,6 @@ def preflight(options: RunOptions) -> None:
     if options.target is not None:
         _target(options, options.target)
     check_agents(options)
-    check_start(options)
     _ports(options)
     if options.spark_master is not None:
         check_spark_master(options.spark_master)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -17,7 +18,7 @@ from twin.config import read_twin_config
 from twin.session import settings
 
 FOLDER = ROOT / "compose" / "k8s"
-FILE = FOLDER / "twin.yaml"
+FILE, LOAD = FOLDER / "twin.yaml", FOLDER / "load.yaml"
 ALL: list[dict[str, Any]] = list(yaml.safe_load_all(FILE.read_text()))
 
 
@@ -38,12 +39,46 @@ def twin(tmp_path: Path) -> dict[str, Any]:
     return said | {"read": read_twin_config(tmp_path / "twin.json")}
 
 
-def test_kubernetes_takes_it() -> None:
-    command = [Path(sys.executable).with_name("kubernetes-validate"), "--strict", FILE]
+@pytest.mark.parametrize("path", [FILE, LOAD], ids=lambda path: path.name)
+def test_kubernetes_takes_it(path: Path) -> None:
+    command = [Path(sys.executable).with_name("kubernetes-validate"), "--strict", path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout + done.stderr
-    assert said.count(" passed for resource ") == len(ALL)
+    assert said.count(" passed for resource ") == len(list(yaml.safe_load_all(path.read_text())))
+
+
+def test_each_pod_of_the_load_asks_for_a_share_of_its_own() -> None:
+    """Each pod's command is what ivsim takes: with a start that is over, that is all there is to refuse."""
+    (job,) = [one for one in yaml.safe_load_all(LOAD.read_text()) if one["kind"] == "Job"]
+    assert job["spec"]["completionMode"] == "Indexed"
+    assert job["spec"]["completions"] == job["spec"]["parallelism"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    given = {one["name"]: one["value"] for one in container["env"]}
+    shell, option, script = container["args"]
+    seen = set()
+    for index in range(job["spec"]["completions"]):
+        environment = (
+            os.environ | given | {"JOB_COMPLETION_INDEX": str(index), "START_AT": "2026-01-01T00:00:00Z"}
+        )
+        printed = script.replace("exec ivsim", "printf '%s\\n'")
+        words = subprocess.run(
+            [shell, option, printed], env=environment, capture_output=True, text=True, check=True
+        )
+        command = words.stdout.splitlines()
+        seen.add((command[command.index("--share") + 1], command[command.index("--output") + 1]))
+        done = subprocess.run(
+            [sys.executable, "-m", "ivsim.cli", *command],
+            env=environment | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr.partition(": is ")[0]) == (
+            2,
+            "ivsim: --start-at 2026-01-01T00:00:00Z",
+        )
+    assert seen == {(f"{number}/4", f"/results/share-{number}") for number in range(1, 5)}
 
 
 def test_a_wrong_one_is_named(tmp_path: Path) -> None:
