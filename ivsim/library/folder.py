@@ -82,7 +82,10 @@ def found_in(path: Path) -> Found:
     spoken = [options.get("mix")] if options.get("mix") else [options.get("protocol"), options.get("mode")]
     words = (*spoken, options.get("topology"))
     what = " ".join(str(word) for word in words if word)
-    what += f", {options.get('vehicles', 'unknown')} vehicles, {options.get('duration_s', 'unknown')} s"
+    share = f"share {options['share']} of " if options.get("share") else ""
+    what += (
+        f", {share}{options.get('vehicles', 'unknown')} vehicles, {options.get('duration_s', 'unknown')} s"
+    )
     state = "unfinished"
     if goes_on(path):
         state = "running"

@@ -37,25 +37,16 @@ from schemas.errors import Refusal
 from schemas.json_files import read_json, write_json
 from schemas.topics import vehicle_id
 from simulator.capture.process import CATEGORIES_NAME, HANDSHAKES_NAME, LOG_NAME, MESSAGES_NAME, TABLE_NAME
-from simulator.capture.second_log import MAGIC, to_table
+from simulator.capture.second_log import MAGIC, read_log, to_table
 from simulator.capture.tables import ATTRIBUTED_ENDS
 from simulator.emission_log import Kind, Reason
 from simulator.emission_table import read_events
 
-# Of options: what each share has of its own.
-_OWN: Final = (
-    "share",
-    "name",
-    "tags",
-    "shards",
-    "page",
-    "page_port",
-    "scrape_port",
-    "target_accounts",
-    "target_certificates",
-    "target_ca",
-    "target_keys",
-)
+# Of options: what may differ from machine to machine. When the start was, and what a log of drives held, manifests say.
+_OWN: Final = frozenset({
+    "share", "start_at", "name", "tags", "shards", "page", "page_port", "metrics_port", "pcap", "vehicle_log", "vehicle_mapping",
+    "target", "target_consent", "target_accounts", "target_certificates", "target_ca", "target_keys",
+})  # fmt: skip
 _CAPTURED: Final = (MESSAGES_NAME, CATEGORIES_NAME, HANDSHAKES_NAME)
 _OF_MESSAGES: Final = (Kind.EMITTED, Kind.ACKNOWLEDGED, Kind.UNSENT)
 # Of each share; all but its vehicles None of one that is missing.
@@ -92,26 +83,37 @@ def join(
     first = parts[0]
     options = first.options.model_copy(update={"share": None, "start_at": None, "name": None, "tags": ()})
     run_id = new_run_id(options)
+    there = output is not None and output.is_dir()
     made = make_run_directory(output, run_id)
     try:
         say("reading the logs of the shares")
         missing = _logs(made, parts, options)
         if not missing:  # bytes of some vehicles alone are no figure of the fleet
             _wire(made, parts)
-        write_json(
-            made.manifest,
-            {**first.manifest, "run": run_id, "options": options.model_dump(), **_senders(made)},
-        )
+        write_json(made.manifest, _manifest(made, first, run_id, options))
         write_snapshot(made, options, _link_rows(parts), _facts(parts, missing, options))
         figures = built_ledger(ledger_config(made.path, options), say)
         say("working out the figures")
         write_result(made, figures)
         shutil.rmtree(made.work)
         write_checksums(made)
-    except BaseException:
-        shutil.rmtree(made.path, ignore_errors=True)
+    except BaseException as error:
+        _unmake(made.path, keep=there)
+        if isinstance(error, OSError):
+            raise Refusal(f"{made.path}: {error.strerror or error}") from None
         raise
     return made
+
+
+def _unmake(path: Path, *, keep: bool) -> None:
+    """Remove what was made; `keep`: the directory itself was there before."""
+    for entry in path.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink()
+    if not keep:
+        path.rmdir()
 
 
 def _part(directory: Path) -> _Part:
@@ -128,6 +130,8 @@ def _part(directory: Path) -> _Part:
     options = past_options(manifest["options"])
     if options.share is None:
         raise Refusal(f"{directory}: the result of a whole fleet: those of runs with {_SHARE} are joined")
+    if not run.ledger.is_file():
+        raise Refusal(f"{directory}: there is no ledger: `ivsim report --ledger {directory}` makes it")
     return _Part(run, manifest, read_json(run.snapshot), options)
 
 
@@ -143,6 +147,11 @@ def _alike(parts: Sequence[_Part]) -> None:
         if part.share.total != first.share.total:
             raise Refusal(
                 f"{part.run.path}: {_SHARE} {part.share}: {first.run.path} is {first.share}: no shares of one fleet"
+            )
+        if part.manifest.get("vehicle_log") != first.manifest.get("vehicle_log"):
+            raise Refusal(
+                f"{part.run.path}: {option_name('vehicle_log')} or {option_name('vehicle_mapping')}: another file than"
+                f" {first.run.path} had: no shares of one fleet"
             )
         if part.manifest["start_at_ns"] != first.manifest["start_at_ns"]:
             raise Refusal(
@@ -183,17 +192,39 @@ def _wire(made: RunDirectory, parts: Sequence[_Part]) -> None:
         return
     with (made.path / LOG_NAME).open("wb") as log:
         log.write(MAGIC)
-        for path in paths:
-            log.write((path / LOG_NAME).read_bytes().removeprefix(MAGIC))
+        for part in parts:
+            records = read_log(part.run.path / LOG_NAME)
+            log.write(records[~np.isin(records["vehicle"], _strangers(part))].tobytes())
     for name in (TABLE_NAME, *_CAPTURED):
         found = [pq.read_table(path / name) for path in paths]
         told = [table.schema.metadata or {} for table in found]
-        drops = sum(int(one.get(b"kernel_drops", 0)) for one in told)
-        metadata = {b"kernel_drops": str(drops).encode(), b"complete": str(drops == 0).lower().encode()}
+        metadata = {}
+        if all(b"kernel_drops" in one for one in told):  # a capture that was killed does not say
+            drops = sum(int(one[b"kernel_drops"]) for one in told)
+            metadata = {b"kernel_drops": str(drops).encode(), b"complete": str(drops == 0).lower().encode()}
         if any(ATTRIBUTED_ENDS in one for one in told):
             metadata[ATTRIBUTED_ENDS] = json.dumps(_attributed(parts, told)).encode()
-        rows = to_table(made.path / LOG_NAME) if name == TABLE_NAME else pa.concat_tables(found)
+        if name == TABLE_NAME:
+            rows = to_table(made.path / LOG_NAME)
+        else:
+            both = zip(parts, found, strict=True)
+            rows = pa.concat_tables(
+                table.filter(
+                    pc.invert(pc.is_in(table["vehicle_id"], pa.array(_stranger_names(part), pa.string())))
+                )
+                for part, table in both
+            )
         pq.write_table(rows.replace_schema_metadata(metadata), made.path / name)
+
+
+def _strangers(part: _Part) -> list[int]:
+    """Return the vehicles of the fleet that are not the share's; its link has them, and probes some."""
+    own = part.share.vehicles(part.options.vehicles)
+    return [number for number in range(1, part.options.vehicles + 1) if number not in own]
+
+
+def _stranger_names(part: _Part) -> list[str]:
+    return [vehicle_id(number) for number in _strangers(part)]
 
 
 def _attributed(parts: Sequence[_Part], told: Sequence[Mapping[bytes, bytes]]) -> list[int] | None:
@@ -228,18 +259,27 @@ def _replay(parts: Sequence[_Part]) -> dict[str, Any] | None:
     return {**told[0], **late, "failure": failure}
 
 
-def _senders(made: RunDirectory) -> dict[str, Any]:
-    return {"sender": {"shards": len(made.emission_logs()), "scheduling": None}}
+def _manifest(made: RunDirectory, first: _Part, run_id: str, options: RunOptions) -> dict[str, Any]:
+    """Return the first share's manifest as that of the fleet, without what is of that machine's run alone."""
+    of_all = {name: value for name, value in first.manifest.items() if name not in {"timings_s", "notes"}}
+    return {
+        **of_all,
+        "run": run_id,
+        "options": options.model_dump(),
+        "sender": {"shards": len(made.emission_logs()), "scheduling": None},
+        "notes": [],
+    }
 
 
 def _facts(parts: Sequence[_Part], missing: Sequence[FleetShare], options: RunOptions) -> Facts:
     told = [part.told for part in parts]
-    clocks = [read_json(part.run.path / "clock.json") for part in parts]
-    stops = [one["stop_at_ns"] for one in told if one["stop_at_ns"] is not None]
+    drifts = [read_json(part.run.path / "clock.json")["clock_drift_ms"] for part in parts]
+    stops = [one["stop_at_ns"] for one in told]
     return Facts(
         start_at_ns=int(parts[0].manifest["start_at_ns"]),
-        stop_at_ns=min(stops, default=None),
-        clock_drift_ms=max((one["clock_drift_ms"] for one in clocks), key=abs),
+        # The fleet goes on while one of its shares does: what a share that was stopped had not sent is unsent.
+        stop_at_ns=None if None in stops else max(stops),
+        clock_drift_ms=None if None in drifts else max(drifts, key=abs),
         replay=_replay(parts),
         senders=[sender for one in told for sender in one["senders"]],
         deaths={

@@ -35,7 +35,7 @@ FILES: Final[Mapping[str, str]] = {
     " that were lost with their agent, and how each ended; of each agent what it had, how far its clock was ahead before and behind"
     " the run, with what uncertainty, and why it was lost; the replay's own account, the last figures of senders and gateways, what"
     " went wrong, and how the live figures compare. It is written when the parts have stopped: of it and the logs all else is made",
-    "clock.json": "how far the wall clock moved against the monotonic clock",
+    "clock.json": "how far the wall clock moved against the monotonic clock, and is from UTC at most",
     "live.json": "the last live figures of the run, which the ledger is compared with",
     "link_proof.json": "the checks of the seconds driven through the link again behind the run (`--no-probe`, `--prove-link`)",
     "emissions.events": "the senders' log as it grew, binary; `emissions-0.events` and so on of several senders",

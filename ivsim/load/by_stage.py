@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ivsim.options import RunOptions
+from ivsim.share import share_of
 from schemas.quantiles import nearest_rank_ms
 
 _COLUMNS = ["due_at_ns", "fate", "emitted_at_ns", "emission_lag_ns", "end_to_end_latency_ns"]
@@ -51,9 +52,14 @@ def stage_figures(ledger: Path, options: RunOptions, start_at_ns: int) -> list[S
         end_ns = begin_ns + round(length_s * 1e9)
         due = rows["due_at_ns"]
         own = rows.filter(pc.and_(pc.greater_equal(due, begin_ns), pc.less(due, end_ns)))
-        found.append(_of(own, length_s, begin, end))
+        found.append(_of(own, length_s, _sending(options, begin), _sending(options, end)))
         begin_ns = end_ns
     return found
+
+
+def _sending(options: RunOptions, vehicles: int) -> int:
+    """Return for how many the run sends where so many of the fleet do: all of them, or those of its share."""
+    return vehicles if options.share is None else len(share_of(options.share).vehicles(vehicles))
 
 
 def _of(rows: pa.Table, length_s: float, begin: int, end: int) -> StageFigures:

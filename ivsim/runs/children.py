@@ -91,8 +91,8 @@ class Children:
     def start(self, spec: ChildSpec) -> Child:
         """Start a process with its configuration in a file that only its owner reads; it is not yet ready."""
         before = self._running.get(spec.name)
-        if before is not None:
-            before.stop()  # of one that has ended, the pipes
+        if before is not None and not before.running():
+            before.stop()  # lets go of its pipes
         path = self._work / f"{spec.name}.json"
         write_config(path, spec.config)
         last_words = last_words_of(self._work, spec.name)
@@ -106,13 +106,8 @@ class Children:
         )
         self._specs[spec.name] = spec
         self._running[spec.name] = child
-        if before is None:
-            self._stack.callback(self._stop, spec.name)
+        self._stack.callback(child.stop)
         return child
-
-    def _stop(self, name: str) -> None:
-        """Stop the one of that name that runs now: it may have been started again."""
-        self._running[name].stop()
 
     def restart(self, name: str) -> None:
         """Start again a process that has ended, with the same configuration; return once it is ready."""

@@ -73,7 +73,8 @@ def check_memory(options: RunOptions, up: Collection[str] = ()) -> None:
     if not fitting:
         raise Refusal(f"{figures}, not enough for one vehicle: end other programs, or take another machine")
     senders_here = any(share.agent is None for share in sender_shares(options))
-    remedy = f", or {option_name('agents')}" if senders_here else ""
+    more = f"more of {option_name('share')}" if options.share is not None else option_name("agents")
+    remedy = f", or {more}" if senders_here else ""
     raise Refusal(f"{figures}; allowed here: up to {fitting:,} vehicles{remedy}")
 
 

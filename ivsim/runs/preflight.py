@@ -134,8 +134,13 @@ def check_local_ports(options: RunOptions) -> None:
         raise Refusal(
             f"{option_name('vehicles')} {options.vehicles}: the relay needs {connections} ports towards"
             f" {options.target}, this kernel has {allowed} for that, enough for {fitting} vehicles: widen"
-            f" net.ipv4.ip_local_port_range, or {option_name('agents')}"
+            f" net.ipv4.ip_local_port_range, or {_more_machines(options)}"
         )
+
+
+def _more_machines(options: RunOptions) -> str:
+    """Return by which option more machines would send."""
+    return f"more of {option_name('share')}" if options.share is not None else option_name("agents")
 
 
 def local_ports() -> int:

@@ -425,8 +425,8 @@ def sender_config(
 
 
 def connecting_s(options: RunOptions) -> float:
-    """Return how long it takes until the last vehicle is due to connect; 0 without a rate."""
-    return 0.0 if options.connect_rate_per_s is None else options.sending / options.connect_rate_per_s
+    """Return how long it takes until the last vehicle of the fleet is due to connect, in a share too; 0 without a rate."""
+    return 0.0 if options.connect_rate_per_s is None else options.vehicles / options.connect_rate_per_s
 
 
 def attributed_ends(options: RunOptions) -> list[int] | None:

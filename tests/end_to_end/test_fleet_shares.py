@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import paho.mqtt.client as paho
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ import pytest
 
 from ivsim.audit import audit
 from ivsim.library.join import join
+from ivsim.share import FleetShare
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.json_files import read_json
@@ -55,6 +57,10 @@ def networks(run_record: RunRecord) -> Iterator[tuple[str, list[str]]]:
                 ip("-n", namespace, "address", "add", f"198.51.100.{4 * number + host}/30", "dev", device)
                 ip("-n", namespace, "link", "set", device, "up")
         yield hub, shares
+
+
+def of(vehicles: set[str], path: Path) -> list[dict[str, Any]]:
+    return [row for row in pq.read_table(path).to_pylist() if row["vehicle_id"] in vehicles]
 
 
 def ip(*words: str) -> None:
@@ -106,8 +112,11 @@ def test_four_shares_send_the_fleet_and_their_results_are_the_fleets(
     assert {row["fate"] for row in rows} == {"delivered"}
     assert len(rows) == sum(expected.values())
     figures = read_json(whole / "metrics.json")
-    parts = [read_json(tmp_path / f"share-{number + 1}" / "metrics.json") for number in range(SHARES)]
-    assert figures["wire_bytes_uplink"] == sum(part["wire_bytes_uplink"] for part in parts)
+    assert figures["wire_bytes_uplink"] > sum(len(payload) for _, payload in expected)
+    for number in range(SHARES):  # each vehicle's bytes are those that its own share's capture saw
+        own = set(map(vehicle_id, FleetShare(number + 1, SHARES).vehicles(FLEET.vehicles)))
+        for name in ("wire.parquet", "wire_messages.parquet", "wire_categories.parquet"):
+            assert of(own, whole / name) == of(own, tmp_path / f"share-{number + 1}" / name) != []
     assert [share["vehicles"] for share in figures["shares"]] == [3, 3, 2, 2]
     found = audit(whole)
     assert found.agrees, json.dumps(found.notes)

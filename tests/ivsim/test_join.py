@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.audit import audit
-from ivsim.library.join import join
+from ivsim.library.join import _OWN, join
 from ivsim.library.report_anew import built_ledger
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
@@ -33,27 +33,37 @@ ASKED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def result(path: Path, told: dict[str, Any] | None = None, **options: Any) -> Path:
-    """Leave the result of a run that sent each message 2 ms late, and had it acknowledged 7 ms later."""
+def result(
+    path: Path,
+    told: dict[str, Any] | None = None,
+    begun_ns: int = START_NS,
+    until_ns: int | None = None,
+    **options: Any,
+) -> Path:
+    """Leave the result of a run that sent each message 2 ms late, and had it acknowledged 7 ms later; or was stopped."""
     asked = run_options(**ASKED | options)
     run = make_run_directory(path, "made-up")
     log = EmissionLog(run.emission_log())
     vehicles = sorted(vehicle for part in asked.parts for vehicle in part.vehicles)
     for due in schedule(scenario_of(asked), vehicles):
-        at_ns = START_NS + due.due_offset_ns + 2_000_000
+        at_ns = begun_ns + due.due_offset_ns + 2_000_000
+        if until_ns is not None and at_ns > until_ns:
+            break
         log.note(Kind.EMITTED, due.vehicle, at_ns, epoch=due.epoch, sequence=due.sequence, size=100)
         log.note(Kind.ACKNOWLEDGED, due.vehicle, at_ns + 7_000_000, epoch=due.epoch, sequence=due.sequence)
     log.close()
-    return written(run, asked, told or {})
+    return written(run, asked, begun_ns, until_ns, told or {})
 
 
-def written(run: RunDirectory, asked: RunOptions, told: dict[str, Any]) -> Path:
+def written(
+    run: RunDirectory, asked: RunOptions, begun_ns: int, until_ns: int | None, told: dict[str, Any]
+) -> Path:
     manifest = {
-        "schema": SCHEMA, "run": run.path.name, "options": asked.model_dump(), "start_at_ns": START_NS, "seed": asked.seed,
+        "schema": SCHEMA, "run": run.path.name, "options": asked.model_dump(), "start_at_ns": begun_ns, "seed": asked.seed,
         "link": {"name": "direct"}, "machine": {}, "versions": {}, "trace_offsets_s": [], "warnings": [], "notes": [],
     }  # fmt: skip
     write_json(run.manifest, manifest)
-    facts = Facts(START_NS, None, clock_drift_ms=0.1, senders=[{"cpu_s": 1.0}], **told)
+    facts = Facts(begun_ns, until_ns, **{"clock_drift_ms": 0.1, "senders": [{"cpu_s": 1.0}]} | told)
     write_snapshot(run, asked, (), facts)
     write_result(run, built_ledger(ledger_config(run.path, asked), lambda _: None))
     run.work.rmdir()
@@ -101,6 +111,52 @@ def test_a_share_that_is_missing_leaves_its_messages_unknown(shares: list[Path],
     assert audit(joined).agrees
 
 
+def test_a_share_that_was_stopped_leaves_the_others_messages_as_they_are(
+    shares: list[Path], tmp_path: Path
+) -> None:
+    """What it had not sent is unsent, and was due in the fleet: the others went on."""
+    until_ns = START_NS + 2_000_000_000
+    told = {
+        "problems": ["stopped by SIGINT"],
+        "clock_drift_ms": None,
+    }  # finished behind a kill: nobody knew the drift
+    stopped = result(tmp_path / "stopped", told, until_ns=until_ns, share="2/3", start_at=START_AT)
+    joined = join([shares[0], stopped, shares[2]], tmp_path / "joined").path
+    figures = read_json(joined / "metrics.json")
+    sent = sum(row["fate"] == "delivered" for row in rows(stopped))
+    assert (figures["run_due"], figures["delivered"], figures["unsent"]) == (28, 20 + sent, 8 - sent)
+    assert 0 < sent < 8
+    assert {row["unsent_reason"] for row in rows(joined) if row["fate"] == "unsent"} == {"sender_ended"}
+    assert figures["partial_reason"] == "share 2/3: stopped by SIGINT"
+    assert figures["clock_drift_ms"] is None
+    assert audit(joined).agrees
+
+
+def test_machines_may_differ_in_what_is_a_machines_own(shares: list[Path], tmp_path: Path) -> None:
+    """Each reaches the target by an address of its own, and writes the one instant in its own zone."""
+    elsewhere = {
+        "target": "mqtt://198.51.100.7",
+        "start_at": "2026-11-30T10:20:00+01:00",
+        "metrics_port": 9_464,
+    }
+    other = result(tmp_path / "other", share="2/3", **elsewhere)
+    assert read_json(join([shares[0], other, shares[2]], tmp_path / "joined").metrics)["delivered"] == 28
+    assert set(RunOptions.model_fields) >= _OWN
+
+
+def test_a_directory_that_was_there_stays_when_nothing_can_be_joined(
+    shares: list[Path], tmp_path: Path
+) -> None:
+    (there := tmp_path / "there").mkdir()
+    stranger = shutil.copytree(shares[1], tmp_path / "stranger")
+    log = next(stranger.glob("emissions*.events"))
+    log.write_bytes(log.read_bytes() + next(shares[0].glob("emissions*.events")).read_bytes())
+    write_checksums(RunDirectory(stranger))
+    with pytest.raises(Refusal, match=r"sent for vehicle 1, which is not of --share 2/3"):
+        join([shares[0], stranger], there)
+    assert list(there.iterdir()) == []
+
+
 def test_what_a_share_was_worth_by_itself_is_the_fleets(shares: list[Path], tmp_path: Path) -> None:
     told = {"refused_gateways": ["gateway-0 was refused 2 times"]}
     worse = result(tmp_path / "worse", told=told, share="2/3", start_at=START_AT)
@@ -124,6 +180,7 @@ def test_what_a_share_was_worth_by_itself_is_the_fleets(shares: list[Path], tmp_
         ({"share": "2/4"}, "--share 2/4: "),
         ({"share": "2/3", "seed": 9}, "--seed 9: "),
         ({"share": "2/3", "vehicles": 8}, "--vehicles 8: "),
+        ({"share": "2/3", "begun_ns": START_NS + 1}, "began at another time than "),
     ],
 )
 def test_what_is_no_share_of_one_fleet_is_refused(
@@ -140,17 +197,6 @@ def test_the_result_of_a_whole_fleet_is_no_share(shares: list[Path], tmp_path: P
         Refusal, match=r"whole: the result of a whole fleet: those of runs with --share are joined"
     ):
         join([shares[0], result(tmp_path / "whole")], tmp_path / "joined")
-
-
-def test_a_share_that_sent_for_others_is_refused(shares: list[Path], tmp_path: Path) -> None:
-    """Vehicles that two shares send for would be counted once, and had loaded the target twice."""
-    stranger = tmp_path / "stranger"
-    result(stranger, share="2/3", start_at=START_AT)
-    log = next(stranger.glob("emissions*.events"))
-    log.write_bytes(log.read_bytes() + next(shares[0].glob("emissions*.events")).read_bytes())
-    write_checksums(RunDirectory(stranger))
-    with pytest.raises(Refusal, match=r"sent for vehicle 1, which is not of --share 2/3"):
-        join([shares[0], stranger], tmp_path / "joined")
 
 
 def test_a_file_that_was_changed_is_refused(shares: list[Path], tmp_path: Path) -> None:
