@@ -263,12 +263,10 @@ class Run:
 
     def _wait(self, started: StartedRun) -> None:
         """Stay until the last message was due."""
-        if started.options.start_at is not None:
-            self._display.phase(f"waiting for {started.options.start_at}")
-            while (left_s := (started.start_at_ns - time.time_ns()) / 1e9) > 0:
-                self._tick(started, 0.0, left_s + started.options.duration_s)
-                time.sleep(min(TICK_S, max(left_s, 0.0)))
         self._display.phase("running")
+        if started.options.start_at is not None:
+            ahead_s = (started.start_at_ns - time.time_ns()) / 1e9
+            self._display.note(f"all is ready: second 0 is at {started.options.start_at}, in {ahead_s:.0f} s")
         end_ns = started.start_at_ns + round(started.options.duration_s * 1e9)
         while (left_s := (end_ns - time.time_ns()) / 1e9) > 0:
             self._tick(started, max(0.0, 1 - left_s / started.options.duration_s), left_s)

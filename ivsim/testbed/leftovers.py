@@ -23,6 +23,7 @@ from schemas.errors import Refusal
 
 NAMESPACES = Path("/run/netns")
 TERM_TIMEOUT_S = 5.0
+TOPICS_TIMEOUT_S = 5.0  # until Kafka says which topics it has, and has deleted some
 PASSES = 3
 
 
@@ -180,14 +181,14 @@ def _add(leftover: Leftover, note: dict[str, str]) -> None:
 def _keeps(topics: Topics) -> bool:
     """Return whether a Kafka has such topics still; one that does not answer, or let us in, may have them."""
     try:
-        return bool(topics_of(topics.bootstrap, topics.prefix, TERM_TIMEOUT_S, topics.login))
+        return bool(topics_of(topics.bootstrap, topics.prefix, TOPICS_TIMEOUT_S, topics.login))
     except (KafkaException, Refusal):
         return True
 
 
 def _gone(topics: Topics) -> bool:
     """Wait until the topics are gone: Kafka answers a deletion before it has made it."""
-    deadline_s = time.monotonic() + TERM_TIMEOUT_S
+    deadline_s = time.monotonic() + TOPICS_TIMEOUT_S
     while _keeps(topics):
         if time.monotonic() > deadline_s:
             return False

@@ -168,6 +168,7 @@ def test_topics_on_a_kafka_that_does_not_answer_stay_and_are_named(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_admin, "ANSWER_S", 0.5)
+    monkeypatch.setattr(leftovers, "TOPICS_TIMEOUT_S", 0.5)
     notes_of_a_killed_run_on(state, "127.0.0.1:1", "ivsim.x.")
     assert leftovers.clean(leftovers.find()) == ["topics ivsim.x.* on Kafka 127.0.0.1:1"]
     assert len(list(state.iterdir())) == 1
