@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -75,12 +75,14 @@ def test_four_shares_send_the_fleet_and_their_results_are_the_fleets(
     start_at = (datetime.now(UTC) + timedelta(seconds=AHEAD_S)).replace(microsecond=0)
     with MosquittoServer(run_record, host="0.0.0.0", namespace=hub, name="theirs") as broker:
         listener = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        marked = threading.Event()
+        listener.message_callback_add("mark", lambda *_: marked.set())
         listener.on_message = lambda _client, _data, message: seen.update(
             [(message.topic.split("/")[1], message.payload)]
         )
         with inside(hub):
             listener.connect("198.51.100.1", broker.port)
-        listener.subscribe("vehicles/#", qos=1)
+        listener.subscribe([("vehicles/#", 1), ("mark", 1)])
         listener.loop_start()
         runs = [
             subprocess.Popen(
@@ -98,9 +100,15 @@ def test_four_shares_send_the_fleet_and_their_results_are_the_fleets(
             )
             for number, name in enumerate(shares)
         ]
-        told = [run.communicate(timeout=ENDS_S)[0] for run in runs]
+        try:
+            told = [run.communicate(timeout=ENDS_S)[0] for run in runs]
+        finally:
+            for run in runs:
+                run.kill()
         assert [run.returncode for run in runs] == [0] * SHARES, told
-        time.sleep(0.5)
+        # A broker delivers to a subscriber in order: behind the mark nothing of the runs is on its way.
+        listener.publish("mark", qos=1)
+        assert marked.wait(ENDS_S)
         listener.loop_stop()
         listener.disconnect()
     start_at_ns = int(start_at.timestamp()) * 10**9

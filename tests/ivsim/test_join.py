@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,6 +24,11 @@ from ivsim.runs.result import ledger_config, write_result
 from ivsim.runs.snapshot import Facts, write_snapshot
 from schemas.errors import Refusal
 from schemas.json_files import read_json, write_json
+from schemas.topics import vehicle_id
+from simulator.capture.byte_totals import ByteTotals
+from simulator.capture.counting import COUNTS, RECORD
+from simulator.capture.second_log import SecondLog, to_table
+from simulator.capture.tables import handshakes_table, messages_table
 from simulator.emission_log import EmissionLog, Kind
 from simulator.fleet import schedule
 
@@ -93,6 +100,46 @@ def test_the_shares_of_a_fleet_are_the_fleet_message_for_message(shares: list[Pa
     }
     assert [share["vehicles"] for share in figures["shares"]] == [3, 2, 2]
     assert audit(joined).agrees
+
+
+def test_a_vehicles_bytes_are_those_that_its_own_share_saw(tmp_path: Path) -> None:
+    """The link of a share probes vehicles that it does not send for."""
+    made = []
+    for number in (1, 2):
+        path = result(tmp_path / f"share-{number}", share=f"{number}/2", start_at=START_AT)
+        captured(path, own=range(number, 8, 2))
+        made.append(path)
+    joined = join(made, tmp_path / "joined").path
+    bytes_of = {
+        row["vehicle_id"]: row["ip_bytes"] for row in pq.read_table(joined / "wire.parquet").to_pylist()
+    }
+    assert bytes_of == {vehicle_id(number): 1_000 + number for number in range(1, 8)}
+    purposes = pq.read_table(joined / "wire_categories.parquet")
+    assert sorted(purposes["bytes"].to_pylist()) == list(range(1_001, 1_008))
+    assert purposes.schema.metadata == {b"kernel_drops": b"6", b"complete": b"false"}
+    assert read_json(joined / "metrics.json")["validity"]["verdict"] == "invalid"  # frames were missed
+
+
+def captured(directory: Path, own: range) -> None:
+    """Leave what a capture would: 1,000 bytes and its number of each vehicle's, 64 of a probe of each other's."""
+    sizes = {number: 1_000 + number if number in own else 64 for number in range(1, 8)}
+    records = np.zeros(len(sizes), RECORD)
+    records["vehicle"], records["counts"][:, COUNTS.index("ip_bytes")] = list(sizes), list(sizes.values())
+    with SecondLog(directory / "wire.events") as log:
+        log.append(records)
+    told = {b"kernel_drops": b"3", b"complete": b"false"}
+    names = pa.array([vehicle_id(number) for number in sizes])
+    rows = pa.table({"vehicle_id": names, "bytes": pa.array(list(sizes.values()))})
+    for name, table in (("messages", messages_table), ("handshakes", handshakes_table)):
+        pq.write_table(table(ByteTotals()).replace_schema_metadata(told), directory / f"wire_{name}.parquet")
+    kinds = {"phase": "run", "direction": "uplink", "purpose": "message", "layer": "payload"}
+    for column, value in kinds.items():
+        rows = rows.append_column(column, pa.array([value] * len(rows)))
+    pq.write_table(rows.replace_schema_metadata(told), directory / "wire_categories.parquet")
+    pq.write_table(
+        to_table(directory / "wire.events").replace_schema_metadata(told), directory / "wire.parquet"
+    )
+    write_checksums(RunDirectory(directory))
 
 
 def test_a_share_that_is_missing_leaves_its_messages_unknown(shares: list[Path], tmp_path: Path) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ivsim.option_rules import run_options
 from ivsim.options import RunOptions
-from ivsim.runs import preflight
+from ivsim.runs import preflight, processes
+from ivsim.runs.directory import RunDirectory
 from ivsim.runs.shards import sender_shares
 from ivsim.share import instant_ns
+from ivsim.testbed.credentials import PLAIN
 from schemas.errors import Refusal
 
 TARGET: dict[str, Any] = {"target": "mqtt://127.0.0.1:1883", "topology": "peer", "link": "direct"}
@@ -28,6 +33,22 @@ def test_a_share_has_each_nth_vehicle_and_its_senders_have_these_alone() -> None
     assert [one.vehicles for one in sender_shares(options)] == [[2, 8], [5]]
     (alone,) = sender_shares(share())
     assert alone.vehicles == [2, 5, 8]
+
+
+@pytest.mark.parametrize("shards", ["1", "2"])
+def test_the_senders_are_told_the_vehicles_of_the_share_and_no_others(shards: str, tmp_path: Path) -> None:
+    """One sender alone sent for the whole fleet: no ledger showed it, since what it sent for others was due in none."""
+    options = share(shards=shards)
+    dealt = sender_shares(options)
+    plan: Any = SimpleNamespace(
+        options=options, directory=RunDirectory(tmp_path), run_id="r-1", senders=dealt, shards=len(dealt)
+    )
+    endpoints: Any = SimpleNamespace(
+        host=lambda _: "192.0.2.1", ports={"mqtt": 1883}, credentials=PLAIN, vehicles_namespace="v"
+    )
+    told = [spec.config for spec in processes.senders(plan, endpoints)]
+    driven = [config.numbers() for config in told]  # type: ignore[union-attr]
+    assert sorted(chain.from_iterable(driven)) == [2, 5, 8]
 
 
 @pytest.mark.parametrize(
