@@ -51,9 +51,7 @@ class Reason(IntEnum):
     NO_ANSWER = 6
     AGENT_LOST = 7  # noted by the run, of whose vehicles an agent had the senders
     BEYOND_PEERS_LIMIT = 8  # refused by what the peer had announced: never on the wire
-    SHARE_MISSING = (
-        9  # noted where shares of a fleet are joined, and this one's result is missing: nothing is known
-    )
+    SHARE_MISSING = 9  # noted where a fleet's shares are joined, for one without a result: nothing is known
 
 
 class EmissionLog:

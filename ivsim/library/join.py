@@ -1,4 +1,4 @@
-"""One result of a fleet's shares, each sent by a run of its own on another machine: the result that one run would have left.
+"""One result of a fleet's shares, each sent by a run of its own on another machine: ledger, figures and page of the fleet.
 
 A run's figures follow from the logs of its senders and of its capture, so those of all shares side by side make the fleet's.
 Each time in them is of the clock beside its vehicle, and with the topology `peer` no figure compares the clocks of two

@@ -242,7 +242,7 @@ class Run:
         manifest.write_manifest(started, facts)
         if components.capture is not None:
             components.capture.send("start", at_ns=start_at_ns)
-        self._start_at_ns(time.time_ns())  # what came meanwhile takes its time, too
+        self._start_at_ns(time.time_ns())  # refused here, too: manifest and replay have taken their time
         for name in components.senders:
             components.children.part(name).send("start", at_ns=start_at_ns)
         if log is not None:
