@@ -16,13 +16,13 @@ from simulator.scenario import Scenario
 
 FLEET: Final = "Fleet"
 PANELS: Final = (FLEET,)
-MAX_SHARDS: Final = 10_000
+MAX_SHARES: Final = 10_000
 # 2024-01-01T00:00:00Z; any other would do as well, if only it is the same each time.
 START_AT_MS: Final = 1_704_067_200_000
 
 
 class FleetOptions(BaseModel):
-    """One fleet, or one shard of it; units are in the names."""
+    """One fleet, or one share of it; units are in the names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -48,7 +48,7 @@ class FleetOptions(BaseModel):
         Field(ge=0, lt=2**42),
         Option("Unix time of offset 0, from which the payloads' stamps count.", FLEET, "ms"),
     ] = START_AT_MS
-    shard: Annotated[
+    share: Annotated[
         str,
         Option("K/N: the K-th of N shares of the vehicles, such as 2/4; all N are the whole fleet.", FLEET),
     ] = "1/1"
@@ -60,15 +60,15 @@ class FleetOptions(BaseModel):
             raise ValueError(f"{shown(value)}: allowed are {', '.join(FORMATS)}")
         return value
 
-    @field_validator("shard")
+    @field_validator("share")
     @classmethod
-    def _shard(cls, value: str) -> str:
-        return str(share_of(value, MAX_SHARDS))
+    def _share(cls, value: str) -> str:
+        return str(share_of(value, MAX_SHARES))
 
     @property
     def place(self) -> FleetShare:
         """Return which share of the fleet it is."""
-        return share_of(self.shard, MAX_SHARDS)
+        return share_of(self.share, MAX_SHARES)
 
     @property
     def scenario(self) -> Scenario:
@@ -97,6 +97,6 @@ def fleet_options(given: Mapping[str, Any]) -> FleetOptions:
         raise Refusal(refusal_of(error, OPTIONS, name)) from None
     if options.place.total > options.vehicles:
         raise Refusal(
-            f"{name('shard')} {options.shard}: each needs a vehicle at least: {name('vehicles')} is {options.vehicles}"
+            f"{name('share')} {options.share}: each needs a vehicle at least: {name('vehicles')} is {options.vehicles}"
         )
     return options

@@ -44,7 +44,7 @@ def write_fleet(scenario: Scenario, vehicles: range, start_at_ns: int, directory
 
     Args:
         scenario: the fleet.
-        vehicles: of the shard.
+        vehicles: of the share.
         start_at_ns: the Unix time in ns that offset 0 stands for.
         directory: that there is; files of the same vehicles are replaced.
     """

@@ -24,17 +24,17 @@ def typed(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_a_shard_of_a_fleet_of_millions_is_written_and_noted(
+def test_a_share_of_a_fleet_of_millions_is_written_and_noted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     place = tmp_path / "third"
-    # Of ten thousand shards of three million vehicles, each has three hundred.
-    words = ["--vehicles", "3000000", "--shard", "10000/10000", "--duration", "1", "--format", "avro"]
+    # Of ten thousand shares of three million vehicles, each has three hundred.
+    words = ["--vehicles", "3000000", "--share", "10000/10000", "--duration", "1", "--format", "avro"]
     assert typed(monkeypatch, *words, "--seed", "7", "--output", str(place), "--json") == 0
     note = json.loads(capsys.readouterr().out)
     assert note == json.loads((place / "fleet.json").read_text())
     assert (note["vehicles"], note["messages"], note["files"]) == (300, 300, 1)
-    assert note["options"]["shard"] == "10000/10000"
+    assert note["options"]["share"] == "10000/10000"
     rows = pq.read_table(place / "messages-0010000.parquet").to_pylist()
     scenario = Scenario(vehicles=3_000_000, duration_s=1.0, format="avro", seed=7)
     start_at_ns = note["options"]["start_at_ms"] * 1_000_000
@@ -48,10 +48,10 @@ def test_a_shard_of_a_fleet_of_millions_is_written_and_noted(
     [
         ("--vehicles 10000000", "--vehicles 10000000: input should be less than or equal to 9999999"),
         ("--vehicles 0", "--vehicles 0: input should be greater than or equal to 1"),
-        ("--shard 3/2", "--shard '3/2': write K/N with K from 1 to N, and N up to 10000"),
-        ("--shard 0/2", "--shard '0/2': write K/N with K from 1 to N, and N up to 10000"),
-        ("--shard half", "--shard 'half': write K/N with K from 1 to N, and N up to 10000"),
-        ("--vehicles 2 --shard 1/3", "--shard 1/3: each needs a vehicle at least: --vehicles is 2"),
+        ("--share 3/2", "--share '3/2': write K/N with K from 1 to N, and N up to 10000"),
+        ("--share 0/2", "--share '0/2': write K/N with K from 1 to N, and N up to 10000"),
+        ("--share half", "--share 'half': write K/N with K from 1 to N, and N up to 10000"),
+        ("--vehicles 2 --share 1/3", "--share 1/3: each needs a vehicle at least: --vehicles is 2"),
         ("--format xml", "--format 'xml': allowed are"),
         ("--interval nan", "--interval 'nan': expected a number"),
     ],
