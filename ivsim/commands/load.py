@@ -134,7 +134,7 @@ def command(
     service = chosen(annotations)
     typed, words = given_of(RunOptions, given)
     shared = read_profile(profile)
-    fields = {**shared.fields, **said, **typed}
+    fields = {**shared.of_run(said | typed), **said, **typed}
     if words or "mode" not in said:
         fields = fields_with_mode(fields, words)
     without = {FROM: first, TO: most, RESOLUTION: resolution}

@@ -83,7 +83,7 @@ def _options(
 ) -> RunOptions:
     """Return the checked options; what is typed goes before what files say, the profile last."""
     typed, words = given_of(RunOptions, given)
-    fields = {**profile.fields, **said, **typed}
+    fields = {**profile.of_run(said | typed), **said, **typed}
     if words or "mode" not in said:
         fields = fields_with_mode(fields, words)
     return checked_options(fields, naming(config, said, typed, profile))

@@ -86,6 +86,39 @@ def test_the_profile_of_the_how_to_is_one(tmp_path: Path) -> None:
     assert all(key in table for keys in KEYS.values() for key in keys)
 
 
+def test_the_profile_of_the_deploy_guide_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/deploy.md").read_text()
+    (block,) = re.findall(r"^```toml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    options = options_of(write(tmp_path, block))
+    slots = 2 * int(as_mapping(options.spark_conf)["spark.executor.cores"])
+    # Two workers of the guide: in real time a slot for each partition, that of the warm-up, and two of the shuffle.
+    assert slots >= options.kafka_partitions + 1 + 2
+
+
+def test_a_run_that_ends_at_its_target_takes_what_is_said_of_the_target_alone(tmp_path: Path) -> None:
+    """One profile is for the twins and for the generators of a load test."""
+    profile = read_profile(write(tmp_path, WHOLE))
+    assert profile.of_run({}) == profile.of_run({"topology": "gateway"}) == profile.fields
+    peer = profile.of_run({"topology": "peer"})
+    assert set(peer) == {"target", "target_consent", "target_accounts", "target_ca", "target_certificates"}
+    stored = profile.of_run({"topology": "peer", "share_results": "s3a://ivsim/load"})
+    assert set(stored) - set(peer) == {"s3_endpoint"}
+    assert profile.of_run({"topology": "nowhere"}) == profile.of_run({"topology": ["peer"]}) == profile.fields
+
+
+@pytest.mark.parametrize("command", ["run", "load"])
+def test_a_share_is_asked_for_with_the_profile_of_the_twins(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a start that is over, that is all there is to refuse."""
+    profile = write(
+        tmp_path, WHOLE.replace("accounts = ", "# ").replace("certificates = ", "# ").replace("ca = ", "# ")
+    )
+    words = f"--profile {profile} --topology peer --link direct --share 1/2 --start-at 2026-01-01T00:00:00Z"
+    assert ended(monkeypatch, command, *words.split(), "--share-results", "s3a://ivsim/load") == 2
+    assert capsys.readouterr().err.startswith("ivsim: --start-at 2026-01-01T00:00:00Z: is ")
+
+
 def test_the_targets_protocol_is_the_urls(tmp_path: Path) -> None:
     assert options_of(write(tmp_path, '[target]\nurl = "amqp://127.0.0.1"\n')).protocol == "amqp"
     coap = options_of(write(tmp_path, '[target]\nurl = "coap://127.0.0.1"\n'))
