@@ -104,6 +104,11 @@ GATEWAY = _of_topology(lambda topology: topology.bridged)
 BEHIND_LINK = _of_topology(lambda topology: topology.bridged and not topology.edge)
 ECHOED = _of_topology(lambda topology: topology.echoed)
 OFF_EDGE = _of_topology(lambda topology: not topology.edge)
+# Who has a place in an object store: the twins, and a share its result.
+STORES = Need(
+    lambda options: GATEWAY.holds(options) or options.share_results is not None,
+    lambda options, name: f"{GATEWAY.says(options, name)}, or {name('share_results')}",
+)
 EMULATED = none_with("link", "direct")
 OWN_KAFKA = Need(
     lambda options: options.kafka is None,
@@ -1041,7 +1046,7 @@ class RunOptions(BaseModel):
             "URL of the object store that has the s3a:// places, such as https://HOST:9000.",
             CLOUD,
             absent="Amazon's own",
-            effective=(GATEWAY,),
+            effective=(STORES,),
         ),
     ] = None
     spark_driver_host: Annotated[
@@ -1172,6 +1177,17 @@ class RunOptions(BaseModel):
             absent="as soon as all is ready",
             effective=(needs_some("share"),),
             metavar="TIME",
+        ),
+    ] = None
+    share_results: Annotated[
+        str | None,
+        Option(
+            "s3a://BUCKET/PATH below which the share's result is put at its end, too, as share-K: `ivsim report` of that place"
+            " joins all.",
+            RUN,
+            absent="it stays on this machine",
+            effective=(needs_some("share"),),
+            metavar="PLACE",
         ),
     ] = None
     pcap: Annotated[
@@ -1319,6 +1335,13 @@ class RunOptions(BaseModel):
         if value is not None and value.startswith("s3://"):
             raise ValueError(f"{_without_key(value)}: write s3a://, by which Spark knows an object store")
         if value is not None and Place(value).stored and not STORED.fullmatch(value):
+            raise ValueError(f"{_without_key(value)}: {NOT_STORED}")
+        return value
+
+    @field_validator("share_results")
+    @classmethod
+    def _share_results(cls, value: str | None) -> str | None:
+        if value is not None and not STORED.fullmatch(value):
             raise ValueError(f"{_without_key(value)}: {NOT_STORED}")
         return value
 
@@ -1503,9 +1526,8 @@ def rtt_of(options: RunOptions) -> Trace | float | None:
 
 def stored_places(options: RunOptions) -> list[Place]:
     """Return the places of a run that are in an object store."""
-    return [
-        place for one in (options.spark_checkpoint, options.history) if (place := Place(one or "")).stored
-    ]
+    named = (options.spark_checkpoint, options.history, options.share_results)
+    return [place for one in named if (place := Place(one or "")).stored]
 
 
 def history_directory(options: RunOptions) -> Path | None:

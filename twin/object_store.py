@@ -96,7 +96,7 @@ def check(place: Place, endpoint: str, *, writing: bool) -> None:
                 stream.write(b"ivsim")
             store.delete_file(probe)
     except (OSError, ArrowException) as error:
-        raise Refusal(f"{place}: {_in_one_line(error)}") from None
+        raise Refusal(f"{place}: {in_one_line(error)}") from None
 
 
 def _answers(place: Place, endpoint: str) -> None:
@@ -110,7 +110,7 @@ def _answers(place: Place, endpoint: str) -> None:
         raise Refusal(f"{place}: no answer from {endpoint}: {said}") from None
 
 
-def _in_one_line(error: Exception) -> str:
+def in_one_line(error: Exception) -> str:
     """Return what the store said: Arrow puts it behind what it was doing."""
     first = str(error).partition("\n")[0]
     return first.partition("AWS Error ")[2] or first

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -14,15 +15,15 @@ from ivsim.commands.result_path import result_path
 from ivsim.listing import paragraph, width_of
 from schemas.errors import Refusal
 from schemas.json_files import read_json
+from twin.place import STORED, Place
 
 
 def command(
     results: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="RESULTS...",
-            help="A run's directory; those of several shares are joined.",
-            parser=result_path,
+            help="A run's directory; those of several shares, or s3a://BUCKET/PATH of all of them, are joined.",
         ),
     ],
     *,
@@ -32,6 +33,14 @@ def command(
             "--output",
             metavar="DIRECTORY",
             help="Where the result of joined shares goes (default results/RUN).",
+        ),
+    ] = None,
+    s3_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--s3-endpoint",
+            metavar="URL",
+            help="Of the object store that has them (default Amazon's own).",
         ),
     ] = None,
     ledger: Annotated[
@@ -55,34 +64,76 @@ def command(
     what its parts have left, and are partial.
 
     Results of runs with --share, also of a single one with --output, are joined to
-    the fleet's: ivsim report share-1 share-2 --output whole
+    the fleet's: ivsim report share-1 share-2 --output whole; so are those that
+    --share-results has put into an object store: ivsim report s3a://BUCKET/PATH
     """
 
     def say(words: str) -> None:
         print(words, file=sys.stderr)
 
-    if len(results) > 1 or output is not None:
+    named = [_result(word) for word in results]
+    stored = [one for one in named if isinstance(one, Place)]
+    if s3_endpoint is not None and not stored:
+        raise Refusal("--s3-endpoint: needs results at s3a://BUCKET/PATH")
+    if len(named) > 1 or output is not None or stored:
         if ledger:
             raise Refusal("--ledger: of one run; that of joined shares is made anew in any case")
-        _joined(results, output, say)
+        _joined(named, s3_endpoint or "", output, say)
         return
-    (result,) = results
+    result = Path(named[0])
     _anew(result, say, ledger=ledger)
 
 
-def _joined(results: list[Path], output: Path | None, say: Callable[[str], None]) -> None:
+def _result(word: str) -> Path | Place:
+    """Return the path of a result, or the place in an object store that has several."""
+    if not Place(word).remote:
+        return result_path(word)
+    if STORED.fullmatch(word) is None:
+        raise Refusal(f"{word}: write a directory, or s3a://BUCKET/PATH")
+    return Place(word)
+
+
+def _joined(
+    results: Sequence[Path | Place], endpoint: str, output: Path | None, say: Callable[[str], None]
+) -> None:
     """Join the shares of a fleet, and print what the fleet came to."""
     from rich.console import Console  # noqa: PLC0415 - --help need not wait
 
     from ivsim.library.join import join  # noqa: PLC0415
     from ivsim.report.terminal import print_summary  # noqa: PLC0415
+    from ivsim.runs.interrupt import interruptible  # noqa: PLC0415
     from ivsim.runs.validity import EXIT_INVALID  # noqa: PLC0415
 
-    made = join(results, output, say)
+    # SIGTERM too, behind which the copies go.
+    with interruptible(), ExitStack() as stack:
+        directories: list[Path] = []
+        for one in results:
+            directories += _taken(stack, one, endpoint, say) if isinstance(one, Place) else [one]
+        made = join(directories, output, say)
     metrics = read_json(made.metrics)
-    print_summary(Console(), metrics, f"{len(results)} shares", made.report, "peer")
+    print_summary(Console(), metrics, f"{len(directories)} shares", made.report, "peer")
     if metrics["validity"]["verdict"] == "invalid":
         raise typer.Exit(EXIT_INVALID)
+
+
+def _taken(stack: ExitStack, place: Place, endpoint: str, say: Callable[[str], None]) -> list[Path]:
+    """Return where the results of a place are on this machine, as long as the stack is open; refusals behind it name the place."""
+    from ivsim.runs.stored_result import take  # noqa: PLC0415 - Arrow: --help need not wait
+
+    below = stack.enter_context(TemporaryDirectory(prefix="ivsim-shares-"))
+    say(f"fetching {place}")
+    taken = take(place, endpoint, Path(below))
+    stack.enter_context(_called(below, place))
+    return taken
+
+
+@contextmanager
+def _called(directory: str, place: Place) -> Iterator[None]:
+    """Have refusals of what lies in a directory call it by the place that it is a copy of."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise Refusal(str(refusal).replace(directory, place.rstrip("/"))) from None
 
 
 def _anew(results: Path, say: Callable[[str], None], *, ledger: bool) -> None:

@@ -44,7 +44,8 @@ from simulator.emission_table import read_events
 
 # Of options: what may differ from machine to machine. When the start was, and what a log of drives held, manifests say.
 _OWN: Final = frozenset({
-    "share", "start_at", "name", "tags", "shards", "page", "page_port", "metrics_port", "pcap", "vehicle_log", "vehicle_mapping",
+    "share", "start_at", "share_results", "s3_endpoint", "name", "tags", "shards", "page", "page_port", "metrics_port", "pcap",
+    "vehicle_log", "vehicle_mapping",
     "target", "target_consent", "target_accounts", "target_certificates", "target_ca", "target_keys",
 })  # fmt: skip
 _CAPTURED: Final = (MESSAGES_NAME, CATEGORIES_NAME, HANDSHAKES_NAME)

@@ -26,6 +26,7 @@ from ivsim.runs.shards import (
     shard_count,
     sockets_a_vehicle,
 )
+from ivsim.runs.stored_result import refuse_taken
 from ivsim.runs.target_credentials import target_credentials
 from ivsim.runs.target_trial import try_target
 from ivsim.target import check_answers, check_consent, parse
@@ -78,7 +79,8 @@ def preflight(options: RunOptions) -> None:
         check_spark()
         check_client(options.kafka_client)
         _kafka(options)
-        check_store(options)
+    check_store(options)
+    refuse_taken(options)
 
 
 def check_open_files(options: RunOptions) -> None:

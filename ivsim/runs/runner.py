@@ -14,7 +14,7 @@ from ivsim.runs import accounting, manifest, processes
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.clock import ClockWatch
 from ivsim.runs.components import Components, open_components
-from ivsim.runs.directory import make_run_directory, new_run_id, run_path
+from ivsim.runs.directory import RunDirectory, make_run_directory, new_run_id, run_path
 from ivsim.runs.disk import DiskNearlyFull, DiskWatch, check_room, ran_out
 from ivsim.runs.display import Display
 from ivsim.runs.interrupt import Interrupted, heard, interruptible
@@ -29,6 +29,7 @@ from ivsim.runs.scrape import Scrape
 from ivsim.runs.shards import sender_shares
 from ivsim.runs.shared_parts import SharedParts
 from ivsim.runs.started import Ending, StartedRun
+from ivsim.runs.stored_result import folder_of, put
 from ivsim.runs.validity import EXIT_INVALID
 from ivsim.runs.versions import environment
 from ivsim.testbed.process import NotReady, ProcessDied
@@ -320,8 +321,25 @@ class Run:
             write_checksums(started.directory)
         except OSError as error:
             add_failure(outcome, self._why(error))
+        else:
+            self._store(started.directory, outcome)
         if (reader := started.components.live_reader) is not None:
             outcome.twin_distinct = reader.contained()
+
+    def _store(self, directory: RunDirectory, outcome: Outcome) -> None:
+        """Put a share's result where those of all shares are to be; one without a ledger is of no use there."""
+        folder = folder_of(self._plan.options)
+        if folder is None or not directory.ledger.is_file():
+            return
+        here = f"the result is in {directory.path} alone"
+        try:
+            put(directory.path, folder, self._plan.options)
+            self._display.note(f"the result is in {folder}, too")
+        except Refusal as reason:
+            add_failure(outcome, f"{reason}; {here}")
+        except Interrupted as stop:
+            add_failure(outcome, f"stopped by {stop}: {here}")
+            outcome.exit_code = EXIT_SIGNALLED + stop.number
 
     def _why(self, error: Exception) -> str:
         """Return the line for what broke; an error of the system's that no full disk explains is raised again."""

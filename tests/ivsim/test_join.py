@@ -185,6 +185,8 @@ def test_machines_may_differ_in_what_is_a_machines_own(shares: list[Path], tmp_p
         "target": "mqtt://198.51.100.7",
         "start_at": "2026-11-30T10:20:00+01:00",
         "metrics_port": 9_464,
+        "share_results": "s3a://ivsim/load",
+        "s3_endpoint": "https://store.example",
     }
     other = result(tmp_path / "other", share="2/3", **elsewhere)
     assert read_json(join([shares[0], other, shares[2]], tmp_path / "joined").metrics)["delivered"] == 28

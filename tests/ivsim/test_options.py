@@ -281,6 +281,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "--share 1/2: needs --link direct",
     ),
     ("start_at", {"start_at": START_AT}, f"--start-at {START_AT}: needs --share"),
+    ("share_results", {"share_results": "s3a://b/load"}, "--share-results s3a://b/load: needs --share"),
     (
         "pcap",
         {"agents": ["h:7070"], "link": "direct", "target": "mqtt://b", "pcap": True},
@@ -350,7 +351,7 @@ STATE = {"spark_checkpoint": "s3a://b/twins"}
                 {field: f"s3a://{place}"},
                 f"--{field.replace('_', '-')} 's3a://{said}': write (a directory, or )?s3a://BUCKET/PATH, with no key",
             )
-            for field in ("spark_checkpoint", "history")
+            for field in ("spark_checkpoint", "history", "share_results")
             for place, said in (*((bad, bad) for bad in ("b", "/x", "b//x", "b/x//y")), ("key:hunter2@b/x", "...@b/x"))
         ),
         ({"history": "s3://bucket/x"}, "--history 's3://bucket/x': write a directory, or s3a://BUCKET/PATH"),

@@ -66,7 +66,7 @@ def test_each_pod_of_the_load_asks_for_a_share_of_its_own() -> None:
             [shell, option, printed], env=environment, capture_output=True, text=True, check=True
         )
         command = words.stdout.splitlines()
-        seen.add((command[command.index("--share") + 1], command[command.index("--output") + 1]))
+        seen.add((command[command.index("--share") + 1], command[command.index("--share-results") + 1]))
         done = subprocess.run(
             [sys.executable, "-m", "ivsim.cli", *command],
             env=environment | {"PYTHONPATH": str(ROOT)},
@@ -78,7 +78,10 @@ def test_each_pod_of_the_load_asks_for_a_share_of_its_own() -> None:
             2,
             "ivsim: --start-at 2026-01-01T00:00:00Z",
         )
-    assert seen == {(f"{number}/4", f"/results/share-{number}") for number in range(1, 5)}
+    assert seen == {(f"{number}/4", given["RESULTS"]) for number in range(1, 5)}
+    (keys,) = [one for one in yaml.safe_load_all(LOAD.read_text()) if one["kind"] == "Secret"]
+    assert container["envFrom"] == [{"secretRef": {"name": keys["metadata"]["name"]}}]
+    assert set(keys["stringData"]) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
 
 
 def test_a_wrong_one_is_named(tmp_path: Path) -> None:
