@@ -30,7 +30,7 @@ from ivsim.testbed.paths import installed_jars
 @given(st.integers(0, 10_000), st.floats(0, 1_000))
 def test_noise_is_flat_and_growth_is_found_in_it(seed: int, level: float) -> None:
     stream = Random(seed)
-    seconds = [5.0 * index for index in range(120)]
+    seconds = [5.0 * index for index in range(140)]
     noise = [level + stream.gauss(0, 0.5) for _ in seconds]
     found = slope_of(seconds, noise)
     assert found is not None
@@ -50,6 +50,14 @@ def test_a_warm_up_is_left_out_and_too_few_samples_say_nothing() -> None:
     assert found is not None
     assert (found.median, found.per_hour) == (100.0, 0.0)
     assert slope_of(seconds[:FEWEST], warming[:FEWEST]) is None
+
+
+def test_what_is_level_after_twenty_minutes_of_45_is_flat_and_what_never_is_grows() -> None:
+    minutes = [index / 12 for index in range(45 * 12)]
+    for until, verdict in ((20.0, "flat"), (45.0, "grows")):
+        found = slope_of([at * 60 for at in minutes], [50.0 + 2.5 * min(at, until) for at in minutes])
+        assert found is not None
+        assert found.verdict(least=10.0) == verdict
 
 
 def test_what_is_not_sure_is_unclear() -> None:
@@ -97,7 +105,7 @@ def test_a_protocol_answers_for_its_own_broker_and_gateway_alone(
 
 def test_the_table_fits_80_columns_and_names_what_grows() -> None:
     series: Series = defaultdict(list)
-    for index in range(120):
+    for index in range(140):
         at_s = 5.0 * index
         series["gateway-0-of-many", 1_234_567, "memory", 2].append((at_s, 9_000.0 + 9.0 * at_s))
         series["kafka", 0, "log", 1].append((at_s, 999.0 * index))
