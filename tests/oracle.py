@@ -14,6 +14,7 @@ from ivsim.audit.due import Key
 from ivsim.audit.kafka_records import Kafka, held, rejection
 from ivsim.audit.ledger import Ledger, first_taken
 from ivsim.audit.result import Terms
+from schemas.kafka_login import client_settings
 from tests.ivsim.audit.whole import kafka_figures, link_figures, message_figures
 
 HOPS, FATES = figures.HOPS, figures.FATES
@@ -30,9 +31,10 @@ _HEADERS = (
 )
 
 
-def read_topic(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+def read_topic(bootstrap: str, topic: str, login: str = "") -> list[dict[str, Any]]:
     """Return all records of a topic: partition, offset, timestamp_ns, key, value, headers (a dict)."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "oracle", "enable.auto.commit": False})
+    settings = client_settings(bootstrap, login)
+    consumer = Consumer(settings | {"group.id": "oracle", "enable.auto.commit": False})
     try:
         parts = [
             TopicPartition(topic, p, 0) for p in consumer.list_topics(topic, 10).topics[topic].partitions

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
 import pyarrow.parquet as pq
 import pytest
+from fleet_shares import ENDS_S, SHARES, await_shares, hub_address, networks, sending, soon
 
 from ivsim.audit import audit
 from ivsim.library.join import join
@@ -30,50 +26,23 @@ from simulator.scenario import Scenario
 
 pytestmark = [pytest.mark.broker, pytest.mark.netns, pytest.mark.full]
 
-SHARES = 4
 FLEET = Scenario(vehicles=10, interval_s=1.0, duration_s=6.0, seed=5)
-# Until all runs are ready, on two cores with other work.
-AHEAD_S = 60
-ENDS_S = 240.0
-
-
-@pytest.fixture
-def networks(run_record: RunRecord) -> Iterator[tuple[str, list[str]]]:
-    """Yield a namespace of the broker's, and one for each share on a wire of its own to it (addresses of RFC 5737)."""
-    with ExitStack() as stack:
-        names = [f"ivsim-{run_record.run_id}-{end}" for end in ("hub", *map(str, range(SHARES)))]
-        for name in names:
-            run_record.namespace(name)
-            ip("netns", "add", name)
-            stack.callback(ip, "netns", "delete", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        hub, *shares = names
-        for number, name in enumerate(shares):
-            ip(
-                *("-n", hub, "link", "add", f"to-{number}", "type", "veth"),
-                *("peer", "name", "hub", "netns", name),
-            )
-            for namespace, device, host in ((hub, f"to-{number}", 1), (name, "hub", 2)):
-                ip("-n", namespace, "address", "add", f"198.51.100.{4 * number + host}/30", "dev", device)
-                ip("-n", namespace, "link", "set", device, "up")
-        yield hub, shares
+WORDS = ("--stage", "6s:10", "--rate", "1", "--seed", "5", "--loss-timeout", "10")
 
 
 def of(vehicles: set[str], path: Path) -> list[dict[str, Any]]:
     return [row for row in pq.read_table(path).to_pylist() if row["vehicle_id"] in vehicles]
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
-
-
 def test_four_shares_send_the_fleet_and_their_results_are_the_fleets(
-    networks: tuple[str, list[str]], run_record: RunRecord, tmp_path: Path
+    run_record: RunRecord, tmp_path: Path
 ) -> None:
-    hub, shares = networks
     seen: Counter[tuple[str, bytes]] = Counter()
-    start_at = (datetime.now(UTC) + timedelta(seconds=AHEAD_S)).replace(microsecond=0)
-    with MosquittoServer(run_record, host="0.0.0.0", namespace=hub, name="theirs") as broker:
+    start_at = soon()
+    with (
+        networks(run_record) as (hub, shares),
+        MosquittoServer(run_record, host="0.0.0.0", namespace=hub, name="theirs") as broker,
+    ):
         listener = paho.Client(paho.CallbackAPIVersion.VERSION2)
         marked = threading.Event()
         listener.message_callback_add("mark", lambda *_: marked.set())
@@ -81,31 +50,11 @@ def test_four_shares_send_the_fleet_and_their_results_are_the_fleets(
             [(message.topic.split("/")[1], message.payload)]
         )
         with inside(hub):
-            listener.connect("198.51.100.1", broker.port)
+            listener.connect(hub_address(0), broker.port)
         listener.subscribe([("vehicles/#", 1), ("mark", 1)])
         listener.loop_start()
-        runs = [
-            subprocess.Popen(
-                [
-                    *("ip", "netns", "exec", name, sys.executable, "-m", "ivsim.cli", "load"),
-                    *("--share", f"{number + 1}/{SHARES}", "--start-at", start_at.isoformat()),
-                    *("--target", f"mqtt://198.51.100.{4 * number + 1}:{broker.port}"),
-                    *("--target-consent", f"198.51.100.{4 * number + 1}", "--topology", "peer"),
-                    *("--link", "direct", "--stage", "6s:10", "--rate", "1", "--seed", "5"),
-                    *("--loss-timeout", "10", "--output", str(tmp_path / f"share-{number + 1}")),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for number, name in enumerate(shares)
-        ]
-        try:
-            told = [run.communicate(timeout=ENDS_S)[0] for run in runs]
-        finally:
-            for run in runs:
-                run.kill()
-        assert [run.returncode for run in runs] == [0] * SHARES, told
+        with sending(shares, broker.port, start_at, WORDS, tmp_path) as runs:
+            await_shares(runs)
         # A broker delivers to a subscriber in order: behind the mark nothing of the runs is on its way.
         listener.publish("mark", qos=1)
         assert marked.wait(ENDS_S)

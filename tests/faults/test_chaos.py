@@ -14,6 +14,7 @@ from ivsim.chaos.case import Case
 from ivsim.chaos.faults import FAULTS
 from ivsim.chaos.promises import FATES, KEEPS, MAY_LOSE, SAVED, Judgement, Promise
 from ivsim.commands.chaos import judge_all
+from ivsim.runs.processes import receive_logs
 from ivsim.runs.testbed import Testbed
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
@@ -26,6 +27,10 @@ CASES = (
         marks=pytest.mark.full,
     ),
     (Case("coap", "con", "kafka-kill"), KEEPS),
+    *(
+        pytest.param(Case(protocol, mode, "gateway-kill", gateways=2), KEEPS, marks=pytest.mark.full)
+        for protocol, mode in (("mqtt", "qos1"), ("amqp", "manual-confirms-persistent"), ("coap", "con"))
+    ),
     pytest.param(Case("mqtt", "qos0", "backlog-kill"), MAY_LOSE, marks=pytest.mark.full),
 )
 
@@ -49,12 +54,16 @@ def test_a_fault_in_the_middle_breaks_no_promise(
     rows = pq.read_table(base / case.name / "ledger.parquet").to_pylist()
     assert len(rows) == judged["counts"]["due"] > 0
     assert {row["hop"] for row in rows if row["fate"] == "lost"} <= {"vehicle", "link", *promise.lost_at}
+    taken = [path.stat().st_size for path in receive_logs(base / case.name)]
+    assert len(taken) == case.gateways
+    assert all(taken)
     if promise is KEEPS:
         assert judged["counts"]["lost"] == 0
+    if promise is KEEPS and case.gateways == 1:
         # The fault was felt: something that was due while the part was down had to wait for it.
         longest_ns = max(row["end_to_end_latency_ns"] for row in rows if row["fate"] == "delivered")
         assert longest_ns >= FAULTS[case.fault].down_s * 1e9 / 2
-    else:
+    if promise is not KEEPS:
         # What the broker held and had not saved: unacknowledged at QoS 0, proven by the capture alone.
         assert judged["lost_by_hop"].get("broker", 0) > 0
 
