@@ -38,6 +38,7 @@ NAVIGATION: Final[Mapping[str, tuple[str, ...]]] = {
         "how-to/own-servers",
         "how-to/kafka-client",
         "how-to/profile",
+        "deploy",
         "how-to/own-format",
         "how-to/plug-in",
         "how-to/papers-claim",
