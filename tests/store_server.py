@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 import urllib.request
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import boto3
+import pytest
 
 from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.registry import RunRecord
@@ -62,3 +66,13 @@ class StoreServer(OwnedServer):
 
     def _prepare(self) -> None:
         self._make_directory()
+
+
+@contextmanager
+def store_with_keys(directory: Path) -> Iterator[StoreServer]:
+    """Start a store whose files are below a new directory; its keys are in the environment meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in KEYS.items():
+            patch.setenv(name, value)
+        with RunRecord(f"s{uuid.uuid4().hex[:8]}", directory) as record, StoreServer(record) as made:
+            yield made

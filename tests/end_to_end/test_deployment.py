@@ -12,11 +12,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pyarrow.dataset as ds
@@ -37,7 +37,7 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.spark_cluster import SparkCluster
 from schemas.kafka_login import client_settings, read_login
 from tests import oracle
-from tests.store_server import BUCKET, KEYS, StoreServer
+from tests.store_server import BUCKET, KEYS, StoreServer, store_with_keys
 from twin.object_store import reached
 from twin.place import Place
 
@@ -49,10 +49,23 @@ pytestmark = [
     pytest.mark.full,
 ]
 
+T = TypeVar("T")
 LOAD_S, RATE = 120, 40
 FLEET = ("--stage", f"{LOAD_S}s:{RATE // 2}", "--rate", "2", "--seed", "5", "--loss-timeout", "60")
 # States between one kill and the next: some ten seconds of them.
 BETWEEN_ENDS = 400
+
+
+def until(there: Callable[[], T | None], limit_s: float, why: Callable[[], object] = lambda: "") -> T:
+    """Return what is there once it is; AssertionError with the reason when the time is over.
+
+    Nobody tells a test of a record, an object or a line of a log: it looks, and waits a moment.
+    """
+    end_s = time.monotonic() + limit_s
+    while (found := there()) is None:
+        assert time.monotonic() < end_s, why()
+        time.sleep(0.2)
+    return found
 
 
 class Served:
@@ -109,22 +122,24 @@ class Topic:
         self._partitions = [TopicPartition(name, number) for number in found]
 
     def records(self) -> int:
-        """Return how many it has had; a broker that ends meanwhile is asked again, or the one that takes over."""
-        end_s = time.monotonic() + 60
-        while True:
+        """Return how many it has had; where the broker that was asked has just ended, the next one is asked."""
+        told: list[KafkaException] = []
+
+        def asked() -> int | None:
             try:
                 return sum(self._consumer.get_watermark_offsets(one, 10)[1] for one in self._partitions)
-            except KafkaException:
-                if time.monotonic() > end_s:
-                    raise
-                time.sleep(0.2)
+            except KafkaException as error:
+                told.append(error)
+                return None
 
-    def await_records(self, least: int, of: Served, limit_s: float = 120.0) -> None:
-        end_s = time.monotonic() + limit_s
-        while self.records() < least:
-            assert time.monotonic() < end_s, (self.records(), least, of.told())
+        return until(asked, 60, lambda: told[-1])
+
+    def await_records(self, least: int, of: Served) -> None:
+        def enough() -> int | None:
             assert of.popen.poll() is None, of.told()
-            time.sleep(0.1)
+            return found if (found := self.records()) >= least else None
+
+        until(enough, 120, of.told)
 
     def close(self) -> None:
         self._consumer.close()
@@ -198,10 +213,7 @@ class Deployment:
         leader.await_answer()
 
         self.kill("an executor", psutil.Process(self.cluster.workers[0].executors()[0]))
-        end_s = time.monotonic() + 60
-        while "was opened again (" not in serving.told():
-            assert time.monotonic() < end_s, serving.told()
-            time.sleep(0.1)
+        until(lambda: "was opened again (" in serving.told() or None, 60, serving.told)
         states.await_records(states.records() + BETWEEN_ENDS, serving)
 
         twin = serving.process("twin")
@@ -238,15 +250,12 @@ def mosquitto(networks: tuple[str, list[str]], run_record: RunRecord) -> Iterato
 
 @pytest.fixture
 def deployment(
-    networks: tuple[str, list[str]], mosquitto: MosquittoServer, run_record: RunRecord, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Deployment]:  # fmt: skip
-    for name, value in KEYS.items():
-        monkeypatch.setenv(name, value)
+    networks: tuple[str, list[str]], mosquitto: MosquittoServer, run_record: RunRecord, tmp_path: Path
+) -> Iterator[Deployment]:
     with (
         wire_to(networks[0], run_record) as address,
         kafka_cluster(run_record, 3, security="sasl-ssl") as brokers,
-        StoreServer(run_record) as store,
+        store_with_keys(tmp_path / "store") as store,
         SparkCluster(run_record, 2) as cluster,
     ):
         made = Deployment(brokers, cluster, store, f"{address}:{mosquitto.port}", tmp_path)
@@ -298,14 +307,13 @@ def test_a_broker_an_executor_and_the_driver_are_killed_and_no_message_is_missin
 
 def await_status(bootstrap: str, login: str, due: set[tuple[str, int, int]]) -> None:
     """Return once each message has a record; none is of another."""
-    end_s = time.monotonic() + 60
-    while True:
+
+    def all_there() -> bool | None:
         found = {identity(record) for record in oracle.read_topic(bootstrap, "fleet.vehicle.status", login)}
         assert found <= due
-        if found == due:
-            return
-        assert time.monotonic() < end_s, sorted(due - found)[:10]
-        time.sleep(0.5)
+        return found == due or None
+
+    until(all_there, 60)
 
 
 def identity(record: dict[str, Any]) -> tuple[str, int, int]:
@@ -321,37 +329,35 @@ def await_counted(bootstrap: str, login: str, due: set[tuple[str, int, int]]) ->
         vehicle: [records[vehicle], records[vehicle] - count, 0, 0, count]
         for vehicle, count in Counter(vehicle for vehicle, _, _ in due).items()
     }
-    end_s = time.monotonic() + 60
-    while True:
+
+    def counted() -> bool | None:
         newest: dict[str, list[int]] = {}
         states = oracle.read_topic(bootstrap, "fleet.twin.state", login)
         for record in sorted(states, key=lambda record: record["offset"]):
             newest[record["key"].decode()] = [int(record["headers"][name]) for name in names]
-        if newest == expected:
-            return
         over = {vehicle: own for vehicle, own in newest.items() if own[0] > expected[vehicle][0]}
         assert not over, f"counted twice: {over}"
-        assert time.monotonic() < end_s, (newest, expected)
-        time.sleep(0.5)
+        return newest == expected or None
+
+    until(counted, 60, lambda: expected)
 
 
 def await_history(store: StoreServer, due: set[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
     """Return the messages of the history's rows, once all are there."""
     system, path = reached(Place(f"s3a://{BUCKET}/fleet/history"), store.endpoint)
-    end_s = time.monotonic() + 120
-    while True:
+
+    def all_there() -> list[tuple[str, int, int]] | None:
         try:
             table = ds.dataset(path, filesystem=system, partitioning="hive").to_table(
                 columns=["vehicle_id", "epoch", "sequence"]
             )
-            rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         except FileNotFoundError:  # small files have just become one
-            rows = []
+            return None
+        rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         assert set(rows) <= due
-        if set(rows) == due:
-            return rows
-        assert time.monotonic() < end_s, (len(set(rows)), len(due))
-        time.sleep(0.5)
+        return rows if set(rows) == due else None
+
+    return until(all_there, 120)
 
 
 def arguments_with(secrets: set[str]) -> list[list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ivsim.runs.checksums import check
 from ivsim.runs.stored_result import take
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
-from tests.store_server import BUCKET, KEYS, StoreServer
+from tests.store_server import BUCKET, store_with_keys
 from twin.place import Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.netns]
@@ -27,39 +26,15 @@ FIRST_EMITTED = 32 * 6
 
 
 def test_a_share_puts_its_result_into_the_store_and_keeps_it_where_that_has_gone(
-    runs: Runs, run_record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Runs, run_record: RunRecord, tmp_path: Path
 ) -> None:
-    for name, value in KEYS.items():
-        monkeypatch.setenv(name, value)
     start_at = (datetime.now(UTC) + timedelta(seconds=AHEAD_S)).replace(microsecond=0)
-    with (
-        MosquittoServer(run_record, name="theirs") as broker,
-        StoreServer(run_record) as store,
-        RunRecord(f"g{uuid.uuid4().hex[:8]}", tmp_path / "gone") as record,
-    ):
-        words = [
-            *(
-                "--start-at",
-                start_at.isoformat(),
-                "--target",
-                f"mqtt://127.0.0.1:{broker.port}",
-                "--topology",
-                "peer",
-            ),
-            *(
-                "--link",
-                "direct",
-                "--vehicles",
-                "4",
-                "--duration",
-                "3",
-                "--loss-timeout",
-                "5",
-                "--share-results",
-                PLACE,
-            ),
-        ]
-        with StoreServer(record) as gone:
+    with MosquittoServer(run_record, name="theirs") as broker, store_with_keys(tmp_path / "kept") as store:
+        words = (
+            f"--start-at {start_at.isoformat()} --target mqtt://127.0.0.1:{broker.port} --topology peer --link direct"
+            f" --vehicles 4 --duration 3 --loss-timeout 5 --share-results {PLACE}"
+        ).split()
+        with store_with_keys(tmp_path / "gone") as gone:
             first = runs.start("share-1", *words, "--share", "1/2", "--s3-endpoint", store.endpoint)
             second = runs.start("share-2", *words, "--share", "2/2", "--s3-endpoint", gone.endpoint)
             log = second.directory / "emissions.events"

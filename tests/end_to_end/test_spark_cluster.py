@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import uuid
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -16,8 +14,7 @@ import pytest
 from end_to_end_runs import Runs, processes_of
 
 from ivsim.audit import audit
-from ivsim.testbed.registry import RunRecord
-from tests.store_server import BUCKET, KEYS, StoreServer
+from tests.store_server import BUCKET, KEYS, store_with_keys
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns, pytest.mark.full]
 
@@ -72,13 +69,9 @@ def test_a_run_whose_executor_is_killed_is_degraded_and_loses_nothing(runs: Runs
     assert processes_of(name) == []
 
 
-def test_a_run_keeps_state_and_history_in_an_object_store(
-    runs: Runs, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_a_run_keeps_state_and_history_in_an_object_store(runs: Runs, tmp_path: Path) -> None:
     """What a store does not have is refused first; then nothing of the run's state stays there, and its history does."""
-    for name, value in KEYS.items():
-        monkeypatch.setenv(name, value)
-    with RunRecord(f"s{uuid.uuid4().hex[:8]}", tmp_path / "store") as record, StoreServer(record) as store:
+    with store_with_keys(tmp_path / "store") as store:
         place = ["--spark-master", "cluster[2]", "--s3-endpoint", store.endpoint, "--link", "direct"]
         refused = runs.run("no-bucket", *place, "--spark-checkpoint", "s3a://nobodys/twins")
         assert refused.code == 2

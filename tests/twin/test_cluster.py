@@ -18,7 +18,7 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.spark_cluster import HOME, SparkCluster
 from schemas.topics import vehicle_id
 from tests import oracle
-from tests.store_server import BUCKET, KEYS, StoreServer
+from tests.store_server import BUCKET, KEYS, StoreServer, store_with_keys
 from tests.twin.conftest import JARS
 from tests.twin.made_up import MadeUpRun, await_taken
 from tests.twin.reference import fold
@@ -40,10 +40,8 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreServer]:
-    for name, value in KEYS.items():
-        monkeypatch.setenv(name, value)
-    with RunRecord(f"s{uuid.uuid4().hex[:8]}", tmp_path / "store") as record, StoreServer(record) as made:
+def store(tmp_path: Path) -> Iterator[StoreServer]:
+    with store_with_keys(tmp_path / "store") as made:
         yield made
 
 

@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from ivsim.testbed.registry import RunRecord
 from schemas.formats import FORMATS
 from schemas.topics import vehicle_id
 from simulator.vehicles.vehicle import Vehicle
-from tests.store_server import BUCKET, KEYS, StoreServer
+from tests.store_server import BUCKET, StoreServer, store_with_keys
 from tests.twin.made_up import MadeUpRun, payload_of, status_headers
 from twin import decoded, history
 from twin.config import TwinConfig
@@ -60,14 +59,8 @@ def batch_table(number: int, rows: int = 3) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServer]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in KEYS.items():
-            patch.setenv(name, value)
-        with (
-            RunRecord(f"h{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("store")) as record,
-            StoreServer(record) as made,
-        ):
-            yield made
+    with store_with_keys(tmp_path_factory.mktemp("store")) as made:
+        yield made
 
 
 @pytest.fixture(params=["directory", "object store"])

@@ -18,24 +18,17 @@ from ivsim.runs.checksums import check
 from ivsim.runs.preflight import check_store
 from ivsim.runs.stored_result import folder_of, put, refuse_taken, take
 from ivsim.testbed.paths import ROOT
-from ivsim.testbed.registry import RunRecord
 from schemas.errors import Refusal
 from schemas.json_files import read_json
 from tests.ivsim.test_join import ASKED, START_AT, result, rows
-from tests.store_server import BUCKET, KEYS, StoreServer
+from tests.store_server import BUCKET, StoreServer, store_with_keys
 from twin.place import Place
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServer]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in KEYS.items():
-            patch.setenv(name, value)
-        with (
-            RunRecord(f"r{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("store")) as record,
-            StoreServer(record) as made,
-        ):
-            yield made
+    with store_with_keys(tmp_path_factory.mktemp("store")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +126,15 @@ def test_what_is_not_there_is_named(
         check_store(asked(store, "s3a://nobodys/load", 1))
     with pytest.raises(Refusal, match=r"^s3a://nobodys/load/share-1: .*bucket"):
         stored(shares[0], asked(store, "s3a://nobodys/load", 1))
+
+
+def test_a_share_that_the_store_has_and_one_of_this_machine_are_joined(
+    store: StoreServer, place: str, shares: list[Path], tmp_path: Path
+) -> None:
+    stored(shares[0], asked(store, place, 1))
+    done = report(place, str(shares[1]), "--s3-endpoint", store.endpoint, "--output", str(tmp_path / "whole"))
+    assert done.returncode == 0, done.stderr
+    assert read_json(tmp_path / "whole/metrics.json")["delivered"] == 28
 
 
 @pytest.mark.parametrize(
