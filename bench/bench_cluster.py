@@ -1,7 +1,4 @@
-"""Measures what a cluster costs: the twin on two Spark workers beside `local[16]`, and the bridge on three brokers beside one.
-
-Each pair in one run, in turns; ratios of medians.
-"""
+"""Measures what a Spark cluster costs: the twin on two workers and on `local[16]`, on one Kafka, in turns; the ratio of medians."""
 
 from __future__ import annotations
 
@@ -14,12 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.bench_twin import Tail, Twin, line, measure, rank
-from ivsim.option_rules import run_options
-from ivsim.runs.runner import execute
 from ivsim.testbed.kafka import KafkaServer
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.spark_cluster import SparkCluster
-from schemas.json_files import read_json
 from schemas.topics import KafkaTopics
 
 RATE: Final = 1_000
@@ -27,8 +21,13 @@ SECONDS: Final = 10.0
 # Of these the first three warm Java up.
 PASSES: Final = 8
 COLD: Final = 3
-RUNS: Final = 5
-ONE, THREE = "one broker", "three brokers"
+
+
+def main() -> None:
+    """Print both twins' passes, and the ratio."""
+    print(f"\n## cluster ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})")
+    with tempfile.TemporaryDirectory() as base:
+        twins(Path(base))
 
 
 def twins(base: Path) -> None:
@@ -65,40 +64,6 @@ def twins(base: Path) -> None:
                     p99[name].append(rank(found.delays_ms, 0.99) or 0)
         local, spread = (statistics.median(values) for values in p99.values())
         print(f"p99, medians behind the third pass: {local:g} and {spread:g} ms, ratio {spread / local:.2f}")
-
-
-def brokers(base: Path) -> None:
-    """Print the bridge delay of runs with one broker and with three, and the ratios."""
-    more = {"kafka_brokers": 3, "kafka_replication": 3, "kafka_min_insync": 2}
-    found: dict[str, list[tuple[float, float]]] = {ONE: [], THREE: []}
-    for number in range(RUNS):
-        for name in (ONE, THREE) if number % 2 else (THREE, ONE):
-            options = run_options(
-                link="direct", vehicles=100, interval_s=1.0, duration_s=20.0, warmup_s=5.0, seed=1 + number,
-                **(more if name == THREE else {}),
-            )  # fmt: skip
-            directory = base / f"{name.replace(' ', '-')}-{number}"
-            outcome = execute(options, directory, quiet=True)
-            if outcome.error is not None:
-                raise SystemExit(f"{name}: {outcome.error}")
-            figures = read_json(directory / "metrics.json")
-            found[name].append((figures["bridge_delay_p50_ms"], figures["bridge_delay_p99_ms"]))
-            print(
-                f"{name}: bridge delay p50 {found[name][-1][0]:.1f}, p99 {found[name][-1][1]:.1f} ms",
-                flush=True,
-            )
-    for index, quantile in enumerate(("p50", "p99")):
-        one, three = (statistics.median(row[index] for row in found[name]) for name in (ONE, THREE))
-        print(f"bridge delay {quantile}, medians: {one:.1f} and {three:.1f} ms, ratio {three / one:.2f}")
-
-
-def main() -> None:
-    """Print both."""
-    print(f"\n## cluster ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})")
-    with tempfile.TemporaryDirectory() as base:
-        (Path(base) / "twins").mkdir()
-        twins(Path(base) / "twins")
-        brokers(Path(base))
 
 
 if __name__ == "__main__":

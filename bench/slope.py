@@ -12,7 +12,7 @@ FEWEST: Final = 10  # samples
 # The first half of a series is left out: a process fills its caches for minutes, and some longer than others. The capture keeps
 # up to 128 units of each direction and vehicle, and is level after twenty minutes at half a message a second of each: a leg of less
 # than forty says that it grows. What leaks grows on.
-WARM_UP: Final = 0.5
+WARM_UP_RATIO: Final = 0.5
 SHORTEST_S: Final = 300.0  # of a series behind that, for a verdict
 CONFIDENCE: Final = 0.95
 # Growth over an hour that counts, as a ratio of the median.
@@ -52,7 +52,7 @@ def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope | None:
     x, y = np.asarray(seconds, float), np.asarray(values, float)
     if len(x) < FEWEST:
         return None
-    late = x - x[0] >= (x[-1] - x[0]) * WARM_UP
+    late = x - x[0] >= (x[-1] - x[0]) * WARM_UP_RATIO
     x, y = x[late], y[late]
     if len(x) < FEWEST:
         return None
