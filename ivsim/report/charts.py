@@ -130,12 +130,16 @@ def distributions(name: str, sides: Sequence[tuple[str, npt.NDArray[np.float64]]
 
 
 def latency_over_time(ledger: Columns, start_at_ns: int, topology: str = USUAL_TOPOLOGY) -> Drawing:
-    """Draw every message's one-way delay and end-to-end latency against the time it was due."""
+    """Draw every message's one-way delay and end-to-end latency against the time it was due.
+
+    Where a run has neither, as one that ends at its target, the acknowledgement time.
+    """
 
     def draw(axes: Axes) -> None:
         due_s = (ledger["due_at_ns"].astype(np.float64) - start_at_ns) / 1e9
         words = latency_words(topology)
-        for stage in [name for name in ("end_to_end_latency", "one_way_delay") if name in words]:
+        along_the_way = [name for name in ("end_to_end_latency", "one_way_delay") if name in words]
+        for stage in along_the_way or words:
             values = stage_ms(ledger, stage)
             if (known := np.isfinite(values)).any():
                 style = {"markersize": 2.5, "alpha": 0.6, "color": STAGE_COLOURS[stage]}

@@ -54,6 +54,15 @@ def test_lost_messages_stand_inside_the_figure_of_latencies(longest_ms: float) -
     assert all(0 < x < width and 0 < y < height for x, y in crosses)
 
 
+def test_a_run_that_ends_at_its_target_shows_each_acknowledgement() -> None:
+    due = START_NS + np.arange(3) * 1_000_000_000
+    ledger = {
+        "due_at_ns": due, "emitted_at_ns": due, "acknowledged_at_ns": due + 5_000_000,
+        "fate": np.array(["delivered"] * 3),
+    }  # fmt: skip
+    assert "acknowledgement time, n = 3" in text_of(latency_over_time(ledger, START_NS, "peer"))
+
+
 @pytest.mark.full
 def test_the_figures_of_a_million_messages_stay_small() -> None:
     count = 1_000_000
