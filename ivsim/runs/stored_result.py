@@ -69,8 +69,8 @@ def take(place: Place, endpoint: str, below: Path) -> list[Path]:
             (below / folder.base_name).mkdir()
             for one in store.get_file_info(fs.FileSelector(folder.path)):
                 if one.is_file:
-                    path = below / folder.base_name / one.base_name
-                    with store.open_input_stream(one.path) as stored, path.open("wb") as file:
+                    copy = below / folder.base_name / one.base_name
+                    with store.open_input_stream(one.path) as stored, copy.open("wb") as file:
                         shutil.copyfileobj(stored, file, _CHUNK_BYTES)
     if not folders:
         raise Refusal(f"{place}: no result of a share there (share-1, share-2, ...)")
