@@ -124,6 +124,10 @@ def open_components(
         children.start(spec)
     for spec in specs:
         children[spec.name].wait_for("ready", READY_S)
+    # A subscription that a broker has not saved is gone when it is killed: until the gateway is back it would acknowledge
+    # what goes nowhere.
+    for broker in brokers.values():
+        broker.save()
     _before_connecting(plan, link, twin, display)
     # The capture listens by now: it has to see the connections begin.
     for spec in processes.senders(plan, endpoints):

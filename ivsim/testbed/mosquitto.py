@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 
 from gateways.protocols.mqtt.address import TOPIC_FILTER, mqtt_topic
@@ -55,6 +57,12 @@ class MosquittoServer(OwnedServer):
             return (self._dir / "mosquitto.db").stat().st_mtime
         except FileNotFoundError:
             return 0.0
+
+    def save(self) -> None:
+        """Have it write its sessions and queues to disk; ProcessDied when it ends meanwhile, NotReady when it takes too long."""
+        before_s = self.last_save_s()
+        os.kill(self.process.pid, signal.SIGUSR1)  # mosquitto(8)
+        self.process.wait_ready(lambda: self.last_save_s() != before_s, self.START_TIMEOUT_S)
 
     def relaunch(self) -> None:
         """Begin to start again after a kill, with the same address and what the last save had kept."""

@@ -76,6 +76,9 @@ class RabbitmqServer(OwnedServer):
     def last_save_s(self) -> None:
         """Return None: it confirms a persistent message once that is saved."""
 
+    def save(self) -> None:
+        """Do nothing: it has saved a durable queue once it has confirmed it."""
+
     def forget(self, queues: Iterable[str]) -> None:
         """Delete these queues; one that is not there is no error."""
         # Plain brokers alone are kept, and there everyone is `guest`.

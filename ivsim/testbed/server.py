@@ -37,6 +37,9 @@ class Broker(Server, Protocol):
     def last_save_s(self) -> float | None:
         """Return when it last saved what it holds, in s since 1970: 0.0 not yet, None when it saves each message."""
 
+    def save(self) -> None:
+        """Have it save what it holds, where it does so now and then; return once that is done, NotReady when it takes too long."""
+
 
 @dataclass(frozen=True)
 class ServerKind:

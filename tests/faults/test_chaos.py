@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from ivsim.chaos.case import Case
-from ivsim.chaos.faults import FAULTS
+from ivsim.chaos.case import Case, Disturber
+from ivsim.chaos.faults import FAULTS, Fault
 from ivsim.chaos.promises import FATES, KEEPS, MAY_LOSE, SAVED, Judgement, Promise
 from ivsim.commands.chaos import judge_all
+from ivsim.option_rules import run_options
 from ivsim.runs.processes import receive_logs
+from ivsim.runs.started import StartedRun
 from ivsim.runs.testbed import Testbed
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns]
@@ -66,6 +69,34 @@ def test_a_fault_in_the_middle_breaks_no_promise(
     if promise is not KEEPS:
         # What the broker held and had not saved: unacknowledged at QoS 0, proven by the capture alone.
         assert judged["lost_by_hop"].get("broker", 0) > 0
+
+
+def test_a_broker_that_is_killed_young_has_kept_its_gateways_subscription(
+    tmp_path: Path, testbed: Testbed
+) -> None:
+    """Killed at the first message, long before mosquitto saves by itself; back two seconds before its gateway."""
+    back_at_ns: list[int] = []
+
+    def kill_both(run: StartedRun) -> set[str]:
+        down = FAULTS["gateway-kill"].inject(run)
+        return down | FAULTS["broker-kill"].inject(run)
+
+    def restore_one_by_one(run: StartedRun) -> None:
+        FAULTS["broker-kill"].restore(run)
+        back_at_ns.append(time.time_ns())
+        time.sleep(2)
+        FAULTS["gateway-kill"].restore(run)
+
+    disturber = Disturber(Fault("young", "", kill_both, restore_one_by_one, down_s=0.0), at_message=1)
+    options = run_options(vehicles=5, duration_s=6.0, loss_ratio=0.0, loss_timeout_s=8.0)
+    outcome = testbed.run(options, tmp_path / "run", disturb=disturber)
+    assert (outcome.error, disturber.done) == (None, True)
+    rows = pq.read_table(tmp_path / "run" / "ledger.parquet").to_pylist()
+    later = [row for row in rows if (row["acknowledged_at_ns"] or 0) > back_at_ns[0]]
+    assert min(row["acknowledged_at_ns"] for row in later) < back_at_ns[0] + 2e9, (
+        "before the gateway was back"
+    )
+    assert {row["fate"] for row in later} == {"delivered"}
 
 
 def test_a_finished_case_is_not_run_again(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,8 +82,7 @@ async def test_new_messages_of_an_older_session_are_taken(broker, publish, mode:
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(first.intake.close)
         await first.intake.open()
-        os.kill(broker.process.pid, signal.SIGUSR1)  # mosquitto(8): write the database now
-        await until(broker.last_save_s)
+        await asyncio.to_thread(broker.save)
         await asyncio.to_thread(publish, broker, [(TOPIC, payload) for payload in old], qos)
         await until(lambda: len(first.taken) == 5)
         broker.process.kill()
