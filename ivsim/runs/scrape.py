@@ -11,8 +11,6 @@ import asyncio
 import http.client
 import socket
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from types import TracebackType
@@ -27,12 +25,11 @@ from prometheus_client.registry import Collector
 from ivsim.options import RunOptions
 from ivsim.runs.counters import Sample, Sampler
 from ivsim.runs.started import StartedRun
+from schemas import direct_http
 from schemas.errors import Refusal
 from schemas.page_server import EXPOSITION, HOST, Answer, PageServer, listening_socket
 
 ANSWER_S: Final = 1.0
-# Our own parts on loopback are asked directly, whatever proxy the environment names.
-_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 # What the senders have counted, by the word of the label.
 SENT: Final = ("emitted", "acknowledged", "refused", "unsent", "unanswered")
 # The label `quantile` is kept for summaries, which have a sum and a count too.
@@ -208,11 +205,9 @@ def _pages(run: StartedRun) -> Iterator[str]:
 def _asked(url: str) -> str | None:
     """Return the page of a part; None from one that does not answer, such as one that is down."""
     try:
-        with _DIRECT.open(url, timeout=ANSWER_S) as answer:
-            text: str = answer.read().decode()
-    except (urllib.error.URLError, OSError, http.client.HTTPException):
+        return direct_http.answer(url, ANSWER_S).decode()
+    except (OSError, http.client.HTTPException):
         return None
-    return text
 
 
 def merged(texts: Iterable[str]) -> list[Metric]:

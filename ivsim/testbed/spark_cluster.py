@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import urllib.request
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +19,7 @@ import psutil
 from ivsim.testbed.kafka import java_command
 from ivsim.testbed.owned_server import OwnedServer
 from ivsim.testbed.registry import RunRecord
+from schemas import direct_http
 from schemas.java import QUICK_JAVA
 
 _HOST: Final = "127.0.0.1"
@@ -88,10 +88,8 @@ class SparkMaster(OwnedServer):
     def workers(self) -> dict[str, Any] | None:
         """Return what the master says of each worker that is alive, by its identity; None where it does not answer."""
         try:
-            with urllib.request.urlopen(
-                f"http://{_HOST}:{self._page_port}/json/", timeout=_ANSWER_S
-            ) as answer:
-                found = json.loads(answer.read())["workers"]
+            page = direct_http.answer(f"http://{_HOST}:{self._page_port}/json/", _ANSWER_S)
+            found = json.loads(page)["workers"]
         except (OSError, ValueError):  # its page is there a moment before it has anything to say
             return None
         return {worker["id"]: worker for worker in found if worker["state"] == "ALIVE"}

@@ -19,6 +19,8 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+from schemas import direct_http
+
 MAGIC: Final = 0
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 ANSWER_S: Final = 30.0
@@ -98,8 +100,5 @@ def schema_of(url: str, schema_id: int) -> Schema:
 
 
 def _answer(request: urllib.request.Request) -> dict[str, Any]:
-    # No proxy of the environment stands between this process and loopback.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=ANSWER_S) as answer:
-        found: dict[str, Any] = json.loads(answer.read())
+    found: dict[str, Any] = json.loads(direct_http.answer(request, ANSWER_S))
     return found
