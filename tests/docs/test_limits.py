@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gateways.protocols.amqp.reader import MAX_FRAME_BYTES
+from gateways.protocols.amqp.reader import MAX_BODY_BYTES, MAX_FRAME_BYTES
 from gateways.protocols.coap import blocks, dtls_server
 from gateways.protocols.mqtt import intake, members
 from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES
@@ -27,6 +27,7 @@ LIMITS = {
     "{} connections in a row": intake.RIVALRY,
     "{} answers a second": members.ANSWERS_PER_S,
     "a frame of {} bytes": MAX_FRAME_BYTES,
+    "a body of {} bytes": MAX_BODY_BYTES,
     "a payload of {} bytes, in blocks": blocks.MAX_PAYLOAD_BYTES,
     "{} bytes in payloads that are not whole": blocks.MAX_HELD_BYTES,
     "{} DTLS handshakes": dtls_server.PENDING_MAX,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Final
 
 from gateways.protocols.amqp.address import amqp_addresses
 from gateways.protocols.amqp.connection import EXCHANGE, AmqpLink
+from gateways.protocols.amqp.reader import MAX_BODY_BYTES
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, IntakeSettings, Mode
 from gateways.protocols.connection_log import ConnectionLog
@@ -164,8 +166,14 @@ class AmqpIntake:
         """Somebody has deleted the queue: declare it again."""
         self._link.drop("consumer cancelled by the broker")
 
-    def _delivered(
-        self, tag: int, redelivered: bool, key: bytes, payload: bytes, content_type: bytes
+    def _delivered(  # noqa: PLR0917 - called per message: keywords would cost
+        self,
+        tag: int,
+        redelivered: bool,
+        key: bytes,
+        payload: bytes,
+        content_type: bytes,
+        size_bytes: int | None = None,
     ) -> None:
         if self._closing:
             return  # unacknowledged, it goes to another gateway or comes again
@@ -174,6 +182,9 @@ class AmqpIntake:
         if redelivered:
             self._counts["redelivered"] += 1
         receipt = (self._generation, tag) if self._manual else None
+        if size_bytes is not None:
+            self._oversized(key, payload, received_at_ns, receipt, size_bytes)
+            return
         identity = self._vehicles.get(key)
         if identity is None:
             address = key.decode("utf-8", "replace")
@@ -190,6 +201,17 @@ class AmqpIntake:
             self._sink.take(identity, payload, received_at_ns, redelivered, receipt, said)
         else:
             self._sink.take(identity, payload, received_at_ns, redelivered, receipt)
+
+    def _oversized(
+        self, key: bytes, beginning: bytes, received_at_ns: int, receipt: Receipt, size_bytes: int
+    ) -> None:
+        reason = f"a payload of {size_bytes} bytes: a message may have {MAX_BODY_BYTES}"
+        address = key.decode("utf-8", "replace")
+        with contextlib.suppress(ValueError):
+            address = self._addresses.vehicle_of(address)
+        self._sink.oversized(
+            address, beginning, received_at_ns, receipt, size_bytes=size_bytes, reason=reason
+        )
 
     def _current(self, receipt: Receipt) -> bool:
         if receipt is None:

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import typing
 from typing import Final
 
 _METHOD, _HEADER, _BODY = 1, 2, 3
 _KINDS: Final = frozenset({_METHOD, _HEADER, _BODY, 8})  # 8: heartbeat
 # The largest that pika agrees to (its default frame-max), so that noise is not waited for.
 MAX_FRAME_BYTES: Final = 131_072
+# Of a message; what a packet of MQTT may have: below what Kafka takes, above any payload of a vehicle.
+MAX_BODY_BYTES: Final = 12_582_912
+# Of a longer one so much is kept, for the dead letters.
+BEGINNING_BYTES: Final = 1_048_576
 _FRAME_END: Final = 0xCE
 _OVERHEAD_BYTES: Final = 8
 _BASIC_DELIVER: Final = b"\x00\x3c\x00\x3c"
 
-# delivery tag, redelivered, routing key, payload, content type (empty where it says none)
-Deliver = Callable[[int, bool, bytes, bytes, bytes], None]
+
+class Deliver(typing.Protocol):
+    """Takes a delivery."""
+
+    def __call__(  # noqa: PLR0917 - called per message: keywords would cost
+        self,
+        tag: int,
+        redelivered: bool,
+        key: bytes,
+        payload: bytes,
+        content_type: bytes,
+        size_bytes: int | None = None,
+        /,
+    ) -> None:
+        """Take one delivery; `content_type` is empty where it says none.
+
+        `size_bytes` is what the body had where only its beginning is there; None: all of it is.
+        """
 
 
 class FrameError(ValueError):
@@ -32,7 +52,8 @@ class DeliveryReader:
         self._redelivered = False
         self._key = b""
         self._content_type = b""
-        self._missing = -1
+        # Of the body: how long it is, how much is still to come, and how much of that is kept.
+        self._size, self._missing, self._room = 0, -1, 0
         self._parts: list[bytes] = []
 
     def feed(self, data: bytes) -> bytes:
@@ -85,23 +106,29 @@ class DeliveryReader:
         self._open, self._missing = True, -1
 
     def _header(self, body_bytes: int, content_type: bytes) -> None:
-        self._missing = body_bytes
+        self._size = self._missing = body_bytes
+        self._room = body_bytes if body_bytes <= MAX_BODY_BYTES else BEGINNING_BYTES
         self._content_type = content_type
         self._parts = []
         if body_bytes == 0:
-            self._complete(b"")
+            self._complete()
 
     def _body(self, part: bytes) -> None:
-        if self._missing == len(part) and not self._parts:
-            self._complete(part)
-            return
-        self._parts.append(part)
         self._missing -= len(part)
         if self._missing < 0:
             raise FrameError("AMQP body longer than its header said")
+        if self._room:
+            kept = part[: self._room]
+            self._room -= len(kept)
+            self._parts.append(kept)
         if self._missing == 0:
-            self._complete(b"".join(self._parts))
+            self._complete()
 
-    def _complete(self, payload: bytes) -> None:
+    def _complete(self) -> None:
+        payload, self._parts = b"".join(self._parts), []
         self._open = False
-        self._deliver(self._tag, self._redelivered, self._key, payload, self._content_type)
+        delivery = (self._tag, self._redelivered, self._key, payload, self._content_type)
+        if self._size > MAX_BODY_BYTES:
+            self._deliver(*delivery, self._size)
+        else:
+            self._deliver(*delivery)

@@ -66,10 +66,17 @@ class AmqpSubscriber:
     def lost(self, reason: str) -> None:
         self._events.disconnected(time.time_ns(), reason)
 
-    def _delivered(
-        self, tag: int, redelivered: bool, key: bytes, payload: bytes, content_type: bytes
+    def _delivered(  # noqa: PLR0917 - called per message: keywords would cost
+        self,
+        tag: int,
+        redelivered: bool,
+        key: bytes,
+        payload: bytes,
+        content_type: bytes,
+        size_bytes: int | None = None,
     ) -> None:
         del key, content_type
-        self._events.received(payload, time.time_ns(), redelivered)
+        if size_bytes is None:  # one that is over the limit is none of a vehicle's
+            self._events.received(payload, time.time_ns(), redelivered)
         if self._manual and self._link.channel is not None:
             self._link.channel.basic_ack(tag)

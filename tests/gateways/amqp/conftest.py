@@ -41,6 +41,7 @@ class Sink(Changed):
         self.content_types = []
         self.duplicates = []
         self.strays = []
+        self.oversizes = []
         self.hold = False
         self.receipts = []
         self.links = []
@@ -59,6 +60,10 @@ class Sink(Changed):
 
     def misaddressed(self, address, payload, received_at_ns, receipt, reason):
         self.strays.append((address, payload, reason))
+        self._settle(receipt)
+
+    def oversized(self, address, beginning, received_at_ns, receipt, *, size_bytes, reason):
+        self.oversizes.append((address, beginning, size_bytes, reason))
         self._settle(receipt)
 
     def turned_away(self, reason):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import random
 import struct
+import tracemalloc
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from gateways.protocols.amqp import reader as reader_module
 from gateways.protocols.amqp.intake import AckWindow
 from gateways.protocols.amqp.protocol import Amqp
-from gateways.protocols.amqp.reader import DeliveryReader, FrameError
+from gateways.protocols.amqp.reader import BEGINNING_BYTES, DeliveryReader, FrameError
+from gateways.protocols.amqp.reader import MAX_BODY_BYTES as MOST
 from schemas.errors import Refusal
 
 HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
@@ -88,6 +91,42 @@ def test_a_frame_without_its_end_octet_is_refused():
 
 
 def test_a_body_longer_than_announced_is_refused():
+    stream = delivery(1, b"k", b"four")
+    with pytest.raises(FrameError, match="longer"):
+        DeliveryReader(lambda *_: None).feed(stream[: -len(frame(3, b"four"))] + frame(3, b"fourteen"))
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(MOST - 1, None), (MOST, None), (MOST + 1, MOST + 1), (100 * MOST, 100 * MOST)],
+)
+def test_of_a_body_over_the_limit_its_beginning_is_kept_and_what_follows_is_whole(size, said):
+    taken = []
+    reader = DeliveryReader(lambda *message: taken.append(message))
+    head = delivery(1, b"k", b"", said=b"application/json")
+    reader.feed(head.replace(bytes(8) + b"\x90", size.to_bytes(8, "big") + b"\x90"))
+    whole, rest = divmod(size - 9, 131_064)
+    full = frame(3, bytes(131_064))
+    tracemalloc.start()
+    try:
+        reader.feed(frame(3, b"beginning"))
+        for _ in range(whole):
+            reader.feed(full)
+        assert taken == []
+        reader.feed(frame(3, bytes(rest)) + delivery(2, b"k", b"next"))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    long, good = taken
+    kept = size if said is None else BEGINNING_BYTES
+    assert (long[:3], long[4:]) == ((1, False, b"k"), (b"application/json", *([said] if said else [])))
+    assert long[3] == b"beginning" + bytes(kept - 9)
+    assert good == (2, False, b"k", b"next", b"")
+    assert peak_bytes < 2 * kept + 1_000_000
+
+
+def test_a_body_is_no_longer_than_announced_where_it_is_over_the_limit(monkeypatch):
+    monkeypatch.setattr(reader_module, "MAX_BODY_BYTES", 3)
     stream = delivery(1, b"k", b"four")
     with pytest.raises(FrameError, match="longer"):
         DeliveryReader(lambda *_: None).feed(stream[: -len(frame(3, b"four"))] + frame(3, b"fourteen"))
