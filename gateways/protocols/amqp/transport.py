@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
+from gateways.protocols.names import address_of
 from gateways.protocols.tcp import unacknowledged_bytes
 from gateways.protocols.tls import TlsClient
 
@@ -136,9 +137,11 @@ async def connect_stream(
     source_address: str | None,
     tls: TlsClient | None,
 ) -> Stream:
-    """Connect TCP, and TLS for a client that has it; return the stream. Raises OSError and leaves nothing open."""
-    # Resolved at once: our addresses are literals, and a thread would be one per vehicle.
-    family, kind, protocol, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    """Connect TCP, and TLS for a client that has it; return the stream. Raises OSError and leaves nothing open.
+
+    The caller limits the wait.
+    """
+    family, kind, protocol, _name, address = await address_of(host, port, socket.SOCK_STREAM)
     loop = asyncio.get_running_loop()
 
     def made() -> Stream:

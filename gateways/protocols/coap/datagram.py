@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Final
 
@@ -10,7 +11,10 @@ from aiocoap.numbers.optionnumbers import OptionNumber
 from aiocoap.numbers.types import Type
 
 from gateways.protocols.ends import ConnectError
+from gateways.protocols.names import address_of
 
+# For which an address of a name is waited for.
+RESOLVE_S: Final = 10.0
 _TOKEN_LENGTH_MAX: Final = 8
 _PAYLOAD_MARKER: Final = 0xFF
 _RESERVED_CLASSES: Final = frozenset({1, 6, 7})  # RFC 7252, 12.1
@@ -131,4 +135,17 @@ def resolve(host: str, port: int) -> Remote:
     except OSError as error:
         raise ConnectError(f"{host}:{port}: {error}") from error
     address = found[0][4]
+    return Remote((str(address[0]), int(address[1])))
+
+
+async def resolved(host: str, port: int) -> Remote:
+    """As `resolve`, within `RESOLVE_S`, and the event loop goes on meanwhile."""
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            found = await address_of(host, port, socket.SOCK_DGRAM, family_of(host))
+    except TimeoutError as error:
+        raise ConnectError(f"{host}:{port}: no address in {RESOLVE_S:g} s") from error
+    except OSError as error:
+        raise ConnectError(f"{host}:{port}: {error}") from error
+    address = found[4]
     return Remote((str(address[0]), int(address[1])))

@@ -30,7 +30,7 @@ from gateways.protocols.coap import discovery
 from gateways.protocols.coap.address import coap_addresses, coap_path
 from gateways.protocols.coap.blocks import Assemblies, BlockError
 from gateways.protocols.coap.content_formats import content_formats
-from gateways.protocols.coap.datagram import Remote, resolve
+from gateways.protocols.coap.datagram import Remote, resolved
 from gateways.protocols.coap.dtls_server import DtlsServer
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.oscore import ServerGuard, UnprotectedError
@@ -101,7 +101,7 @@ class CoapServer(Upper, ABC):
     async def open(self) -> None:
         """Bind the socket; with several processes on one port each vehicle stays with one (SO_REUSEPORT)."""
         udp = UdpEndpoint(self, server=True, dtls=self._dtls)
-        address = resolve(self._endpoint.host, self._endpoint.port)
+        address = await resolved(self._endpoint.host, self._endpoint.port)
         self._bound = udp.open(address[0], address[1], reuse_port=self._shared)
         self._udp = udp
 

@@ -15,7 +15,7 @@ from aiocoap.numbers.codes import CONTENT, GET
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.coap.address import coap_path
-from gateways.protocols.coap.datagram import Remote, resolve
+from gateways.protocols.coap.datagram import Remote, resolved
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.udp import UdpEndpoint
 from gateways.protocols.coap.vehicle import MAX_AGE_DEFAULT_S
@@ -57,7 +57,7 @@ class CoapObserver(Upper):
     async def open(self) -> None:
         """Register; ConnectError when the server does not answer in time or has nothing to observe."""
         self.loop = asyncio.get_running_loop()
-        self._remote = resolve(self._endpoint.host, self._endpoint.port)
+        self._remote = await resolved(self._endpoint.host, self._endpoint.port)
         if self._udp is None:
             udp = UdpEndpoint(self)
             udp.open(self._settings.source_address or _ANY_ADDRESS, 0)
