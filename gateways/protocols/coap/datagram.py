@@ -108,8 +108,14 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
         elif number in _MEDIA_TYPES and length <= 2:
             setattr(message, _MEDIA_TYPES[number], int.from_bytes(datagram[at : at + length], "big"))
         elif number & 1 and number not in IGNORED_CRITICAL:
-            message.bad_option = number
+            note_bad(message, number)
         at += length
+
+
+def note_bad(message: Message, number: int) -> None:
+    """Note an option that is not known and critical: the last one, for a proxy's say the most; a query hides none."""
+    if message.bad_option is None or number != OptionNumber.URI_QUERY:
+        message.bad_option = number
 
 
 def _extended(nibble: int, datagram: bytes, at: int) -> tuple[int, int]:

@@ -35,7 +35,7 @@ from aiocoap.oscore import (
     hashfunctions,
 )
 
-from gateways.protocols.coap.datagram import IGNORED_CRITICAL, READ
+from gateways.protocols.coap.datagram import IGNORED_CRITICAL, READ, note_bad
 from schemas.topics import vehicle_id
 
 OSCORE: Final = int(OptionNumber.OSCORE)
@@ -250,4 +250,4 @@ def _read_options(message: Message) -> None:
         elif number == OptionNumber.ACCEPT:
             message.accept = int(message.opt.accept)
         elif number & 1 and number not in READ and number not in IGNORED_CRITICAL:
-            message.bad_option = number
+            note_bad(message, number)

@@ -577,6 +577,16 @@ async def test_an_unknown_critical_option_is_refused_in_a_con_and_rejected_in_a_
     assert intake.counters()["rejected"] == 2
 
 
+async def test_discovery_takes_a_query_and_no_other_critical_option(raw):
+    client, intake, _ = raw
+    client.send(post(1, b"", code=GET, path=CORE, uri_query=["rt=x"]))
+    assert (await client.answer()).code.dotted == "2.05"
+    for mid, more in ((2, {}), (3, {"uri_query": ["rt=x"]})):
+        client.send(post(mid, b"", code=GET, path=CORE, if_match=[b"x"], **more))
+        assert (await client.answer()).code.dotted == "4.02"
+    assert intake.counters()["rejected"] == 2
+
+
 async def test_discovery_lists_what_was_taken_once_and_nothing_that_was_refused(
     coap, fleet_of_loopback, monkeypatch
 ):

@@ -18,6 +18,7 @@ from gateways.protocols.coap.blocks import MAX_PAYLOAD_BYTES, Assemblies, BlockE
 from gateways.protocols.coap.datagram import Remote, decoded
 from gateways.protocols.coap.message_ids import SeenMessageIds
 from gateways.protocols.coap.message_layer import Upper
+from gateways.protocols.coap.oscore import _read_options
 from gateways.protocols.coap.parameters import PARAMETERS
 from gateways.protocols.coap.protocol import Coap
 from gateways.protocols.coap.transfer import RoundTrip, Transfer
@@ -60,6 +61,28 @@ def test_what_aiocoap_writes_is_read_the_same(token, mid, path, block, payload):
 @given(st.binary(max_size=64))
 def test_no_bytes_make_the_reader_fail(datagram):
     decoded(datagram, HERE)
+
+
+@pytest.mark.parametrize(
+    ("options", "bad"),
+    [
+        ({}, None),
+        ({"uri_query": ["q"]}, OptionNumber.URI_QUERY),
+        ({"if_match": [b"x"]}, OptionNumber.IF_MATCH),
+        ({"if_match": [b"x"], "uri_query": ["q"]}, OptionNumber.IF_MATCH),
+        ({"if_match": [b"x"], "proxy_uri": "coap://x"}, OptionNumber.PROXY_URI),
+        ({"uri_query": ["q"], "proxy_uri": "coap://x"}, OptionNumber.PROXY_URI),
+        ({"if_match": [b"x"], "uri_query": ["q"], "proxy_uri": "coap://x"}, OptionNumber.PROXY_URI),
+    ],
+)
+def test_a_query_hides_no_other_critical_option(options, bad):
+    """Discovery takes a query, and nothing else."""
+    message = Message(code=POST, _mtype=CON, _mid=1, _token=b"t")
+    for name, value in options.items():
+        setattr(message.opt, name, value)
+    assert decoded(message.encode(), HERE).bad_option == bad
+    _read_options(message)
+    assert message.bad_option == bad, "and within OSCORE"
 
 
 def test_strange_options_leave_nothing_behind():
