@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiocoap import Message
@@ -71,6 +71,7 @@ class CoapServer(Upper, ABC):
     ) -> None:
         self._endpoint = endpoint
         self._addresses = coap_addresses(address)
+        self._ours = not address
         self._shared = shared
         self._udp: UdpEndpoint | None = None
         self._bound = (endpoint.host, endpoint.port)
@@ -222,7 +223,7 @@ class CoapServer(Upper, ABC):
         return True
 
     def _discover(self, request: Message) -> None:
-        """Answer /.well-known/core (RFC 6690, 4): a vehicle is shown its own resource, others all that were named.
+        """Answer /.well-known/core (RFC 6690, 4): a vehicle is shown its own resource, others all that were taken.
 
         A query is no filter here (4.1 allows that): the whole list comes.
         """
@@ -230,18 +231,20 @@ class CoapServer(Upper, ABC):
             self._refuse_option(request)
             return
         owner = vehicle_of_address(request.remote[0])
-        paths = self._resources if owner is None else [coap_path(owner)]
+        paths: Iterable[tuple[str, ...]] = self._resources
+        if owner is not None:
+            # What another scheme has for any one level is not known before a message is taken.
+            at = self._addresses.at
+            paths = [coap_path(owner)] if self._ours else [p for p in paths if p[at] == owner]
         self._send(
             request,
             discovery.answer(request, discovery.links(paths, self._types, observable=self._observable)),
         )
 
-    def _taken_at(self, path: tuple[str, ...]) -> str:
-        """Return the vehicle id in the path of a message that is taken, and list the path; ValueError when it names none."""
-        identity = self._vehicle(path)
+    def _list(self, path: tuple[str, ...]) -> None:
+        """Have discovery list the path of a message that was taken."""
         if len(self._resources) < _CACHE_PATHS:
             self._resources[path] = None
-        return identity
 
     def _vehicle(self, path: tuple[str, ...]) -> str:
         """Return the vehicle id in a path; ValueError when it names none."""
@@ -326,6 +329,8 @@ class CoapIntake(CoapServer):
 
     def acknowledge(self, receipt: Receipt) -> None:
         code = self._unanswered.pop(receipt, None)
+        if code == CHANGED:
+            self._list(receipt.opt.uri_path)
         if code is not None:
             self._respond(receipt, code)
 
@@ -354,7 +359,7 @@ class CoapIntake(CoapServer):
         if self._turned_away(request):
             return
         try:
-            identity = self._taken_at(path)
+            identity = self._vehicle(path)
         except ValueError as error:
             self._unanswered[request] = NOT_FOUND
             address = "/".join(path)[:200]

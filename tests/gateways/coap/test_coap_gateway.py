@@ -590,7 +590,8 @@ async def test_discovery_takes_a_query_and_no_other_critical_option(raw):
 async def test_discovery_lists_what_was_taken_once_and_nothing_that_was_refused(
     coap, fleet_of_loopback, monkeypatch
 ):
-    intake, _ = await coap.gateway()
+    intake, sink = await coap.gateway()
+    sink.invalid = (b"garbage",)
     client = RawClient(intake.endpoint()[1])
     client.send(post(1, path=coap_path(vehicle_id(2))))  # it is vehicle 1
     assert (await client.answer()).code.dotted == "4.03"
@@ -600,9 +601,31 @@ async def test_discovery_lists_what_was_taken_once_and_nothing_that_was_refused(
         client.send(post(mid))
         assert (await client.answer()).code.dotted == "2.04"
     monkeypatch.setattr(intake_module, "vehicle_of_address", lambda host: None)
-    client.send(post(5, b"", code=GET, path=CORE))
+    intake._owners.clear()
+    client.send(post(5, b"garbage", path=coap_path(vehicle_id(5))))
+    assert (await client.answer()).code.dotted == "4.00"
+    client.send(post(6, path=coap_path(vehicle_id(6)), content_format=41))
+    assert (await client.answer()).code.dotted == "4.15"
+    intake.pause()
+    client.send(post(7, path=coap_path(vehicle_id(7))))
+    assert (await client.answer()).code.dotted == "5.03"
+    client.send(post(8, b"", code=GET, path=CORE))
     hrefs = [link.href for link in parse((await client.answer()).payload.decode()).links]
     assert hrefs == ["/.well-known/core", f"/vehicles/{vehicle_id(1)}/status"]
+    client.close()
+
+
+async def test_a_vehicle_is_shown_its_own_resource_of_whatever_scheme(coap, fleet_of_loopback):
+    intake, _ = await coap.gateway(address="fleet/*/{id}/state")
+    client = RawClient(intake.endpoint()[1])
+    path = ("fleet", "north", vehicle_id(1), "state")
+    hrefs = []
+    for mid in (1, 3):
+        client.send(post(mid, b"", code=GET, path=CORE))
+        hrefs.append([link.href for link in parse((await client.answer()).payload.decode()).links])
+        client.send(post(mid + 1, path=path))
+        assert (await client.answer()).code.dotted == "2.04"
+    assert hrefs == [["/.well-known/core"], ["/.well-known/core", "/" + "/".join(path)]]
     client.close()
 
 
