@@ -20,7 +20,10 @@ from gateways.protocols.coap.intake import CoapServer
 
 _LARGEST_SIZE_EXPONENT: Final = 6  # 1,024 bytes (RFC 7959, 2.2)
 _OBSERVE_MODULUS: Final = 1 << 24  # RFC 7641, 3.4
-_MAX_OBSERVERS: Final = 100_000
+MAX_OBSERVERS: Final = 100_000
+# Of states: how many are kept, and their payloads.
+MAX_STATES: Final = 100_000
+MAX_STATE_BYTES: Final = 256 << 20
 
 
 @dataclass(slots=True)
@@ -57,41 +60,63 @@ class CoapEcho(CoapServer):
     def __init__(self, endpoint: Endpoint, *, con: bool, shared: bool = False) -> None:
         super().__init__(endpoint, shared=shared, observable=True)
         self._con = con
+        # By vehicle, the one that was posted longest ago first.
         self._states: dict[str, State] = {}
+        self._state_bytes = 0
+        # One for all resources, so that one that was forgotten goes on behind what its observers have had.
+        self._number = 0
+        self._registered = 0
         self._observers: dict[Remote, dict[bytes, Observer]] = {}
         self._of_vehicle: dict[str, dict[Observer, None]] = {}
-        self._counts.update(notifications=0, superseded=0, observers_gone=0)
+        self._counts.update(notifications=0, superseded=0, observers_gone=0, states_forgotten=0)
 
     def observers(self) -> int:
         """Return how many observations are registered."""
-        return sum(len(tokens) for tokens in self._observers.values())
+        return self._registered
 
     def _post(self, request: Message, path: tuple[str, ...], payload: bytes) -> None:
         try:
-            identity = self._taken_at(path)
+            identity = self._vehicle(path)
         except ValueError:
             self._reject(request, NOT_FOUND)
             return
-        state = self._states.setdefault(identity, State())
-        state.number = (state.number + 1) % _OBSERVE_MODULUS
-        state.payload = payload
+        self._list(path)
         block = request.opt.block1
-        state.size_exponent = None if block is None else min(block.size_exponent, _LARGEST_SIZE_EXPONENT)
+        exponent = None if block is None else min(block.size_exponent, _LARGEST_SIZE_EXPONENT)
+        self._keep(identity, payload, exponent)
         self._respond(request, CHANGED)
         for observer in list(self._of_vehicle.get(identity, ())):
             self._notify(observer)
+
+    def _keep(self, identity: str, payload: bytes, exponent: int | None) -> None:
+        """Make a payload the vehicle's state; beyond the limits the oldest state is forgotten."""
+        states = self._states
+        older = states.pop(identity, None)
+        if older is not None:
+            self._state_bytes -= len(older.payload)
+        self._number = (self._number + 1) % _OBSERVE_MODULUS
+        states[identity] = State(self._number, payload, exponent)
+        self._state_bytes += len(payload)
+        while len(states) > MAX_STATES or self._state_bytes > MAX_STATE_BYTES:
+            oldest = next(iter(states))
+            self._state_bytes -= len(states.pop(oldest).payload)
+            self._counts["states_forgotten"] += 1
+            for observer in self._of_vehicle.get(oldest, ()):
+                self._counts["superseded"] += int(observer.waiting)
+                observer.waiting = False
 
     def _other(self, request: Message) -> None:
         if request.code != GET:
             self._reject(request, METHOD_NOT_ALLOWED)
             return
         try:
-            identity = self._taken_at(request.opt.uri_path)
+            identity = self._vehicle(request.opt.uri_path)
         except ValueError:
             self._reject(request, NOT_FOUND)
             return
         block = request.opt.block2
-        state = self._states.setdefault(identity, State())
+        # Nothing posted, or forgotten: it is empty, and the next one is newer.
+        state = self._states.get(identity) or State(self._number)
         number, exponent = 0, state.size_exponent
         if block is not None:
             number, exponent = block.block_number, min(block.size_exponent, _LARGEST_SIZE_EXPONENT)
@@ -114,19 +139,24 @@ class CoapEcho(CoapServer):
         known = self._observers.get(request.remote, {}).get(request.token)
         if known is not None and known.vehicle == identity:
             return True
-        if self.observers() >= _MAX_OBSERVERS:
+        if self.observers() >= MAX_OBSERVERS:
             return False  # a server may decline: then the answer is an ordinary one
         self._remove(request.remote, request.token)
         observer = Observer(request.remote, request.token, identity)
         self._observers.setdefault(request.remote, {})[request.token] = observer
         self._of_vehicle.setdefault(identity, {})[observer] = None
+        self._registered += 1
         return True
 
     def _remove(self, remote: Remote, token: bytes) -> None:
         tokens = self._observers.get(remote, {})
         observer = tokens.pop(token, None)
         if observer is not None:
-            del self._of_vehicle[observer.vehicle][observer]
+            self._registered -= 1
+            others = self._of_vehicle[observer.vehicle]
+            del others[observer]
+            if not others:
+                del self._of_vehicle[observer.vehicle]
         if not tokens:
             self._observers.pop(remote, None)
 

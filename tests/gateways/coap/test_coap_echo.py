@@ -11,9 +11,15 @@ import subprocess
 import sys
 
 import pytest
+from aiocoap import Message
+from aiocoap.numbers.codes import CHANGED, CONTENT, GET, POST
+from aiocoap.numbers.types import NON
 
 from gateways.__main__ import main
 from gateways.protocols.base import Endpoint, VehicleSettings
+from gateways.protocols.coap import echo as echo_module
+from gateways.protocols.coap.address import coap_path
+from gateways.protocols.coap.datagram import Remote, decoded
 from gateways.protocols.coap.echo import CoapEcho
 from gateways.protocols.ends import ConnectError
 
@@ -97,6 +103,112 @@ async def test_a_newer_state_supersedes_a_notification_still_being_retransmitted
     assert mine.echoes[0][0] == b"third"
     counters = server.counters()
     assert counters["superseded"] == 2
+
+
+class Stranger:
+    """Posts to whatever path it likes and reads the answers."""
+
+    def __init__(self, server):
+        self._server, self._mid = server, 0
+        self.answers = []
+        server._udp.layer.transmit = lambda datagram, remote: self.answers.append(decoded(datagram, remote))
+
+    def ask(self, identity, payload=b"", *, code=POST, port=40_000, **options):
+        """Return the answer to one request."""
+        self._mid += 1
+        request = Message(code=code, payload=payload, _mtype=NON, _mid=self._mid, _token=b"t")
+        request.opt.uri_path = coap_path(identity)
+        for name, value in options.items():
+            setattr(request.opt, name, value)
+        self.answers.clear()
+        self._server._udp.receive(request.encode(), Remote(("127.0.0.1", port)))
+        return self.answers[0]
+
+    def state(self, identity):
+        """Return the state of a path, empty where it was forgotten."""
+        return self.ask(identity, code=GET).payload
+
+
+@pytest.mark.parametrize("count", [9, 10, 11, 1_000])
+async def test_the_oldest_states_are_forgotten_beyond_the_limit(echo, monkeypatch, count):
+    monkeypatch.setattr(echo_module, "MAX_STATES", 10)
+    server = await echo.serve("non")
+    stranger = Stranger(server)
+    for number in range(count):
+        assert stranger.ask(f"v{number}", b"%d" % number).code == CHANGED
+        assert len(server._states) <= 10
+    kept = min(count, 10)
+    assert server.counters()["states_forgotten"] == count - kept
+    assert stranger.state(f"v{count - kept}") == b"%d" % (count - kept)
+    assert stranger.state(f"v{count - kept - 1}") == b""
+
+
+@pytest.mark.parametrize("size", [99, 100, 101, 10_000])
+async def test_states_are_bounded_in_bytes(echo, monkeypatch, size):
+    monkeypatch.setattr(echo_module, "MAX_STATE_BYTES", 10_000 + 100)
+    server = await echo.serve("non")
+    stranger = Stranger(server)
+    stranger.ask("old", b"older" * 20)
+    stranger.ask("old", bytes(100))  # in place of the older one, which counts no more
+    stranger.ask("large", bytes(9_900))
+    assert len(stranger.state("old")) == 100
+    stranger.ask("new", bytes(size))
+    assert len(stranger.state("new")) == size
+    assert len(stranger.state("old")) == (100 if size <= 100 else 0)
+    assert len(stranger.state("large")) == (9_900 if size <= 200 else 0)
+
+
+async def test_who_asks_only_makes_no_state_and_is_not_listed(echo):
+    server = await echo.serve("non")
+    stranger = Stranger(server)
+    for number in range(100):
+        assert stranger.state(f"v{number}") == b""
+    assert (server._states, server._resources) == ({}, {})
+
+
+async def test_an_observer_of_a_state_that_was_forgotten_is_told_the_next_one_as_newer(echo, monkeypatch):
+    monkeypatch.setattr(echo_module, "MAX_STATES", 1)
+    server = await echo.serve("non")
+    stranger = Stranger(server)
+    stranger.ask("seen", b"first")
+    told = [stranger.ask("seen", code=GET, observe=0, port=40_001)]
+    stranger.ask("other", b"x")
+    told.append(stranger.ask("seen", code=GET, observe=0, port=40_001))
+    stranger.ask("seen", b"second")
+    told += [answer for answer in stranger.answers if answer.code == CONTENT]
+    assert [answer.payload for answer in told] == [b"first", b"", b"second"]
+    numbers = [answer.opt.observe for answer in told]
+    assert numbers == sorted(set(numbers))
+
+
+async def test_a_state_that_is_forgotten_is_not_sent_again_to_who_waits_for_it(echo, monkeypatch):
+    monkeypatch.setattr(echo_module, "MAX_STATES", 1)
+    server = await echo.serve("con")
+    stranger = Stranger(server)
+    stranger.ask("seen", code=GET, observe=0, port=40_001)
+    stranger.ask("seen", b"first")
+    (open_one,) = [answer for answer in stranger.answers if answer.code == CONTENT]
+    stranger.ask("seen", b"second")  # waits: the first is not acknowledged
+    stranger.ask("other", b"x")
+    stranger.answers.clear()
+    acknowledgement = b"\x60\x00" + open_one.mid.to_bytes(2, "big")
+    server._udp.receive(acknowledgement, Remote(("127.0.0.1", 40_001)))
+    assert stranger.answers == []
+    assert server.counters()["superseded"] == 1
+
+
+@pytest.mark.parametrize("count", [9, 10, 11, 1_000])
+async def test_observers_are_bounded_and_leave_nothing_behind(echo, monkeypatch, count):
+    monkeypatch.setattr(echo_module, "MAX_OBSERVERS", 10)
+    server = await echo.serve("non")
+    stranger = Stranger(server)
+    answers = [stranger.ask(f"v{n}", code=GET, observe=0, port=40_000 + n) for n in range(count)]
+    assert [a.opt.observe is not None for a in answers] == [n < 10 for n in range(count)]
+    assert {a.code for a in answers} == {CONTENT}
+    assert server.observers() == min(count, 10)
+    for number in range(count):
+        stranger.ask(f"v{number}", code=GET, observe=1, port=40_000 + number)
+    assert (server.observers(), server._observers, server._of_vehicle) == (0, {}, {})
 
 
 async def test_an_observer_that_has_gone_is_forgotten(coap, echo, quick):
