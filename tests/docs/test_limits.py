@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gateways.protocols.amqp.reader import MAX_BODY_BYTES, MAX_FRAME_BYTES
-from gateways.protocols.coap import blocks, dtls_server, echo
+from gateways.protocols.coap import blocks, dtls_server, echo, message_ids, message_layer
 from gateways.protocols.mqtt import intake, members
 from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES
 from ivsim.agents import messages, service
@@ -31,6 +31,10 @@ LIMITS = {
     "a payload of {} bytes, in blocks": blocks.MAX_PAYLOAD_BYTES,
     "{} bytes in payloads that are not whole": blocks.MAX_HELD_BYTES,
     "{} DTLS handshakes": dtls_server.PENDING_MAX,
+    "{} payloads that are not whole": blocks.MAX_ASSEMBLIES,
+    "{} Message IDs of CON": message_ids.MAX_MESSAGE_IDS,
+    "{} peers whose": message_ids.MAX_PEERS,
+    "{} responses and notifications": message_layer.MAX_EXCHANGES,
     "{} states, and 268": echo.MAX_STATES,
     "states, and {} bytes": echo.MAX_STATE_BYTES,
     "{} observers": echo.MAX_OBSERVERS,

@@ -124,6 +124,7 @@ class CoapServer(Upper, ABC):
             "malformed": layer.malformed,
             "datagrams_unsent": self._udp.unsent,
             "datagrams_dropped": self._udp.dropped(),
+            "responses_over_limit": layer.over_limit,
             "message_ids_remembered": layer.remembered(),
         }
 

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Final
 
-_PEERS_MAX: Final = 200_000
+# Of CON, and of NON.
+MAX_MESSAGE_IDS: Final = 1_000_000
+MAX_PEERS: Final = 200_000
 
 
 class SeenMessageIds:
@@ -25,7 +27,7 @@ class SeenMessageIds:
         self,
         lifetime_s: float,
         slices: int = 8,
-        limit: int = 1_000_000,
+        limit: int = MAX_MESSAGE_IDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slice_s = lifetime_s / slices
@@ -97,7 +99,7 @@ class NextMessageIds:
         message_id = following.get(remote)
         if message_id is None:
             message_id = random.randrange(1 << 16)
-            if len(following) >= _PEERS_MAX:
+            if len(following) >= MAX_PEERS:
                 del following[next(iter(following))]
         following[remote] = (message_id + 1) & 0xFFFF
         return message_id

@@ -39,6 +39,8 @@ _FIRST_RESPONSE: Final = 64  # 2.00; requests are 0.01 to 0.31 (RFC 7252, 12.1)
 _EMPTY_ACK: Final = bytes((0x60, _EMPTY))  # version 1, type ACK, no token (RFC 7252, 3)
 _EMPTY_RST: Final = bytes((0x70, _EMPTY))
 _PING: Final = bytes((0x40, _EMPTY))
+# Confirmable messages that are on their way, or wait for their turn, to all remotes together.
+MAX_EXCHANGES: Final = 100_000
 _REMEMBERED_PER_CLIENT: Final = 64
 _REMEMBERED_PER_SERVER: Final = 65_536
 _Value = TypeVar("_Value")
@@ -108,6 +110,7 @@ class MessageLayer:
     Attributes:
         duplicates: requests that came again under the same Message ID.
         malformed: datagrams that are no CoAP.
+        over_limit: confirmable messages that were not sent, since `MAX_EXCHANGES` were not acknowledged.
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class MessageLayer:
         self.transmit = transmit
         self.duplicates = 0
         self.malformed = 0
+        self.over_limit = 0
         self._upper = upper
         self._parameters = parameters
         self._ids = NextMessageIds()
@@ -129,6 +133,7 @@ class MessageLayer:
         self._seen: dict[Type, SeenMessageIds] = {}  # made with the first request: a client gets none
         self._exchanges: dict[Remote, Exchange] = {}
         self._waiting: dict[Remote, deque[Exchange]] = {}
+        self._queued = 0
         self._retransmissions: list[tuple[float, int, Exchange]] = []
         self._order = itertools.count()
         self._unacknowledged: set[tuple[Remote, int]] = set()
@@ -212,7 +217,7 @@ class MessageLayer:
         exchange = self._exchanges.pop(remote, None)
         if exchange is not None:
             exchange.over = True
-        self._waiting.pop(remote, None)
+        self._queued -= len(self._waiting.pop(remote, ()))
 
     # In.
 
@@ -335,7 +340,9 @@ class MessageLayer:
         if exchange.retransmissions >= self._parameters.max_retransmit:
             exchange.over = True
             del self._exchanges[remote]
-            self._upper.timed_out(remote, 1 + len(self._waiting.pop(remote, ())))
+            behind = len(self._waiting.pop(remote, ()))
+            self._queued -= behind
+            self._upper.timed_out(remote, 1 + behind)
             return
         newer = self._upper.newer(exchange.message)
         if newer is not None:  # RFC 7641, 4.5.2: a new message, and the count goes on
@@ -352,8 +359,16 @@ class MessageLayer:
         return random.uniform(timeout_s, timeout_s * self._parameters.ack_random_factor)
 
     def _start(self, exchange: Exchange, remote: Remote, now_s: float) -> None:
-        """Open the exchange, or queue it behind the one that is open (NSTART = 1, 4.7)."""
+        """Open the exchange, or queue it behind the one that is open (NSTART = 1, 4.7).
+
+        Beyond the limit it is lost, as on any link: who asks again under its request's Message ID is told.
+        """
+        if len(self._exchanges) + self._queued >= MAX_EXCHANGES:
+            exchange.over = True
+            self.over_limit += 1
+            return
         if remote in self._exchanges:
+            self._queued += 1
             self._waiting.setdefault(remote, deque()).append(exchange)
             return
         self._exchanges[remote] = exchange
@@ -365,6 +380,7 @@ class MessageLayer:
         if waiting is None:
             return
         exchange = waiting.popleft()
+        self._queued -= 1
         if not waiting:
             del self._waiting[remote]
         self._start(exchange, remote, now_s)

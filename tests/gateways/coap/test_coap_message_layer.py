@@ -13,9 +13,11 @@ import pytest
 from aiocoap import Message
 from aiocoap.numbers.codes import CHANGED, POST
 from aiocoap.numbers.constants import TransportTuning
+from aiocoap.numbers.types import CON
 from hypothesis import given, settings
 
 import gateways.protocols.coap as package
+from gateways.protocols.coap import message_ids, message_layer
 from gateways.protocols.coap.datagram import Remote, decoded
 from gateways.protocols.coap.message_ids import NextMessageIds
 from gateways.protocols.coap.message_layer import MessageLayer, Upper
@@ -179,6 +181,50 @@ def test_what_waits_behind_an_exchange_that_is_given_up_is_given_up_too(client, 
     assert not client.layer.busy(SERVER)
 
 
+@pytest.mark.parametrize("count", [9, 10, 11, 1_000])
+@pytest.mark.parametrize("remotes", [1, 3, 1_000])
+def test_what_awaits_an_acknowledgement_is_bounded_and_the_rest_is_told_when_asked_again(
+    server, clock, monkeypatch, count, remotes
+):
+    """Strangers who acknowledge nothing: each separate response would wait behind the one before it."""
+    monkeypatch.setattr(message_layer, "MAX_EXCHANGES", 10)
+    server.hold = True
+    requests = [Message(code=POST, _mtype=CON, _mid=number, _token=b"t").encode() for number in range(count)]
+    where = [Remote(("198.18.0.2", number % remotes)) for number in range(count)]
+    for request, remote in zip(requests, where, strict=True):
+        server.layer.receive(request, remote, clock.now_s)
+    advance(server, clock, clock.now_s + 1)
+    for request in server.requests:
+        server.layer.respond(request, Message(code=CHANGED), clock.now_s)
+    layer = server.layer
+    held = len(layer._exchanges) + sum(map(len, layer._waiting.values()))
+    assert held == min(count, 10)
+    assert layer.over_limit == max(0, count - 10)
+    server.sent()
+    layer.receive(requests[-1], where[-1], clock.now_s)
+    (again,) = server.sent()
+    assert decoded(again, CLIENT).code == CHANGED
+    # What is acknowledged, given up or forgotten makes room.
+    layer.forget(where[0])
+    advance(server, clock, clock.now_s + 1_000)
+    assert (layer._exchanges, layer._waiting) == ({}, {})
+    server.post(to=CLIENT)
+    server.post(to=CLIENT)
+    acknowledge_all(server, clock)
+    for _ in range(10):
+        server.post(to=CLIENT)
+    assert layer.over_limit == max(0, count - 10)
+    server.post(to=CLIENT)
+    assert layer.over_limit == max(0, count - 10) + 1
+
+
+def acknowledge_all(peer, clock):
+    """Answer each confirmable message on the wire, and those that follow it."""
+    while sent := [datagram for datagram in peer.sent() if kind(datagram) == 0]:
+        for datagram in sent:
+            peer.layer.receive(b"\x60\x00" + datagram[2:4], CLIENT, clock.now_s)
+
+
 def test_a_slow_answer_is_acknowledged_first_and_comes_as_a_con_of_its_own(client, server, clock):
     server.hold = True
     client.post()
@@ -309,6 +355,15 @@ def test_no_response_is_heeded(server, clock):
     request.opt.no_response = 2
     server.layer.receive(request.encode(), CLIENT, clock.now_s)
     assert server.sent() == []
+
+
+@pytest.mark.parametrize("count", [9, 10, 11, 1_000])
+def test_the_next_message_ids_are_kept_of_so_many_remotes(monkeypatch, count):
+    monkeypatch.setattr(message_ids, "MAX_PEERS", 10)
+    following = NextMessageIds()
+    first = [following.take(number) for number in range(count)]
+    assert len(following._next) == min(count, 10)
+    assert following.take(count - 1) == (first[-1] + 1) & 0xFFFF
 
 
 def test_message_ids_are_counted_for_each_remote(clock):

@@ -191,6 +191,36 @@ def test_message_ids_are_remembered_for_an_exchange_lifetime_and_no_slice_longer
         assert clock.now_s < 3 * EXCHANGE_LIFETIME_S
 
 
+@pytest.mark.parametrize("count", [9, 10, 11, 1_000])
+def test_assemblies_are_bounded_in_number(monkeypatch, count):
+    monkeypatch.setattr(blocks, "MAX_ASSEMBLIES", 10)
+    assemblies = Assemblies(Clock())
+    keys = [(ENDPOINT, (f"{number}",), ()) for number in range(count)]
+    for key in keys:
+        assert assemblies.add(key, 0, True, 0, bytes(16)) is None
+        assert len(assemblies) <= 10
+    for key in keys[-10:]:
+        assert assemblies.add(key, 1, False, 0, b"end") == bytes(16) + b"end"
+    for key in keys[:-10]:
+        with pytest.raises(BlockError, match=r"4\.08"):
+            assemblies.add(key, 1, False, 0, b"end")
+
+
+@pytest.mark.parametrize("count", [999, 1_000, 1_001, 100_000])
+def test_message_ids_are_bounded_in_number(count):
+    """Of messages that come one after another within the lifetime, the oldest slice is forgotten."""
+    clock = Clock()
+    recent = SeenMessageIds(EXCHANGE_LIFETIME_S, slices=8, limit=1_000, clock=clock)
+    for number in range(count):
+        recent.keep(number, 1, b"")
+        assert len(recent) <= 1_000
+        clock.now_s += EXCHANGE_LIFETIME_S / 1_200
+    forgotten = [number for number in range(count) if recent.find(number, 1) is None]
+    assert forgotten == list(range(len(forgotten)))
+    assert (len(forgotten) == 0) == (count <= 1_000)
+    assert count - len(forgotten) >= min(count, 750)
+
+
 def test_a_flood_forgets_the_oldest_message_ids_first():
     recent = SeenMessageIds(EXCHANGE_LIFETIME_S, slices=4, limit=1000, clock=Clock())
     for mid in range(10_000):
