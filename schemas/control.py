@@ -44,19 +44,16 @@ def heeded(*numbers: signal.Signals) -> tuple[signal.Signals, ...]:
 def emit(event: str, **fields: Any) -> None:
     """Tell the owner one event, a line of JSON; `done` is left in the file for last words, too.
 
-    `progress` is dropped while the owner does not read, anything else waits for `outlet.PATIENCE_S`. A closed pipe means
-    that the owner is gone: end of file on standard input ends this process in order.
+    `progress` is dropped while the owner does not read, anything else waits for `outlet.PATIENCE_S`. What cannot be
+    written stops nothing: where the owner is gone, end of file on standard input ends this process in order.
     """
     line = json.dumps({"event": event, **fields}, separators=(",", ":")) + "\n"
     if event == "done" and _LAST_WORDS is not None:
         with contextlib.suppress(OSError):  # a disk that takes no more
             write_json(Path(_LAST_WORDS), fields)
-    told = False
-    with contextlib.suppress(BrokenPipeError):
-        told = OUT.write(line, 0.0 if event == "progress" else PATIENCE_S)
+    told = OUT.write(line, 0.0 if event == "progress" else PATIENCE_S)
     if not told and event != "progress":
-        with contextlib.suppress(BrokenPipeError):
-            ERR.write(f"event not delivered to the owner: {event}\n", 0.0)
+        ERR.write(f"event not delivered to the owner: {event}\n", 0.0)
 
 
 def has_owner() -> bool:
@@ -134,5 +131,4 @@ def command(line: bytes, allowed: Sequence[str] = ()) -> dict[str, Any] | None:
 def refuse_command(why: str) -> None:
     """Tell the owner, and the log, of a line that is not obeyed; the process goes on."""
     emit("refused", message=why)
-    with contextlib.suppress(BrokenPipeError):
-        ERR.write(f"a line on standard input: {why}\n", 0.0)
+    ERR.write(f"a line on standard input: {why}\n", 0.0)

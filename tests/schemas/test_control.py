@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -232,3 +233,73 @@ def test_what_may_not_be_dropped_waits_for_its_reader_behind_what_was_dropped(
         writer.close()
         late.join()
     assert read[-1] == b"done\n"
+
+
+WITHOUT_ROOM = """
+import asyncio, sys
+from schemas.control import emit
+from schemas.loop_commands import Commands
+
+async def main():
+    commands = await Commands.open("stop")
+    asked = asyncio.ensure_future(commands.next())
+    worked = 0
+    while not asked.done():
+        worked += 1
+        emit("progress", worked=worked)
+        await asyncio.sleep(0.01)
+    emit("done")
+    open(sys.argv[1], "w").write(str(worked))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("full", [["stdout"], ["stdout", "stderr"]])
+def test_an_owner_that_can_be_told_nothing_still_stops_it(full: list[str], tmp_path: Path) -> None:
+    """A full disk, for example: ENOSPC."""
+    with Path("/dev/full").open("w") as disk:
+        child = subprocess.Popen(
+            [sys.executable, "-c", WITHOUT_ROOM, str(tmp_path / "worked")],
+            stdin=subprocess.PIPE,
+            stdout=disk,
+            stderr=disk if "stderr" in full else subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    _, said = child.communicate(b'no command\n{"command": "stop"}\n', timeout=30)
+    assert child.returncode == 0
+    assert int((tmp_path / "worked").read_text()) > 0
+    if "stderr" not in full:
+        assert said.decode().splitlines() == [
+            "event not delivered to the owner: refused",
+            "a line on standard input: 'no command' is no JSON object with a text \"command\"",
+            "event not delivered to the owner: done",
+        ]
+
+
+@pytest.mark.parametrize("line_bytes", [70, 1_000, 10_000])
+def test_a_terminal_that_nobody_reads_stops_no_work(line_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-S, or an ssh session whose connection is away."""
+    reading, terminal = os.openpty()
+    with os.fdopen(terminal, "w") as writer, os.fdopen(reading, "rb", buffering=0) as reader:
+        monkeypatch.setattr(sys, "stdout", writer)
+        outlet = Outlet("stdout")
+        taken: list[bool] = []
+
+        def write() -> None:
+            taken.extend(outlet.write(f"{at}".rjust(line_bytes - 1) + "\n", 0.0) for at in range(4_000))
+
+        writing = threading.Thread(target=write, daemon=True)
+        writing.start()
+        writing.join(10)
+        stood_still = writing.is_alive()
+        assert os.get_blocking(writer.fileno()), "others have this terminal as it was"
+        read = b""
+        while select.select([reader], [], [], 0.3)[0]:
+            read += reader.read(65_536)
+        writing.join(10)
+    assert not stood_still
+    assert not taken[-1]
+    whole = read.split(b"\r\n")[: sum(taken)]
+    assert [int(line) for line in whole] == list(range(len(whole)))
+    assert {len(line) for line in whole} == {line_bytes - 1}
