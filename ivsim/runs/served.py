@@ -3,7 +3,8 @@
 One connection is one run. The client sends one line of JSON: what is run, and what ends it early. The server answers with
 lines of JSON, each with one key: `say` (a line of progress), `refused` (why nothing was started), or `done` (exit code,
 error, directory).
-A client that hangs up or sends anything more stops its run, as Ctrl-C does.
+A client that hangs up or sends anything more stops its run, as Ctrl-C does. One that does not read misses progress: the
+last word has room of its own, so it is there whenever the client reads again. One that asks nothing is not waited for.
 
 The socket lies in a directory that only its owner enters: whoever can connect could start the programs as well.
 """
@@ -16,6 +17,7 @@ import json
 import select
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,13 +35,22 @@ from ivsim.thresholds import parse_conditions
 from ivsim.told import say
 from schemas.control import heeded
 from schemas.errors import Refusal
+from schemas.outlet import PATIENCE_S
 
 if TYPE_CHECKING:  # a client loads nothing that a run is made of: the testbed has it
     from ivsim.runs.started import StartedRun
     from ivsim.runs.testbed import Testbed
 
 NAME: Final = "testbed.sock"
+# A client sends its request as soon as it is there.
+REQUEST_S: Final = 5.0
+MAX_REQUEST_BYTES: Final = 1_048_576
 _WIDTH: Final = 200
+_SHOWN_CHARACTERS: Final = 200
+# Of what a client has not read, progress may take so much of the socket's buffer, and the last word more: poll calls a
+# socket writable up to a quarter of its buffer (unix_writable in Linux' net/unix/af_unix.c).
+_PROGRESS_BUFFER_BYTES: Final = 32_768
+_WHOLE_BUFFER_BYTES: Final = 8 * _PROGRESS_BUFFER_BYTES
 
 
 def socket_path() -> Path:
@@ -69,7 +80,7 @@ def serve(testbed: Testbed, server: socket.socket) -> None:
     """Serve one run after the other until a signal raises Interrupted."""
     while True:
         client, _ = server.accept()
-        with client, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with client:
             _serve_one(testbed, client)
 
 
@@ -145,15 +156,14 @@ def _answers(path: Path) -> bool:
 
 
 def _serve_one(testbed: Testbed, client: socket.socket) -> None:
-    with client.makefile("r") as reader:
-        line = reader.readline()
-    if not line:
-        return  # somebody has looked whether the testbed is up
-    asking = _Asking(client)
+    answers, asking = _Answers(client), _Asking(client)
     try:
+        line = _line_of(client)
+        if not line:
+            return  # somebody has looked whether the testbed is up
         request = json.loads(line)
         output = None if request["output"] is None else Path(request["output"])
-        console = Console(file=cast("IO[str]", _Sayer(client)), width=_WIDTH, highlight=False)
+        console = Console(file=cast("IO[str]", answers), width=_WIDTH, highlight=False)
         with contextlib.chdir(
             request["directory"]
         ):  # traces, recorded drives and results are named from where the client stands
@@ -171,9 +181,9 @@ def _serve_one(testbed: Testbed, client: socket.socket) -> None:
                 disturb=disturb,
             )
     except Refusal as refusal:
-        _tell(client, refused=str(refusal))
-    except (ValueError, TypeError, KeyError, OSError) as error:
-        _tell(client, refused=f"the testbed cannot read what it is asked: {error!r}")
+        answers.end(refused=str(refusal))
+    except (ValueError, TypeError, KeyError, OSError, RecursionError) as error:
+        answers.end(refused=f"the testbed cannot read what it is asked: {repr(error)[:_SHOWN_CHARACTERS]}")
     else:
         told = {
             "exit_code": outcome.exit_code,
@@ -181,7 +191,7 @@ def _serve_one(testbed: Testbed, client: socket.socket) -> None:
             "directory": None if outcome.directory is None else str(outcome.directory),
             "twin_distinct": outcome.twin_distinct,
         }
-        _tell(client, done=told)
+        answers.end(done=told)
         if outcome.signal is not None and not asking.asked:
             raise Interrupted(outcome.signal)  # the signal was meant for the testbed
 
@@ -204,18 +214,51 @@ class _Asking:
             raise Interrupted(signal.SIGINT)
 
 
-def _tell(client: socket.socket, **answer: Any) -> None:
-    client.sendall(json.dumps(answer).encode() + b"\n")
-
-
-class _Sayer(io.TextIOBase):
-    """A file whose lines go to the client; one that is gone hears nothing more."""
+class _Answers(io.TextIOBase):
+    """Tells the client what is written, a line of progress each, and the last word; who is gone hears nothing more."""
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client
+        # The end of a line whose beginning was taken.
+        self._rest = b""
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PROGRESS_BUFFER_BYTES)
 
     def write(self, text: str) -> int:
+        """Tell each line, if it is taken at once."""
+        self._client.setblocking(False)
         for line in text.splitlines():
             with contextlib.suppress(OSError):
-                _tell(self._client, say=line)
+                self._rest = self._rest[self._client.send(self._rest) :] if self._rest else b""
+                if not self._rest:
+                    told = _json_line(say=line)
+                    self._rest = told[self._client.send(told) :]
         return len(text)
+
+    def end(self, **answer: Any) -> None:
+        """Tell the last word, and wait a little for who does not take it."""
+        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _WHOLE_BUFFER_BYTES)
+        self._client.settimeout(PATIENCE_S)
+        with contextlib.suppress(OSError):
+            self._client.sendall(self._rest + _json_line(**answer))
+
+
+def _line_of(client: socket.socket) -> bytes:
+    """Return the client's one line; Refusal where it does not come in time, or is none."""
+    found, end_s = bytearray(), time.monotonic() + REQUEST_S
+    while b"\n" not in found:
+        left_s = end_s - time.monotonic()
+        if left_s <= 0 or not select.select([client], [], [], left_s)[0]:
+            raise Refusal(f"no whole line within {REQUEST_S:g} s")
+        data = client.recv(MAX_REQUEST_BYTES)
+        if not data:
+            break
+        found += data
+        if len(found) > MAX_REQUEST_BYTES:
+            raise Refusal(f"the request is longer than {MAX_REQUEST_BYTES:,} bytes")
+    if found.find(b"\n") not in (-1, len(found) - 1):
+        raise Refusal("the request is more than one line")
+    return bytes(found)
+
+
+def _json_line(**answer: Any) -> bytes:
+    return json.dumps(answer).encode() + b"\n"

@@ -11,6 +11,7 @@ from gateways.protocols.coap import blocks, dtls_server, echo, message_ids, mess
 from gateways.protocols.mqtt import intake, members
 from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES
 from ivsim.agents import messages, service
+from ivsim.runs import served
 from ivsim.runs.memory import MEASURED, SURE_RATIO
 from ivsim.study.engines.pipe.schema_registry import MOST_BYTES
 from ivsim.testbed.paths import ROOT
@@ -49,6 +50,9 @@ LIMITS = {
     "{} s and 4,096 bytes for a login": service.LOGIN_S,
     "10 s and {} bytes for a login": messages.MAX_LOGIN_BYTES,
     "a message of {} bytes": messages.MAX_LINE_BYTES,
+    "{} s and 1,048,576 bytes for a request": served.REQUEST_S,
+    "5 s and {} bytes for a request": served.MAX_REQUEST_BYTES,
+    "the last word waits {} s": served.PATIENCE_S,
     "a schema of {} bytes": MOST_BYTES,
     "a command of {} bytes": control.MAX_COMMAND_BYTES,
     "any other event waits {} s": outlet.PATIENCE_S,
