@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ import typer
 
 from schemas.config import checked
 from schemas.errors import Refusal
+from schemas.outlet import log_to_stderr
 from schemas.topics import MAX_VEHICLES, vehicle_id
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def serve(
         wait_for_topics=wait,
     )
     probe(kafka, login=login)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    log_to_stderr("%(message)s")
     asyncio.run(_serve(config))
 
 

@@ -10,10 +10,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from schemas.errors import Refusal
 from twin.service.api import make_app
 from twin.service.config import ServiceConfig, token_for
+from twin.service.connection import KEEP_ALIVE_S, Connection
 from twin.service.fleet import Fleet
 from twin.service.live_metrics import Figures
 from twin.service.queries import Ask
@@ -51,12 +53,7 @@ class TwinService:
         self._changed = Changed()
         self.reader = Reader(config, self.fleet, self.figures, self._changed.announce)
         app = make_app(ask, self._changed, self.reader, self._token, self.port)
-        self._server = _Server(
-            uvicorn.Config(
-                app, log_level="warning", access_log=False, server_header=False, lifespan="off", ws="none",
-                timeout_graceful_shutdown=STOP_S, limit_concurrency=1_000, timeout_keep_alive=30,
-            )
-        )  # fmt: skip
+        self._server = _Server(settings(app))
         self._serving: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -109,6 +106,14 @@ class TwinService:
             "bad_records": sum(self.fleet.bad.values()),
             "streams": self._changed.streams,
         }
+
+
+def settings(app: ASGIApp) -> uvicorn.Config:
+    """Return how uvicorn serves: its log goes by the process's own, as its own handler waits for whoever does not read."""
+    return uvicorn.Config(
+        app, http=Connection, log_config=None, log_level="warning", access_log=False, server_header=False,
+        lifespan="off", ws="none", timeout_graceful_shutdown=STOP_S, timeout_keep_alive=KEEP_ALIVE_S,
+    )  # fmt: skip
 
 
 def _bound(config: ServiceConfig) -> socket.socket:

@@ -23,6 +23,7 @@ from twin.service.config import ServiceConfig
 from twin.service.fleet import Fleet, Record
 from twin.service.live_metrics import Figures
 from twin.service.queries import Ask
+from twin.service.server import settings
 from twin.service.stream import Changed
 
 START_NS = 1_800_000_000_000_000_000
@@ -113,10 +114,7 @@ def served() -> Iterator[Callable[..., Served]]:
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         app = make_app(stand.ask, stand.changed, None, "", port)
-        settings = uvicorn.Config(
-            app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=1
-        )
-        server = uvicorn.Server(settings)
+        server = uvicorn.Server(settings(app))
         ready = threading.Event()
 
         async def run() -> None:
