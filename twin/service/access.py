@@ -19,7 +19,7 @@ OPEN: Final = ("/", "/health")
 METHODS: Final = ("GET", "HEAD")
 OPEN_FOLDER: Final = "/page/"
 SESSION_PATH: Final = "/api/session"
-# It never ends, and so has no length that a HEAD could tell.
+# It never ends, and so has no length that a HEAD could tell: GET alone.
 STREAM_PATH: Final = "/api/events"
 SESSION_S: Final = 43_200
 POLICY: Final = (
@@ -55,7 +55,7 @@ class Gate:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _joined(scope["headers"])
         if scope["method"] == "HEAD":
             send = _without_body(send)
         try:
@@ -75,11 +75,13 @@ class Gate:
         await self._app(_as_get(scope) if scope["method"] == "HEAD" else scope, receive, with_headers)
 
     def _check(self, scope: Scope, headers: dict[bytes, str]) -> None:
-        if scope["method"] not in METHODS or (scope["method"] == "HEAD" and scope["path"] == STREAM_PATH):
-            raise ApiError(
-                405, "methodnotallowed", f"{scope['method']} is not allowed: the twin service is read-only."
-            )
         path = scope["path"]
+        methods = ("GET",) if path == STREAM_PATH else METHODS
+        if scope["method"] not in methods:
+            raise ApiError(
+                405, "methodnotallowed", f"{scope['method']} is not allowed: the twin service is read-only.",
+                headers={"allow": ", ".join(methods)},
+            )  # fmt: skip
         if not scope["query_string"].isascii():
             raise ApiError(
                 400, "parameter.invalid", "A query has ASCII characters alone: escape the others with %."
@@ -90,7 +92,7 @@ class Gate:
         elif path not in OPEN and not path.startswith(OPEN_FOLDER) and not self._known(headers, path):
             raise ApiError(
                 401, "gateway:authentication.failed", "The request needs the token of the service.",
-                "Send the header Authorization: Bearer TOKEN.",
+                "Send the header Authorization: Bearer TOKEN.", {"www-authenticate": "Bearer"},
             )  # fmt: skip
 
     def _known(self, headers: dict[bytes, str], path: str) -> bool:
@@ -104,6 +106,16 @@ class Gate:
     def _set_cookie(self) -> bytes:
         words = f"{self.cookie}={self._session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Strict"
         return words.encode()
+
+
+def _joined(lines: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
+    """Return each header by its name; several lines are one (RFC 9110, 5.3), of cookies as well (RFC 6265, 5.4)."""
+    found: dict[bytes, str] = {}
+    for name, value in lines:
+        said = value.decode("latin-1")
+        between = "; " if name == b"cookie" else ", "
+        found[name] = f"{found[name]}{between}{said}" if name in found else said
+    return found
 
 
 def _cookies(header: str, wanted: str) -> Iterator[str]:
@@ -145,13 +157,8 @@ async def _refuse(send: Send, error: ApiError) -> None:
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         *_HEADERS,
+        *((name.encode(), value.encode()) for name, value in error.headers.items()),
     ]
-    extra: dict[int, tuple[bytes, bytes]] = {
-        405: (b"allow", b"GET, HEAD"),
-        401: (b"www-authenticate", b"Bearer"),
-    }
-    if error.status in extra:
-        headers.append(extra[error.status])
     start: dict[str, Any] = {"type": "http.response.start", "status": error.status, "headers": headers}
     await send(start)
     await send({"type": "http.response.body", "body": body})

@@ -112,8 +112,23 @@ async def test_cookies_of_other_applications_are_not_judged(stand: MakeStand, fo
         for said in (f"{foreign}; {ours}", f"{ours}; {foreign}", f"{foreign};{ours}"):
             answer = await client.get("/api/vehicles", headers=[(b"cookie", said.encode("latin-1"))])
             assert answer.status_code == 200, said
+        lines = [foreign.encode("latin-1"), ours.encode()]
+        for ordered in (lines, lines[::-1]):  # RFC 9113, 8.2.3: a proxy may cut one line into several
+            answer = await client.get("/api/vehicles", headers=[(b"cookie", line) for line in ordered])
+            assert answer.status_code == 200, ordered
         answer = await client.get("/api/vehicles", headers=[(b"cookie", foreign.encode("latin-1"))])
         assert answer.status_code == 401
+
+
+async def test_of_two_host_names_or_tokens_none_is_believed(stand: MakeStand) -> None:
+    """RFC 9112, 3.2."""
+    hosts = [(b"host", b"evil.example"), (b"host", b"127.0.0.1")]
+    tokens = [(b"authorization", b"Bearer wrong"), (b"authorization", f"Bearer {TOKEN}".encode())]
+    made = stand(1)
+    async with made.client() as client, made.client(TOKEN) as guarded:
+        for way in (1, -1):
+            assert (await client.get("/api/vehicles", headers=hosts[::way])).status_code == 421
+            assert (await guarded.get("/api/vehicles", headers=tokens[::way])).status_code == 401
 
 
 async def test_the_page_may_load_from_itself_alone(stand: MakeStand) -> None:

@@ -523,6 +523,8 @@ async def test_a_head_opens_no_stream(api: Api) -> None:
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     answer = await api.client.head("/api/events")
     assert (answer.status_code, answer.content) == (405, b"")
+    assert answer.headers["allow"] == "GET"
+    assert (await api.client.post("/api/events")).headers["allow"] == "GET"
 
 
 async def test_empty_finds_things_without_a_section(api: Api) -> None:
