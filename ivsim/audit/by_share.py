@@ -145,8 +145,11 @@ class ByShare:
         if not silent:
             return rows
         events = [event for event in events if vehicle_name(event.vehicle) in silent]
-        wire = share.rows(self._result, "wire_messages.parquet")
-        return capture_proof.proven(rows, events, [row for row in wire if row["vehicle_id"] in silent])
+        messages, purposes = (
+            [row for row in share.rows(self._result, name) if row["vehicle_id"] in silent]
+            for name in ("wire_messages.parquet", "wire_categories.parquet")
+        )
+        return capture_proof.proven(rows, events, messages, purposes)
 
     @staticmethod
     def _peer(spoken: Spoken) -> str:

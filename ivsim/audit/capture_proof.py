@@ -6,6 +6,12 @@ that the client was given and may send (MQTT 5, 3.2.2.3.6: none over the server'
 has at most one unfinished message, its last. So what comes behind the last one that began was held back. A message of
 another size, an unfinished one that is not the last, and one on the wire before it was given contradict the count, and
 from there on nothing is known of the connection.
+
+A stream can be without a publish, too: a client need not say more than its CONNECT (MQTT 5, 3.1), or than what opens its
+connection and channel (AMQP 0-9-1, 2.2.4 and 2.2.5). Then all that the client was given was held back. Nobody may say so of
+bytes that nobody understands: of what TLS protects only the length shows (RFC 8446, 5.2), and a stream without its beginning
+or its end has bytes that are no whole unit of the protocol. Nor where it is not known whose a stream was: TCP delivers what it
+took before its user closed (RFC 9293, 3.6), so a publish may leave when the client's next connection is up already.
 """
 
 from __future__ import annotations
@@ -23,18 +29,26 @@ from ivsim.audit.logs import Event
 
 Row = dict[str, Any]
 _NEVER_SENT: Final = logs.REASONS.index("beyond_peers_limit")
+_HEADERS: Final = {"transport", "ip", "link"}
+_OBSCURE: Final = {"handshake", "secured", "opaque", "other"}
 
 
 @dataclass
 class _Connection:
     at_ns: int
     given: list[Event] = field(default_factory=list)
+    streams: int = 0  # of the capture, with a publish
     on_wire: int = 0
-    counts: bool = False  # any row of the capture was joined to it
+    counts: bool = False  # it is known how many of its messages began on the wire
     broken: bool = False
 
 
-def proven(emissions: Iterable[Row], events: Iterable[Event], wire_messages: Iterable[Row]) -> list[Row]:
+def proven(
+    emissions: Iterable[Row],
+    events: Iterable[Event],
+    wire_messages: Iterable[Row],
+    wire_categories: Iterable[Row],
+) -> list[Row]:
     """Return the rows with `reached_cloud_at_ns` and `held_back`, None where nothing is proven."""
     vehicles: dict[str, list[_Connection]] = defaultdict(list)
     for event in events:
@@ -45,7 +59,12 @@ def proven(emissions: Iterable[Row], events: Iterable[Event], wire_messages: Ite
             mine[-1].given.append(event)
         elif event.kind == logs.REFUSED and mine and event.reason == _NEVER_SENT:
             mine[-1].given = [one for one in mine[-1].given if one.key != event.key]
-    reached = _reached(vehicles, wire_messages)
+    reached, astray = _reached(vehicles, wire_messages)
+    for vehicle in _understood(wire_categories) - astray:
+        mine = vehicles.get(vehicle, [])
+        if all(connection.streams <= 1 for connection in mine):
+            for connection in mine:
+                connection.counts |= connection.streams == 0
     held = {
         event.key
         for mine in vehicles.values()
@@ -63,19 +82,39 @@ def proven(emissions: Iterable[Row], events: Iterable[Event], wire_messages: Ite
     ]
 
 
-def _reached(vehicles: dict[str, list[_Connection]], wire_messages: Iterable[Row]) -> dict[Key, int]:
+def _understood(wire_categories: Iterable[Row]) -> set[str]:
+    """Return the vehicles that have opened a connection, and of whose bytes behind the headers each was understood."""
+    spent: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for row in wire_categories:
+        if row["direction"] == "uplink" and row["layer"] not in _HEADERS:
+            spent[row["vehicle_id"]].add((row["purpose"], row["layer"]))
+    return {
+        vehicle
+        for vehicle, cells in spent.items()
+        if ("connection", "protocol") in cells and not any(purpose in _OBSCURE for purpose, _ in cells)
+    }
+
+
+def _reached(
+    vehicles: dict[str, list[_Connection]], wire_messages: Iterable[Row]
+) -> tuple[dict[Key, int], set[str]]:
+    """Return when messages had reached the cloud, and the vehicles with a stream that may be of any connection."""
     captured: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in wire_messages:
         captured[row["vehicle_id"], row["connection"]].append(row)
     reached: dict[Key, int] = {}
+    astray: set[str] = set()
     for (vehicle, _), rows in sorted(captured.items()):
         rows.sort(key=lambda row: int(row["order"]))
         began_ns = rows[0]["first_sent_at_ns"]
         mine = vehicles.get(vehicle, [])
         index = bisect_right([connection.at_ns for connection in mine], began_ns or 0) - 1
         if began_ns and index >= 0:
+            mine[index].streams += 1
             _join(mine[index], rows, reached)
-    return reached
+        else:
+            astray.add(vehicle)
+    return reached, astray
 
 
 def _join(connection: _Connection, rows: list[Row], reached: dict[Key, int]) -> None:

@@ -4,7 +4,8 @@ Both sides are columns. Of the log, events are put side by side by vehicle, so t
 number the events behind it have; messages that the client did not send are left out, and the place of each other one among
 those of its connection is counted. Of the capture, each connection is led to the one of the log that was up when its first
 publish left, and its nth publish to that one's nth message. A publish that does not fit ends the join of its connection:
-all that come behind it, by a running sum of misfits, prove nothing.
+all that come behind it, by a running sum of misfits, prove nothing. A connection of the log to which none is led put no
+publish on the wire, if the capture has read all that its vehicle sent.
 """
 
 from __future__ import annotations
@@ -24,10 +25,16 @@ from simulator.emission_log import Kind, Reason
 COLUMN = "reached_cloud_at_ns"
 HELD_BACK = "held_back"
 _SEQUENCE_BITS = 40
+# Of these a byte that is no header may be of a publish: of a stream that is encrypted, unknown, joined late or cut short.
+_UNREAD = ("handshake", "secured", "opaque", "other")
+_CONTENT = ("payload", "protocol", "opaque")
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
-def with_proof(emissions: pa.Table, events: npt.NDArray[Any], wire: pa.Table) -> pa.Table:
+def with_proof(
+    emissions: pa.Table, events: npt.NDArray[Any], wire: pa.Table, categories: pa.Table | None
+) -> pa.Table:
     """Return `emissions` with what the capture proves, null where it proves nothing.
 
     `reached_cloud_at_ns`: the cloud's host had the whole message. `held_back`: the client was given the message and
@@ -39,17 +46,22 @@ def with_proof(emissions: pa.Table, events: npt.NDArray[Any], wire: pa.Table) ->
     (other size, seen before it was given) ends the join of its connection, since an order with a hole says nothing about
     what follows.
 
+    A connection without a row put no publish on the wire, so that all that it was given was held back. That is known of a
+    vehicle all of whose streams the capture has read, and whose connections on the wire are each led to another one of the
+    log: a second one may be of an earlier connection whose bytes TCP sent late.
+
     Args:
         emissions: emissions.parquet of the run.
         events: the emission log (simulator.emission_table.EVENT), in the order of writing.
         wire: wire_messages.parquet; every connection's first row must be its first publish.
+        categories: wire_categories.parquet; None: of no vehicle is it known that all was read.
     """
     given = _given(events)
     reached_at_ns = np.zeros(emissions.num_rows, np.int64)
     held_back = np.zeros(emissions.num_rows, np.bool_)
-    if given.events.size and wire.num_rows:
+    if given.events.size:
         rows = _rows_of(emissions, given)
-        reached, at_ns, held = _join(given, wire)
+        reached, at_ns, held = _join(given, wire, _read(given, categories))
         known = rows[reached] >= 0
         reached_at_ns[rows[reached][known]] = at_ns[known]  # of a message that was given twice the last stays
         held_back[rows[held[rows[held] >= 0]]] = True
@@ -125,7 +137,43 @@ def _rows_of(emissions: pa.Table, given: _Given) -> Ints:
     return np.where(due[order][at] == wanted, order[at], -1) if len(due) else np.full(len(wanted), -1)
 
 
-def _join(given: _Given, wire: pa.Table) -> tuple[Ints, Ints, Ints]:
+def _read(given: _Given, categories: pa.Table | None) -> Flags:
+    """Return of which vehicles the capture has read all that they sent, a CONNECT or its like at least."""
+    if categories is None:
+        return np.zeros(len(given.names), np.bool_)
+
+    def sent(purposes: tuple[str, ...], layers: tuple[str, ...]) -> Flags:
+        chosen = pc.equal(categories["direction"], "uplink")
+        for name, values in (("purpose", purposes), ("layer", layers)):
+            chosen = pc.and_(chosen, pc.is_in(categories[name], pa.array(values)))
+        names = categories["vehicle_id"].filter(chosen)
+        found: Flags = pc.is_in(pa.array(given.names, pa.string()), names.combine_chunks()).to_numpy(
+            zero_copy_only=False
+        )
+        return found
+
+    return sent(("connection",), ("protocol",)) & ~sent(_UNREAD, _CONTENT)
+
+
+def _silent(given: _Given, read: Flags, vehicles: Ints, led_to: Ints) -> Flags:
+    """Return which connections of the log put no publish on the wire.
+
+    Args:
+        given: the log.
+        read: of each vehicle, whether the capture has read all that it sent.
+        vehicles: of each connection of the capture that has a publish.
+        led_to: which of the log it is; -1: none.
+    """
+    owners = np.repeat(np.arange(len(given.names)), np.diff(given.connections))
+    counts = np.bincount(led_to[led_to >= 0], minlength=len(owners))
+    known = read.copy()
+    known[vehicles[led_to < 0]] = False
+    known[owners[counts > 1]] = False
+    silent: Flags = known[owners] & (counts == 0)
+    return silent
+
+
+def _join(given: _Given, wire: pa.Table, read: Flags) -> tuple[Ints, Ints, Ints]:
     """Return which messages given reached the cloud's host, and when; and which never left the client."""
     vehicles = _places(wire["vehicle_id"], pa.array(given.names, pa.string()))
     columns = [
@@ -134,20 +182,21 @@ def _join(given: _Given, wire: pa.Table) -> tuple[Ints, Ints, Ints]:
     ]
     by_order = np.lexsort((columns[1], columns[0], vehicles))
     by_order = by_order[vehicles[by_order] >= 0]
-    if not len(by_order):
-        return by_order, by_order, by_order
     vehicles = vehicles[by_order]
     number, order, first_sent_at_ns, sizes, reached_at_ns = (column[by_order] for column in columns)
     proven = pc.is_valid(wire[COLUMN]).to_numpy()[by_order]
     new = (vehicles[1:] != vehicles[:-1]) | (number[1:] != number[:-1])
-    heads = np.flatnonzero(np.concatenate(([True], new)))
-    ends = np.append(heads[1:], len(vehicles))
+    heads = np.flatnonzero(np.concatenate(([True], new)))[: len(vehicles)]
+    ends = np.append(heads[1:], len(vehicles))[: len(heads)]
     lengths = ends - heads
-    of_group = [
-        given.during(vehicle, at_ns) if at_ns else -1
-        for vehicle, at_ns in zip(vehicles[heads].tolist(), first_sent_at_ns[heads].tolist(), strict=True)
-    ]
-    connection = np.repeat(np.array(of_group, np.int64), lengths)
+    of_group = np.array(
+        [
+            given.during(vehicle, at_ns) if at_ns else -1
+            for vehicle, at_ns in zip(vehicles[heads].tolist(), first_sent_at_ns[heads].tolist(), strict=True)
+        ],
+        np.int64,
+    )
+    connection = np.repeat(of_group, lengths)
     place = given.begins[connection] + order
     known = (connection >= 0) & (place < given.begins[connection + 1])
     place = np.where(known, place, 0)
@@ -166,6 +215,7 @@ def _join(given: _Given, wire: pa.Table) -> tuple[Ints, Ints, Ints]:
     sent = np.full(len(given.connected_at_ns) + 1, -1)
     sent[connection[fits]] = order[fits] + 1  # of several the last stays
     sent[connection[misfit]] = -1
+    sent[:-1][_silent(given, read, vehicles[heads], of_group)] = 0
     counts = np.diff(given.begins)
     of_message = np.repeat(np.arange(len(counts)), counts)
     nth = np.arange(len(given.events)) - given.begins[of_message]

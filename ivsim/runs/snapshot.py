@@ -156,7 +156,9 @@ def _emissions(
     numbers = [vehicle for part in proven for vehicle in part.vehicles]
     names = pa.array([vehicle_id(vehicle) for vehicle in numbers])
     wire = wire.filter(pc.is_in(wire["vehicle_id"], names))
-    return capture_join.with_proof(emissions, events[np.isin(events["vehicle"], numbers)], wire)
+    purposes = directory.path / "wire_categories.parquet"
+    categories = pq.read_table(purposes) if purposes.is_file() else None
+    return capture_join.with_proof(emissions, events[np.isin(events["vehicle"], numbers)], wire, categories)
 
 
 def _gateway_drops(gateways: Sequence[Mapping[str, Any]]) -> int | None:

@@ -19,10 +19,14 @@ from ivsim.application import app
 from ivsim.audit import BadResult, audit, compare, shares
 from ivsim.audit.compare import Table
 from ivsim.commands.audit import words
+from ivsim.options import RunOptions
 from ivsim.report.page import write_page
+from ivsim.runs import snapshot
 from ivsim.runs.checksums import write_checksums
 from ivsim.runs.directory import RunDirectory
-from tests.ivsim.audit.made_up_result import made_up_result
+from schemas.topics import vehicle_id
+from simulator.emission_table import read_events
+from tests.ivsim.audit.made_up_result import OPTIONS, START, made_up_result
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +50,40 @@ def test_a_whole_result_agrees(result: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.rstrip().endswith(f"All {made.compared:,} figures agree.")
     assert all(len(line) <= 80 for line in done.output.splitlines())
+
+
+def test_what_a_connection_without_a_publish_was_given(result: Path) -> None:
+    """From the files of a run, as pipeline and audit read them: nobody acknowledges, and the capture has no message."""
+    manifest = json.loads((result / "manifest.json").read_text())
+    manifest["options"]["mode"] = "qos0"
+    (result / "manifest.json").write_text(json.dumps(manifest))
+    columns = dict.fromkeys(("connection", "order", "first_sent_at_ns", "payload_bytes_uplink"), pa.int64())
+    schema = pa.schema({"vehicle_id": pa.string(), **columns, "reached_cloud_at_ns": pa.int64()})
+    whole = {b"kernel_drops": b"0", b"complete": b"true"}
+    pq.write_table(schema.with_metadata(whole).empty_table(), result / "wire_messages.parquet")
+    categories = pq.read_table(result / "wire_categories.parquet")
+    opened = {
+        "phase": "run", "vehicle_id": vehicle_id(1), "direction": "uplink", "purpose": "connection",
+        "layer": "protocol", "bytes": 40,
+    }  # fmt: skip
+    categories = pa.concat_tables([categories, pa.Table.from_pylist([opened], categories.schema)])
+    pq.write_table(categories, result / "wire_categories.parquet")
+    directory = RunDirectory(result)
+    options = RunOptions(
+        mode="qos0", **{k: OPTIONS[k] for k in ("topology", "vehicles", "duration_s", "seed")}
+    )
+    emissions = snapshot._emissions(directory, options, START, read_events(directory.emission_log()))
+    emitted = emissions.filter(pc.is_valid(emissions["emitted_at_ns"]))
+    assert set(emitted.filter(emitted["held_back"])["vehicle_id"].to_pylist()) == {vehicle_id(1)}
+
+    def differences(table: pa.Table) -> list[Any]:
+        pq.write_table(table, directory.emissions)
+        write_checksums(directory)
+        return next(sheet.differences for sheet in audit(result).sheets if sheet.name == "emissions.parquet")
+
+    assert differences(emissions) == []
+    column = emissions.column_names.index("held_back")
+    assert differences(emissions.set_column(column, "held_back", pa.nulls(emissions.num_rows, pa.bool_())))
 
 
 def test_a_run_is_audited_some_vehicles_at_a_time(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:

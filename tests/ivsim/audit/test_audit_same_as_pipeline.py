@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from ivsim.audit.ledger import Ledger
 from ivsim.audit.page import as_read, unit_of
 from ivsim.audit.result import Terms
 from ivsim.report.style import number
+from ivsim.runs import capture_join
 from ivsim.runs.capture_join import with_proof
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.link_log import SCHEMA as LINK_SCHEMA
@@ -36,6 +38,7 @@ from ivsim.study.statistics import nearest_rank
 from ledger.applied import first_containing
 from ledger.metrics import METRICS
 from schemas.topics import vehicle_id
+from simulator.capture.byte_totals import LAYERS, PURPOSES
 from simulator.capture.counting import COUNTS, RECORD
 from simulator.capture.second_log import MAGIC
 from simulator.capture.second_log import to_table as wire_table
@@ -121,6 +124,40 @@ def test_emissions_connections_and_backlog(events: list[dict[str, Any]], torn: i
         assert largest_backlog(path) == tables.largest_backlog(read)
 
 
+WIRE_TYPES = {
+    "vehicle_id": pa.string(),
+    "connection": pa.int32(),
+    "order": pa.int32(),
+    "first_sent_at_ns": pa.int64(),
+    "payload_bytes_uplink": pa.int64(),
+    "reached_cloud_at_ns": pa.int64(),
+}
+PURPOSE_TYPES = dict.fromkeys(("vehicle_id", "direction", "purpose", "layer"), pa.string())
+OPENED = ("uplink", "connection", "protocol")
+
+
+def proofs(
+    events: list[dict[str, Any]], wire: list[tuple[Any, ...]], purposes: list[tuple[Any, ...]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of pipeline and audit, of messages on the wire and of purposes whose bytes the capture has seen."""
+    rows = [dict(zip(WIRE_TYPES, (vehicle_id(one[0]), *one[1:]), strict=True)) for one in wire]
+    spent = [dict(zip(PURPOSE_TYPES, (vehicle_id(one[0]), *one[1:]), strict=True)) for one in purposes]
+    captured = pa.Table.from_pylist(rows, pa.schema(list(WIRE_TYPES.items())))
+    categories = pa.Table.from_pylist(spent, pa.schema(list(PURPOSE_TYPES.items())))
+    with TemporaryDirectory() as directory:
+        path = logged(Path(directory), events)
+        emissions = to_table(path, Scenario(vehicles=3, duration_s=4.0, seed=5), START)
+        said = with_proof(emissions, read_events(path), captured, categories)
+        read = logs.read_events(path)
+        due = tables.emission_rows(due_of(terms()), read, logs.read_words(path), BROKERS)
+    found = [
+        {name: row[name] for name in said.column_names}
+        for row in capture_proof.proven(due, read, rows, spent)
+    ]
+    order = lambda row: (row["vehicle_id"], row["sequence"])  # noqa: E731
+    return sorted(said.to_pylist(), key=order), sorted(found, key=order)
+
+
 @given(
     events=EVENTS,
     wire=st.lists(
@@ -135,40 +172,126 @@ def test_emissions_connections_and_backlog(events: list[dict[str, Any]], torn: i
         max_size=20,
         unique_by=lambda row: row[:3],
     ),
+    purposes=st.lists(
+        st.tuples(
+            st.integers(1, 4),
+            st.sampled_from(("uplink", "downlink")),
+            st.sampled_from(PURPOSES),
+            st.sampled_from(LAYERS),
+        ),
+        max_size=6,
+    ),
+    opened=st.sets(st.integers(1, 4)),
     fitting=st.booleans(),
 )
 def test_what_the_capture_proves(
-    events: list[dict[str, Any]], wire: list[tuple[Any, ...]], fitting: bool
+    events: list[dict[str, Any]],
+    wire: list[tuple[Any, ...]],
+    purposes: list[tuple[Any, ...]],
+    opened: set[int],
+    fitting: bool,
 ) -> None:
-    names = (
-        "vehicle_id",
-        "connection",
-        "order",
-        "first_sent_at_ns",
-        "payload_bytes_uplink",
-        "reached_cloud_at_ns",
-    )
     if fitting:  # of one size, first the connections, then what was sent, so that rows join
         events = sorted(
             (e | {"size": 7} for e in events), key=lambda e: (e["kind"] != Kind.CONNECTED, e["at_ns"])
         )
         wire = [(v, c, o, START + 10 * SECOND, 7 if s % 4 else s % 7, r) for v, c, o, _, s, r in wire]
-    types = [pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.int64()]
-    rows = [dict(zip(names, (vehicle_id(row[0]), *row[1:]), strict=True)) for row in wire]
-    captured = pa.Table.from_pylist(rows, pa.schema(list(zip(names, types, strict=True))))
-    with TemporaryDirectory() as directory:
-        path = logged(Path(directory), events)
-        said = with_proof(
-            to_table(path, Scenario(vehicles=3, duration_s=4.0, seed=5), START), read_events(path), captured
-        )
-        read = logs.read_events(path)
-        emissions = tables.emission_rows(due_of(terms()), read, logs.read_words(path), BROKERS)
-    found = capture_proof.proven(emissions, read, rows)
-    order = lambda row: (row["vehicle_id"], row["sequence"])  # noqa: E731
-    wanted = said.column_names
-    assert sorted(said.to_pylist(), key=order) == sorted(
-        ({name: row[name] for name in wanted} for row in found), key=order
-    )
+    said, found = proofs(events, wire, purposes + [(vehicle, *OPENED) for vehicle in opened])
+    assert said == found
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(1, 2), st.sampled_from("cceeeer"), st.integers(1, 3), st.sampled_from((7, 7, 9))
+        ),
+        min_size=4,
+        max_size=16,
+    ),
+    wire=st.lists(
+        st.tuples(
+            st.integers(1, 2),
+            st.integers(0, 2),
+            st.integers(0, 2),
+            st.none() | st.integers(-1, 17),
+            st.sampled_from((7, 7, 5)),
+        ),
+        max_size=4,
+        unique_by=lambda row: row[:3],
+    ),
+    obscure=st.lists(
+        st.tuples(st.integers(1, 2), st.sampled_from(PURPOSES), st.sampled_from(LAYERS)), max_size=2
+    ),
+    opened=st.sets(st.integers(1, 2)),
+)
+def test_what_the_capture_proves_of_few_connections(
+    steps: list[tuple[Any, ...]],
+    wire: list[tuple[Any, ...]],
+    obscure: list[tuple[Any, ...]],
+    opened: set[int],
+) -> None:
+    """What vehicles do is in order here, and much of it joins: connect, emit, learn that it could not be sent."""
+    kinds = {"c": Kind.CONNECTED, "e": Kind.EMITTED, "r": Kind.REFUSED}
+    events = [
+        {"kind": kinds[kind], "vehicle": vehicle, "at_ns": START + 10 * number, "epoch": 1, "sequence": sequence,
+         "size": size, "reason": Reason.BEYOND_PEERS_LIMIT}
+        for number, (vehicle, kind, sequence, size) in enumerate(steps)
+    ]  # fmt: skip
+    seen = [(v, c, o, None if at is None else START + 10 * at + 5, s, START) for v, c, o, at, s in wire]
+    cells = [(vehicle, *OPENED) for vehicle in opened]
+    said, found = proofs(events, seen, cells + [(vehicle, "uplink", *cell) for vehicle, *cell in obscure])
+    assert said == found
+
+
+def two_connections(kind_of_second: str = "connection") -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
+    """Return what a vehicle did, and what was captured: its first connection published, its second one did not."""
+    events = []
+    for sequence in (1, 2):
+        events.append({"kind": Kind.CONNECTED, "vehicle": 1, "at_ns": START + sequence * SECOND})
+        named = {"vehicle": 1, "epoch": 1, "sequence": sequence, "size": 100}
+        events.append({"kind": Kind.EMITTED, "at_ns": START + sequence * SECOND + 1_000, **named})
+    wire = [(1, 0, 0, START + SECOND + 2_000, 100, START + SECOND + 3_000)]
+    return events, wire, [(1, *OPENED), (1, "uplink", kind_of_second, "protocol")]
+
+
+def held_back(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["sequence"] for row in rows if row["vehicle_id"] == vehicle_id(1) and row["held_back"]]
+
+
+@pytest.mark.parametrize(("kind_of_second", "held"), [("connection", [2]), ("handshake", []), ("opaque", [])])
+def test_a_connection_without_a_publish(kind_of_second: str, held: list[int]) -> None:
+    said, found = proofs(*two_connections(kind_of_second))
+    assert held_back(found) == held
+    assert said == found
+
+
+def test_a_stream_that_left_late_may_be_of_the_connection_without_a_publish() -> None:
+    """Both streams of the capture begin to publish while the second connection is up."""
+    events, _, purposes = two_connections()
+    wire = [(1, number, 0, START + 2 * SECOND + 2_000 + number, 100, None) for number in (0, 1)]
+    said, found = proofs(events, wire, purposes)
+    assert held_back(found) == []
+    assert said == found
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "kind_of_second"),
+    [
+        ("_silent", lambda given, *_: np.zeros(len(given.connected_at_ns), np.bool_), "connection"),
+        ("_silent", lambda given, *_: np.ones(len(given.connected_at_ns), np.bool_), "connection"),
+        ("_read", lambda given, _: np.ones(len(given.names), np.bool_), "handshake"),
+    ],
+    ids=["says link", "takes every connection for one without", "takes TLS for silence"],
+)
+def test_a_pipeline_that_is_wrong_about_it_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, name: str, broken: Any, kind_of_second: str
+) -> None:
+    case = two_connections(kind_of_second)
+    said, found = proofs(*case)
+    assert said == found
+    monkeypatch.setattr(capture_join, name, broken)
+    said, found = proofs(*case)
+    assert held_back(said) != held_back(found)
 
 
 @given(
