@@ -105,7 +105,7 @@ class Bridge:
         self._timer: asyncio.TimerHandle | None = None
         self._stamp = 0
         self._stamp_header: Header = (RECEIVED, b"0")
-        self._draining = self._closed = False
+        self._draining = self._stopping = self._closed = False
 
     def connect(self, intake: Intake) -> None:
         """Take messages from this intake, and let the delivery acknowledge to it."""
@@ -224,14 +224,17 @@ class Bridge:
         self.counters.last_refusal = self.counters.last_connection_loss = reason
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until the platform has all that is held; False when time is over first."""
-        self._draining = True
+        """Wait until the platform has all that is held; False when time is over first.
+
+        Whoever has paused the intake may let it go on behind this, for what its peer had put aside for it: then the limits
+        pause and resume it as before.
+        """
+        self._draining = self._stopping = True
         end = time.monotonic() + timeout_s
         while self.delivery.held and time.monotonic() < end:
-            # Also what is still taken while the intake pauses waits for no batch: nothing more may come to fill it.
-            self.delivery.flush()
-            await asyncio.sleep(_POLL_S)
             self._end_batch()
+            await asyncio.sleep(_POLL_S)
+        self._draining = self.paused = False
         return self.delivery.held == 0
 
     def close(self) -> None:
@@ -305,6 +308,8 @@ class Bridge:
         if self._log is not None:
             self._log.flush()
         delivery = self.delivery
+        if self._stopping:
+            delivery.flush()  # waits for no batch: nothing more may come to fill it
         delivery.poll()
         self.intake.flush()
         low = delivery.held <= self._held_max // 2 and delivery.held_bytes <= self._held_bytes_max // 2

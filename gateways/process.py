@@ -235,10 +235,12 @@ class GatewayProcess:
         """Stop taking, let Kafka have what is held, acknowledge it, take leave."""
         intake = self._bridge.intake
         intake.pause()
-        drained = self._failure is None and await self._bridge.drain(self._config.stop_timeout_s)
+        failed = self._failure is not None
+        drained = await self._bridge.drain(0 if failed else self._config.stop_timeout_s)
         await intake.close()
         if self._failure is not None:
-            self._tell("error", message=self._failure)
+            left = intake.left_behind()
+            self._tell("error", message=self._failure if left is None else f"{self._failure}; {left}")
             return 1
         cpu_s = time.process_time() - self._cpu_at_ready_s
         self._tell("done", drained=drained, cpu_s=cpu_s, **self._numbers())

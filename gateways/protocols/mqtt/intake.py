@@ -36,9 +36,11 @@ _LEAVE_TIMEOUT_S: Final = 2.0
 _SHORT_S: Final = 5.0
 RIVALRY: Final = 20
 RIVALRY_WAIT_S: Final = 5.0
-# A member that leaves has had everything when nothing has come for so long; stuck when nothing moves at all.
+# A member that leaves has had everything when nothing has come for so long; stuck when nothing moves at all. What comes without
+# end, or is too much for the time that a process has to stop, waits in its session.
 _HAND_OVER_QUIET_S: Final = 0.5
 HAND_OVER_STUCK_S: Final = 3.0
+HAND_OVER_S: Final = 10.0
 _HAND_OVER_POLL_S: Final = 0.02
 _CACHE_TOPICS: Final = 100_000
 
@@ -82,9 +84,9 @@ class MqttIntake:
         self._session_present = False
         self._vehicles: dict[bytes, str] = {}
         self._now_ns = 0
-        self._arrived = 0
+        self._taken = 0
         self._flushing = False
-        self._paused = False
+        self._paused = self._unsubscribed = False
         self._opened = self._left_behind = False
         self._reconnects = 0
         self._short_connections = 0
@@ -113,14 +115,14 @@ class MqttIntake:
         if wire is None:
             self._left_behind = self._left_behind or self._opened
             return False
-        wire.pause(paused=False)
+        self.resume()
         wire.write(self._session.publish(members.topic, members.ask()))
         if await members.answered(ANSWER_S):
             handed_over = wire is self._wire and await self._hand_over(wire)
             self._left_behind = not handed_over
             return handed_over
         # Without an answer the session stays. That this is the last member is known only if the question was passed on.
-        wire.pause(paused=True)
+        wire.intake = None  # takes no more, so that Kafka can have all of it
         self._left_behind = not (members.passed_on and await self._settled())
         if not self._left_behind:
             _LOG.warning(
@@ -143,17 +145,19 @@ class MqttIntake:
         A broker gives each message of a shared subscription to one member's session and leaves it there (4.8.2): what a
         member that has gone still had to get would wait for it, or for the end of its session.
         """
-        wire.pause(paused=False)
-        with contextlib.suppress(ConnectError, TimeoutError):
-            async with asyncio.timeout(HAND_OVER_STUCK_S):
-                await self._answered(wire, self._session.unsubscribe(self._filter))
+        wire.write(self._session.unsubscribe(self._filter))
         moved, moved_s = self._movement(), time.monotonic()
-        while wire is self._wire:
+        end_s = moved_s + HAND_OVER_S
+        while wire is self._wire and time.monotonic() < end_s:
             await asyncio.sleep(_HAND_OVER_POLL_S)
             rest_s = time.monotonic() - moved_s
             if self._movement() != moved:
                 moved, moved_s = self._movement(), time.monotonic()
-            elif not self._session.held and rest_s >= _HAND_OVER_QUIET_S:
+            elif (
+                self._unsubscribed
+                and not (self._session.held or self._paused)
+                and rest_s >= _HAND_OVER_QUIET_S
+            ):
                 return True
             elif rest_s >= HAND_OVER_STUCK_S:
                 return False
@@ -171,8 +175,9 @@ class MqttIntake:
         kept = f"for {self._expiry_s} s" if self._five else "for as long as it keeps a session of 3.1.1"
         return self._where, self._name, kept
 
-    def _movement(self) -> tuple[int, int]:
-        return self._arrived, self._session.held
+    def _movement(self) -> tuple[int, int, bool, bool]:
+        """Return what changes while messages of the fleet come and Kafka takes them, whatever else is read."""
+        return self._taken, self._session.held, self._paused, self._unsubscribed
 
     def invalid(self, receipt: Receipt) -> None:
         """The broker is told what it is told of any message: it is taken."""
@@ -292,7 +297,6 @@ class MqttIntake:
 
     def bytes_arrived(self, data: bytes) -> None:
         self._now_ns = time.time_ns()
-        self._arrived += 1
         session = self._session
         try:
             session.receive(data)
@@ -321,7 +325,7 @@ class MqttIntake:
         self._done()
 
     def unsubscribed(self) -> None:
-        self._done()
+        self._unsubscribed = True
 
     def refused(self, reason: str) -> None:
         if self._answer is not None and not self._answer.done():
@@ -352,6 +356,7 @@ class MqttIntake:
             vehicle = self._address(topic, payload, receipt)
             if vehicle is None:
                 return
+        self._taken += 1
         if content_type:
             said = content_type.decode("utf-8", "replace")
             self._sink.take(vehicle, payload, self._now_ns, duplicate, receipt, said)
@@ -361,6 +366,7 @@ class MqttIntake:
     def oversized_arrived(
         self, topic: bytes, beginning: bytes, size_bytes: int, receipt: MqttReceipt | None
     ) -> None:
+        self._taken += 1
         reason = f"a payload of {size_bytes} bytes: a packet may have {MAXIMUM_PACKET_BYTES}"
         address = topic.decode("utf-8", "replace")
         with contextlib.suppress(ValueError):
@@ -376,6 +382,7 @@ class MqttIntake:
         try:
             vehicle = self._addresses.vehicle_of(text)
         except ValueError as error:
+            self._taken += 1
             self._sink.misaddressed(text, payload, self._now_ns, receipt, str(error))
             return None
         if len(self._vehicles) < _CACHE_TOPICS:
