@@ -219,7 +219,7 @@ class Bridge:
             self.counters.last_connection_loss = reason
 
     def turned_away(self, reason: str) -> None:
-        """Count it each time; the process says each new reason once."""
+        """Count it each time; the process says each new reason once in each time without a connection."""
         self.counters.connections_refused += 1
         self.counters.last_refusal = self.counters.last_connection_loss = reason
 

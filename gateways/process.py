@@ -73,7 +73,8 @@ class GatewayProcess:
         self._topics = KafkaTopics(config.topics_prefix)
         self._stop = asyncio.Event()
         self._failure: str | None = None
-        self._told_refusal = ""
+        self._told_refusal = ("", 0)
+        self._refusals_seen = 0
         self._cpu_at_ready_s = 0.0
         self._bridge: Bridge
         self._watch = ProducerWatch(self._topics.status)
@@ -263,9 +264,17 @@ class GatewayProcess:
             bridge = self._bridge
             self._health.note(bridge.delivery.held, bridge.counters.delivered, time.monotonic())
             self._tell("progress", **self._numbers())
-            if (reason := bridge.counters.last_refusal) != self._told_refusal:
-                self._told_refusal = reason
-                self._tell("turned_away", reason=reason)
+            self._tell_refusal(bridge.counters)
+
+    def _tell_refusal(self, counters: Counters) -> None:
+        """Tell each reason once in each time without a connection."""
+        if counters.connections_refused == self._refusals_seen:
+            return
+        self._refusals_seen = counters.connections_refused
+        refusal = (counters.last_refusal, counters.connections_lost)
+        if refusal != self._told_refusal:
+            self._told_refusal = refusal
+            self._tell("turned_away", reason=counters.last_refusal)
 
     def _fail(self, reason: str) -> None:
         if self._failure is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -81,6 +82,7 @@ class FakeBroker:
         answer: takes a packet's type and body and returns the packets to send back, or None for the usual answer.
         session_present: what CONNACK says from the second connection on.
         listens_at: the address.
+        tls: of its connections, or None.
     """
 
     five: bool = True
@@ -89,6 +91,7 @@ class FakeBroker:
     session_present: bool = True
     on_connected: Callable[[Connection], None] = lambda _: None
     listens_at: str = "127.0.0.1"
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         self.connections: list[Connection] = []
@@ -96,7 +99,7 @@ class FakeBroker:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), self.listens_at, 0)
+        self._server = await loop.create_server(lambda: Connection(self), self.listens_at, 0, ssl=self.tls)
         self.host, self.port = self._server.sockets[0].getsockname()
         return self
 
@@ -130,7 +133,7 @@ class Connection(asyncio.Protocol):
         self.cut = broker.cuts.get(self.number)
         self.received: list[tuple[int, int, bytes]] = []
         self.sent_bytes = self.taken_bytes = 0
-        self.open = True
+        self.open = False
         self.began_s = time.monotonic()
         self._stalled = False
         self._data = bytearray()
@@ -138,6 +141,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
+        self.open = True
         if self.cut is not None and 0 in {self.cut.out, self.cut.into}:
             self.fail(self.cut.fault)
 

@@ -10,8 +10,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from gateways.bridge import Bridge
+from gateways.config import GatewayConfig
 from gateways.counters import Counters
 from gateways.kafka_delivery import KafkaDelivery
+from gateways.process import GatewayProcess
 from schemas.errors import PayloadError
 from schemas.formats.base import Peek
 from schemas.topics import KafkaTopics, vehicle_id
@@ -445,4 +447,34 @@ async def test_what_is_remembered_of_content_types_is_bounded(make, producer) ->
             bridge.take(VEHICLE, payload(1), 1, False, object(), content_type)
             producer.report()
     assert table.looked_up == long + short[1_000:]
+    bridge.close()
+
+
+async def test_a_refusal_that_comes_again_behind_a_recovery_is_told_again(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateways.process._PROGRESS_S", 0.005)
+    monkeypatch.setattr(bridge.intake, "counters", dict, raising=False)
+    told: list[str] = []
+
+    def tell(event: str, **values: Any) -> None:
+        if event == "turned_away":
+            told.append(values["reason"])
+
+    config = GatewayConfig(name="g", mode="qos1", host="h", port=1, bootstrap="b:1")
+    process = GatewayProcess("mqtt", config, tell)
+    process._bridge = bridge
+    task = asyncio.ensure_future(process._report())
+    for outage in (1, 2):
+        bridge.link(up=False, reason="reset")
+        for _ in range(3):
+            bridge.turned_away("not authorized")
+            await asyncio.sleep(0.05)
+        assert told == ["not authorized"] * outage
+        bridge.link(up=True, reason="")
+        await asyncio.sleep(0.05)
+    bridge.link(up=False, reason="reset")
+    await asyncio.sleep(0.05)
+    assert told == ["not authorized"] * 2, "a lost link alone is no refusal"
+    task.cancel()
     bridge.close()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from fake_mqtt_broker import (
     CONNACK,
     CONNECT,
@@ -30,7 +33,7 @@ from fake_mqtt_broker import (
 )  # fmt: skip
 
 from gateways.protocols import PROTOCOLS
-from gateways.protocols.base import Endpoint, IntakeSettings
+from gateways.protocols.base import Endpoint, IntakeSettings, Tls
 from gateways.protocols.ends import ConnectError
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.protocols.mqtt.intake import MqttIntake
@@ -400,6 +403,31 @@ async def test_what_refuses_a_gateway_that_comes_back_is_told(kind: int, answer:
         broker.connections[-1].fail("reset")
         await broker.until(lambda: len(sink.links) == 5, WAIT_S)
         assert len(sink.refusals) == 2
+
+
+async def test_a_broker_whose_certificate_is_none_when_a_gateway_comes_back_is_told(tmp_path: Path) -> None:
+    trusted, ca_file = trustme.CA(), tmp_path / "ca.pem"
+    trusted.cert_pem.write_to_path(str(ca_file))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    good, strange = trusted.issue_cert("localhost"), trustme.CA().issue_cert("localhost")
+    good.configure_cert(context)
+
+    async with FakeBroker(tls=context) as broker:
+        here = Endpoint(broker.host, broker.port, Tls(str(ca_file), server_name="localhost"))
+        sink = Sink()
+        intake: Any = MQTT.intake(here, MQTT.modes["qos1"], sink, IntakeSettings(keepalive_s=1))
+        sink.intake = intake
+        await intake.open()
+        try:
+            strange.configure_cert(context)
+            broker.connections[0].fail("close")
+            await broker.until(lambda: len(sink.refusals) == 2, WAIT_S)
+            assert all("certificate verify failed" in reason for reason in sink.refusals)
+            assert [up for up, _ in sink.links] == [True, False]
+            good.configure_cert(context)
+            await broker.until(lambda: sink.links[-1][0], WAIT_S)
+        finally:
+            await intake.close()
 
 
 async def test_nonsense_from_the_broker_costs_the_connection_alone() -> None:

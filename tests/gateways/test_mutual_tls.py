@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import queue
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -110,7 +111,9 @@ class Seen:
     def writable(self) -> None: ...
     def link(self, up: bool, reason: str) -> None: ...
 
-    def turned_away(self, reason: str) -> None: ...
+    def turned_away(self, reason: str) -> None:
+        self.refusals.append(reason)
+        self.happened.set()
 
     def take(
         self, vehicle_id: str, payload: bytes, received_at_ns: int, duplicate: bool, receipt: Any
@@ -176,6 +179,26 @@ async def test_who_is_refused_is_named_and_nobody_else_notices(
             assert gateway.taken == [(VICTIM, b"genuine")]
         finally:
             await gateway.intake.close()
+
+
+async def test_a_gateway_whose_certificate_is_none_when_it_comes_back_says_so(
+    run_record: RunRecord, tmp_path: Path
+) -> None:
+    """The broker's alert comes behind the handshake, in place of CONNACK."""
+    with bench(run_record, tmp_path, "mqtt") as broker:
+        gateway, mode = Seen(), broker.protocol.modes[broker.protocol.default_mode]
+        intake: Any = broker.protocol.intake(broker.endpoint(GATEWAY), mode, gateway, IntakeSettings())  # type: ignore[arg-type]
+        await intake.open()
+        try:
+            past = datetime.now(UTC) - timedelta(minutes=1)
+            expired = broker.made(GATEWAY, broker.authority, not_after=past).tls
+            assert expired is not None
+            intake._context = tls_context(expired)
+            cut(broker.server.port)
+            await asyncio.wait_for(gateway.happened.wait(), 20)
+            assert re.search(r"(?i)certificate.?expired", gateway.refusals[0])
+        finally:
+            await intake.close()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from gateways.protocols.mqtt.session import (
 )
 from gateways.protocols.mqtt.wire import Wire
 from gateways.protocols.tcp import reason_of
-from gateways.protocols.tls import tls_context
+from gateways.protocols.tls import refuses, tls_context
 
 _LOG: Final = logging.getLogger("gateways.connection")
 # For which a gateway waits for the broker's answer while it connects.
@@ -251,7 +251,8 @@ class MqttIntake:
             raise type(error)(f"{self._where} {error}") from None
         except OSError as error:
             self._hang_up()
-            raise ConnectError(f"{self._where}: {reason_of(error)}") from None
+            kind = AccessRefusedError if refuses(error) else ConnectError
+            raise kind(f"{self._where}: {reason_of(error)}") from None
         except BaseException:
             self._hang_up()
             raise
@@ -277,14 +278,18 @@ class MqttIntake:
 
     async def _answered(self, wire: Wire, data: bytes) -> None:
         """Write a request and wait for its answer. Raises ConnectError for a refusal, or when the connection ends."""
-        self._answer = asyncio.get_running_loop().create_future()
-        try:
-            wire.write(data)
-            await self._answer
-        finally:
-            self._answer = None
+        if wire.ended is None:
+            self._answer = asyncio.get_running_loop().create_future()
+            try:
+                wire.write(data)
+                await self._answer
+            finally:
+                self._answer = None
         if wire.ended is not None:
-            raise ConnectError(f"closes at once: {wire.ended}")
+            raise self._closed(wire, f"closes at once: {wire.ended}")
+
+    def _closed(self, wire: Wire, words: str) -> ConnectError:
+        return (AccessRefusedError if wire.refused else ConnectError)(words)
 
     def _hang_up(self) -> None:
         self._stop_tick()
@@ -409,7 +414,7 @@ class MqttIntake:
         wire.ended = reason
         self._hang_up()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ConnectError(f"closes: {reason}"))
+            self._answer.set_exception(self._closed(wire, f"closes: {reason}"))
         self._connection.lost(reason, wire.generation)
 
     def _rivalry(self, wire: Wire) -> str:

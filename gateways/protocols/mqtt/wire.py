@@ -7,6 +7,8 @@ import contextlib
 import time
 from typing import Any, Protocol
 
+from gateways.protocols.tls import refuses
+
 
 class Taker(Protocol):
     """Who takes a connection's bytes."""
@@ -25,6 +27,7 @@ class Wire(asyncio.Protocol):
         intake: who takes them; None once they are to be read and forgotten.
         ended: why the connection is gone, or None.
         closed_in_order: the broker has closed it, without a reset.
+        refused: by an alert of TLS, which comes behind the handshake (RFC 8446, 4.4.2).
         began_s: when it began (time.monotonic).
     """
 
@@ -32,7 +35,7 @@ class Wire(asyncio.Protocol):
         self.intake: Taker | None = intake
         self.generation = generation
         self.ended: str | None = None
-        self.closed_in_order = False
+        self.closed_in_order = self.refused = False
         self.began_s = time.monotonic()
         self._transport: Any = None
         self._paused = False
@@ -47,6 +50,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed_in_order = error is None
+        self.refused = error is not None and refuses(error)
         if self.ended is None:
             self.ended = "connection closed" if error is None else str(error)
         if not self._gone.done():
