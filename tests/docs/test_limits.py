@@ -9,7 +9,7 @@ import pytest
 from gateways.protocols.amqp.reader import MAX_BODY_BYTES, MAX_FRAME_BYTES
 from gateways.protocols.coap import blocks, dtls_server, echo, message_ids, message_layer
 from gateways.protocols.mqtt import intake, members
-from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES
+from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES, RETAINED_MAX
 from ivsim.agents import messages, service
 from ivsim.runs import served
 from ivsim.runs.memory import MEASURED, SURE_RATIO
@@ -26,6 +26,7 @@ ROWS = [row for row in STRANGERS.splitlines() if row.startswith("| ") and "limit
 LIMITS = {
     "a packet of {} bytes": MAXIMUM_PACKET_BYTES,
     "{} connections in a row": intake.RIVALRY,
+    "{} topics whose retained": RETAINED_MAX,
     "{} answers a second": members.ANSWERS_PER_S,
     "a frame of {} bytes": MAX_FRAME_BYTES,
     "a body of {} bytes": MAX_BODY_BYTES,

@@ -357,6 +357,21 @@ async def test_a_share_that_is_not_handed_over_is_named(
         )
 
 
+@pytest.mark.parametrize(("granted", "said"), [(8, "for 8 s"), (2**32 - 1, "without end")])
+async def test_the_expiry_that_is_named_is_what_the_broker_has_granted(granted: int, said: str) -> None:
+    def grants(_connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
+        answer = packet(CONNACK << 4, b"\x00\x00\x05\x11" + granted.to_bytes(4, "big"))
+        return [answer] if kind == CONNECT else None
+
+    async with (
+        FakeBroker(answer=grants) as broker,
+        gateway(broker, "qos1", Sink(), shared=True, session_expiry_s=3600) as intake,
+    ):
+        await intake.open()
+        await intake.close()
+        assert f"for the session 'gateway' {said}: " in str(intake.left_behind())
+
+
 async def test_a_gateway_that_shares_nothing_leaves_nothing_behind() -> None:
     async with FakeBroker() as broker, gateway(broker, "qos1", Sink(by_itself=False)) as intake:
         await intake.open()

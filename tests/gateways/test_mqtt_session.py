@@ -427,6 +427,54 @@ def test_what_a_broker_keeps_for_new_subscribers_is_taken_once(five: bool, qos: 
         assert driver.taken.pop()[1] == b"new"
 
 
+def retained(payload: bytes, *, topic: str = "t", mid: int = 7, qos: int = 1, five: bool = True) -> bytes:
+    sent = publish(topic, payload, qos=qos, mid=mid, five=five)
+    return bytes((sent[0] | 1,)) + sent[1:]
+
+
+@BOTH
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_retained_publish_is_taken_once_where_the_broker_has_lost_the_session(five: bool, qos: int) -> None:
+    driver = Driver(five)
+    for connection, payload in enumerate([b"kept", b"kept", b"kept", b"other", b"other"]):
+        driver.connect()
+        driver.session.receive(retained(payload, qos=qos, five=five))
+        assert [taken for _, taken, _, _ in driver.taken] == [b"kept", b"other"][: 1 + (connection > 2)]
+        acknowledged = driver.acknowledge(driver.taken[-1][3]) if qos else b""
+        assert acknowledged == {0: b"", 1: puback(7), 2: pubrec(7)}[qos]
+        driver.session.receive(pubrel(7))
+    assert driver.session.retained_again == 3
+
+
+@BOTH
+def test_a_retained_publish_that_kafka_does_not_have_yet_is_taken_again(five: bool) -> None:
+    """Its acknowledgement over the second connection would speak for the first copy."""
+    driver = Driver(five)
+    for _ in range(2):
+        driver.connect()
+        driver.session.receive(retained(b"kept", five=five))
+    assert len(driver.taken) == 2
+    assert driver.session.acknowledgements() == b""
+
+
+def test_a_retained_publish_of_a_subscription_that_an_older_session_had_lost_is_taken() -> None:
+    """MQTT 5 sends it for a new subscription alone (Retain Handling 1, 3.8.3.1)."""
+    driver = Driver()
+    driver.connect(resumed=True)
+    driver.session.receive(retained(b"kept"))
+    assert len(driver.taken) == 1
+
+
+def test_what_is_remembered_of_retained_publishes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateways.protocols.mqtt.session.RETAINED_MAX", 2)
+    driver = Driver()
+    for _ in range(2):
+        driver.connect()
+        for topic in ("a", "b", "c"):
+            driver.session.receive(retained(b"kept", topic=topic, qos=0))
+    assert [topic for topic, _, _, _ in driver.taken] == [b"a", b"b", b"c", b"c"]
+
+
 # The rest of a connection.
 
 
@@ -494,3 +542,17 @@ def test_the_keep_alive_is_the_brokers_and_silence_is_found_out() -> None:
     driver.session.connect(2)
     driver.session.receive(ACCEPTED[True])
     assert None not in [driver.session.tick(deaf=True) for _ in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("properties", "granted"), [(b"", 3600), (b"\x11\x00\x00\x00\x08", 8), (b"\x11" + b"\xff" * 4, 2**32 - 1)]
+)
+def test_the_sessions_expiry_is_what_the_broker_grants(properties: bytes, granted: int) -> None:
+    """3.2.2.3.2; the next connection asks for its own again."""
+    driver = Driver()
+    driver.session.connect(1)
+    driver.session.receive(packet(CONNACK << 4, b"\x00\x00" + bytes((len(properties),)) + properties))
+    assert driver.session.expiry_s == granted
+    assert b"\x11" + (3600).to_bytes(4, "big") in driver.session.connect(2)
+    driver.session.receive(ACCEPTED[True])
+    assert driver.session.expiry_s == 3600

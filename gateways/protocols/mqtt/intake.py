@@ -16,7 +16,7 @@ from gateways.protocols.connection_state import KeptConnection
 from gateways.protocols.ends import AccessRefusedError, ConnectError, Receipt, Sink
 from gateways.protocols.mqtt.address import mqtt_addresses
 from gateways.protocols.mqtt.members import ANSWER_S, Members
-from gateways.protocols.mqtt.packets import Credentials, MalformedPacketError
+from gateways.protocols.mqtt.packets import NO_EXPIRY_S, Credentials, MalformedPacketError
 from gateways.protocols.mqtt.session import (
     MAXIMUM_PACKET_BYTES,
     TICKS_PER_KEEPALIVE,
@@ -62,7 +62,6 @@ class MqttIntake:
         self._addresses = mqtt_addresses(settings.address)
         self._filter = prefix + self._addresses.filter
         self._members = Members(settings.group) if settings.shared else None
-        self._expiry_s = settings.session_expiry_s
         self._context = None if endpoint.tls is None else tls_context(endpoint.tls)
         self._server_name = None if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
         self._session = GatewaySession(
@@ -172,7 +171,10 @@ class MqttIntake:
 
     @property
     def _kept(self) -> tuple[str, str, str]:
-        kept = f"for {self._expiry_s} s" if self._five else "for as long as it keeps a session of 3.1.1"
+        expiry_s = self._session.expiry_s
+        kept = "without end" if expiry_s == NO_EXPIRY_S else f"for {expiry_s} s"
+        if not self._five:
+            kept = "for as long as it keeps a session of 3.1.1"
         return self._where, self._name, kept
 
     def _movement(self) -> tuple[int, int, bool, bool]:

@@ -53,6 +53,8 @@ _MAXIMUM_PACKET_SIZE = 0x27
 _FIXED = {0x01: 1, 0x02: 4, 0x11: 4, 0x13: 2, 0x17: 1, 0x18: 4, 0x19: 1, 0x21: 2, 0x22: 2, 0x23: 2, 0x24: 1,
           0x25: 1, 0x27: 4, 0x28: 1, 0x29: 1, 0x2A: 1}  # fmt: skip
 _CONTENT_TYPE = 0x03
+# Of a session that does not end (3.1.2.11.2).
+NO_EXPIRY_S: Final = 2**32 - 1
 UNREADABLE: Final = b"(properties that cannot be read)"
 _TEXT = frozenset({0x03, 0x08, 0x09, 0x12, 0x15, 0x16, 0x1A, 0x1C, 0x1F})
 _SUBSCRIPTION_IDENTIFIER, _USER_PROPERTY = 0x0B, 0x26
@@ -232,12 +234,13 @@ class Connack:
 
     Attributes:
         refusal: why it does not accept; None when it does.
-        keepalive_s: what to use in place of what was asked for (3.2.2.3.14), or None.
+        keepalive_s, session_expiry_s: what to use in place of what was asked for (3.2.2.3.14, 3.2.2.3.2), or None.
     """
 
     session_present: bool
     refusal: str | None
     keepalive_s: int | None = None
+    session_expiry_s: int | None = None
 
 
 def connack(body: bytes, *, five: bool) -> Connack:
@@ -251,11 +254,12 @@ def connack(body: bytes, *, five: bool) -> Connack:
     found = properties(body, 2) if len(body) > 2 else {}
     if code:
         return Connack(False, _reason(code, found))
-    keepalive = found.get(_SERVER_KEEP_ALIVE)
+    keepalive, expiry = found.get(_SERVER_KEEP_ALIVE), found.get(_SESSION_EXPIRY)
     return Connack(
         bool(body[0] & 1),
         None,
         int(keepalive) if keepalive is not None else None,
+        int(expiry) if expiry is not None else None,
     )
 
 

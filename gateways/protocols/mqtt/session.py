@@ -27,6 +27,8 @@ from gateways.protocols.mqtt.packets import Credentials, MalformedPacketError
 MAXIMUM_PACKET_BYTES: Final = 12_582_912
 # Of a longer one so much is kept, for the dead letters.
 _BEGINNING_BYTES: Final = 1_048_576
+# Topics whose retained publish is remembered.
+RETAINED_MAX: Final = 100_000
 _SUBSCRIBE_ID, _UNSUBSCRIBE_ID, _WATCH_ID = 1, 2, 3
 TICKS_PER_KEEPALIVE: Final = 4
 _SILENT_TICKS = 6  # 1.5 times the keep-alive, as a broker waits for its clients (MQTT-3.1.2-22)
@@ -42,9 +44,10 @@ class MqttReceipt(ConnectionReceipt):
     Attributes:
         topic, payload: to tell a redelivery by; given up for `digest` once Kafka has the message.
         digest: of topic and payload; None while these are there.
+        retained: digests of topic and payload of a retained publish; None of any other.
     """
 
-    __slots__ = ("digest", "payload", "qos", "topic")
+    __slots__ = ("digest", "payload", "qos", "retained", "topic")
 
     def __init__(self, generation: int, number: int, qos: int, topic: bytes, payload: bytes) -> None:
         self.generation = generation
@@ -54,6 +57,7 @@ class MqttReceipt(ConnectionReceipt):
         self.topic = topic
         self.payload = payload
         self.digest: int | None = None
+        self.retained: tuple[int, int] | None = None
 
     def shorten(self) -> None:
         """Keep the digest alone."""
@@ -109,7 +113,7 @@ class GatewaySession:
         generation: the connection that there is now.
         redelivered, reused_identifiers, stale_receipts, over_receive_max, retained_again: counts of what is told apart
             below.
-        keepalive_s: what was asked for, or what the broker wants instead (3.2.2.3.14).
+        keepalive_s, expiry_s: what was asked for, or what the broker wants instead (3.2.2.3.14, 3.2.2.3.2).
     """
 
     def __init__(
@@ -127,11 +131,13 @@ class GatewaySession:
         self._events = events
         self._five = five
         self._asked_keepalive_s = self.keepalive_s = keepalive_s
-        self._session_expiry_s = session_expiry_s
+        self._asked_expiry_s = self.expiry_s = session_expiry_s
         self._receive_max = receive_max
         self._maximum_packet_bytes = maximum_packet_bytes
         # Packet identifiers taken and not free again, of this connection and of earlier ones of the session (4.1).
         self._held: dict[int, MqttReceipt] = {}
+        # Of each topic the retained publish that Kafka has (at QoS 0: that was taken), as digests.
+        self._retained: dict[int, int] = {}
         self._waiting: AcknowledgementQueue[MqttReceipt] = AcknowledgementQueue()
         self._out = bytearray()
         self._qos = 0
@@ -164,7 +170,7 @@ class GatewaySession:
             self._who,
             five=self._five,
             keepalive_s=self._asked_keepalive_s,
-            session_expiry_s=self._session_expiry_s,
+            session_expiry_s=self._asked_expiry_s,
             receive_max=self._receive_max,
             maximum_packet_bytes=self._maximum_packet_bytes,
         )
@@ -193,6 +199,8 @@ class GatewaySession:
     def acknowledge(self, receipt: MqttReceipt) -> None:
         """Kafka has it. Over an earlier connection nothing is said; a redelivery of the same message is answered."""
         receipt.settled = True
+        if receipt.retained is not None:
+            self._remember(*receipt.retained)
         if receipt.generation != self.generation:
             self.stale_receipts += 1
             receipt.shorten()
@@ -265,7 +273,7 @@ class GatewaySession:
 
     def _begin(self, generation: int) -> None:
         self.generation = generation
-        self.keepalive_s = self._asked_keepalive_s
+        self.keepalive_s, self.expiry_s = self._asked_keepalive_s, self._asked_expiry_s
         self._waiting.clear()
         self._out.clear()
         self._in_flight = 0
@@ -336,8 +344,7 @@ class GatewaySession:
             receipt = self._take(qos, number, head & 8 != 0, topic, payload)
             if receipt is None:
                 return
-        if head & 1 and self._resumed:
-            # What a broker keeps for new subscribers (3.3.1.3), sent once more since we have subscribed once more.
+        if head & 1 and self._had(topic, payload, size_bytes, receipt):
             self.retained_again += 1
             if receipt is not None:
                 self.acknowledge(receipt)
@@ -345,6 +352,25 @@ class GatewaySession:
             self._events.oversized_arrived(topic, payload, size_bytes - (rest - body), receipt)
         else:
             self._events.publish_arrived(topic, payload, head & 8 != 0, receipt, content_type)
+
+    def _had(self, topic: bytes, payload: bytes, size_bytes: int, receipt: MqttReceipt | None) -> bool:
+        """Say whether a retained publish (3.3.1.3) has been taken already; what is new is remembered once Kafka has it.
+
+        A broker sends what it keeps for each new subscription: again where it has lost the session. 3.1.1 has no Retain
+        Handling, and there every SUBSCRIBE of a session that is still there brings it again, too.
+        """
+        which = hash(topic), hash((payload, size_bytes))
+        if (self._resumed and not self._five) or self._retained.get(which[0]) == which[1]:
+            return True
+        if receipt is None:
+            self._remember(*which)
+        else:
+            receipt.retained = which
+        return False
+
+    def _remember(self, topic: int, payload: int) -> None:
+        if len(self._retained) < RETAINED_MAX or topic in self._retained:
+            self._retained[topic] = payload
 
     def _take(
         self, qos: int, number: int, duplicate: bool, topic: bytes, payload: bytes
@@ -441,6 +467,8 @@ class GatewaySession:
         self._accepted, self._resumed = True, connack.session_present
         if connack.keepalive_s is not None:
             self.keepalive_s = connack.keepalive_s
+        if connack.session_expiry_s is not None:
+            self.expiry_s = connack.session_expiry_s
         if not connack.session_present:
             # The broker knows nothing of it any more (4.1): what it sends is new, whatever its identifier.
             self._held.clear()
