@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from ivsim.study.corpus import START_AT_NS, driving, status_of
 from schemas.errors import PayloadError
 from schemas.formats import FORMATS
+from schemas.formats.json import _shape
+from schemas.layout import LAYOUT
 from schemas.messages import CurrentStatus, Document, Header
 
 FULL = [name for name in FORMATS if name != "small"]
@@ -176,22 +178,61 @@ def test_json_takes_true_and_false_alone_for_a_bool():
         assert caught.value.offset == 11
 
 
-def test_json_with_two_headers_names_one_message(status):
+HEADER = b'"header":{"vehicleId":"V1","sequenceNumber":"7","sampledAtMs":"5","epoch":1}'
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        (b'"position":{"latitudeDeg":1,"latitudeDeg":2}', "latitudeDeg"),
+        (b'"position":{"latitudeDeg":1},"position":{"latitudeDeg":2}', "position"),
+        (b'"position":{"latitudeDeg":1,"latitude\\u0044eg":2}', "latitudeDeg"),
+        (HEADER, "header"),
+        (HEADER.replace(b'"epoch":1', b'"epoch":1,"epoch":1'), "epoch"),
+        (b'"unknown":{"deep":[{"a":1}, {"b" : 1e999, "b" :2}]}', "b"),
+        (b'"unknown":{"A":1,"A":2}', "A"),
+        (b'"unknown":1,"unknown":%b' % (b"9" * 5_000), "unknown"),
+    ],
+)
+def test_json_with_a_name_twice_in_an_object_is_refused(more, name):
+    for payload in (b"{%b,%b}" % (HEADER, more), b"{ %b,\n%b}" % (more, HEADER)):
+        with pytest.raises(PayloadError, match=f"the name '{name}' stands twice in an object"):
+            FORMATS["json"].decode(payload)
+
+
+def test_json_refuses_a_name_twice_in_a_payload_like_those_before_it(status):
     tried = FORMATS["json"]
     payload = tried.encode(status)
-    begun, _, rest = payload.partition(b',"position"')
-    header = begun.removeprefix(b"{")
-    assert tried.decode(b"%b,%b,%b}" % (begun, b'"position"' + rest[:-1], header)) == status
-    for other in (
-        header.replace(b"YV2RT40A8KB000007", b"YV2RT40A8KB000008"),
-        header.replace(b'"sequenceNumber":"3"', b'"sequenceNumber":"4"'),
-        header.replace(b'"epoch":1', b'"epoch":2'),
-        b'"header":null',
+    assert tried.decode(payload) == tried.decode(payload) == status
+    for one, other in (
+        (b'"latitudeDeg"', b'"longitudeDeg"'),
+        (b'"altitudeM"', b'"latitudeDeg"'),
+        (b'"epoch"', b'"schemaVersion"'),
     ):
-        assert other != header
+        assert one in payload
+        with pytest.raises(PayloadError, match="stands twice in an object"):
+            tried.decode(payload.replace(one, other))
+    alike = b'{%b,"unknown":{"a1":true,"%b":false}}'
+    for _ in range(2):
+        assert tried.decode(alike % (HEADER, b"a2"))
+    with pytest.raises(PayloadError, match="the name 'a1' stands twice"):
+        tried.decode(alike % (HEADER, b"a1"))
+
+
+def test_the_names_of_one_message_differ_in_the_shape_of_json():
+    """So that what a vehicle sends is looked through once, not each time."""
+    for fields in LAYOUT.messages.values():
+        assert len({_shape(field.json_name.encode()) for field in fields}) == len(fields)
+
+
+def test_json_with_two_headers_is_refused(status):
+    tried = FORMATS["json"]
+    payload = tried.encode(status)
+    header = payload.partition(b',"position"')[0].removeprefix(b"{")
+    for other in (header, header.replace(b'"epoch":1', b'"epoch":2'), b'"header":null'):
         doubled = b"%b,%b}" % (payload[:-1], other)
         assert tried.peek(doubled) == tried.peek(payload)
-        with pytest.raises(PayloadError, match="a second header says another message"):
+        with pytest.raises(PayloadError, match="the name 'header' stands twice in an object"):
             tried.decode(doubled)
 
 
