@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,21 @@ _LAYERS = {"TCP": "tcp_payload", "UDP": "udp_payload"}
 _APART_S = 0.05
 # No test is so long, s.
 _MOST_S = 1e9
+_WHOSE = {
+    True: "sent, as its sender counts",
+    False: "received, as its receiver counts",
+    None: "as one end counts, the file does not say which",
+}
 # A last step that lacks less than this share of itself is whole.
 _WHOLE = 0.01
+
+
+class _Way(NamedTuple):
+    """One direction: its series, the intervals of it that count, and what was left out."""
+
+    series: Series
+    rows: list[Row]
+    notes: list[str]
 
 
 def _recognises(lines: list[str]) -> bool:
@@ -40,30 +54,35 @@ def _read(source: Source, options: Options) -> Trace:
     else:
         lines = lines_of(source.text)
         refuse_other_iperf(source, lines)
-        report = read_text_report(source, lines)
+        report = read_text_report(source, lines, asked=options.direction)
     if not report.series:
         if report.error:
             raise Refusal(f"{source.path}: no interval in it, iperf3 ended with: {report.error[:120]}")
         raise no_intervals(source)
-    traces = [_one_way(source, options, report, one) for one in _chosen(report, options)]
+    ways = [_Way(one, *_counted(source, one.rows)) for one in _chosen(report, options)]
+    starts_s = [way.rows[0].start_s for way in ways if way.rows]
+    traces = [_one_way(source, options, report, way, max(starts_s, default=0.0)) for way in ways]
     return traces[0] if len(traces) == 1 else _both_ways(source, traces)
 
 
 def _chosen(report: Report, options: Options) -> list[Series]:
     """Return one series for each direction: the receiver's where the file has it."""
     best: dict[str, Series] = {}
-    for one in sorted(report.series, key=lambda series: series.sender):
+    for one in sorted(report.series, key=lambda series: series.sender is not False):
         best.setdefault(one.direction, one)
     if options.direction is None:
         return [best[direction] for direction in DIRECTIONS if direction in best]
     return [best.get(options.direction) or next(iter(best.values()))]
 
 
-def _one_way(source: Source, options: Options, report: Report, series: Series) -> Trace:
+def _one_way(source: Source, options: Options, report: Report, way: _Way, start_s: float) -> Trace:
+    """Return the trace of one direction, from a time on at which the others are there, too."""
+    series = way.series
     direction = options.direction or series.direction
-    notes = _origin(report, series)
-    rows = _counted(source, series.rows, notes)
-    rows = _after(rows, options.skip_s or 0.0)
+    notes = [*_origin(report, series), *way.notes]
+    if way.rows and start_s - way.rows[0].start_s > _APART_S:
+        notes.append(f"begins at {start_s:.4g} s, where the other direction does")
+    rows = _after(way.rows, start_s + (options.skip_s or 0.0))
     if not rows:
         raise Refusal(f"{source.path}: no interval is left{skipped(options)}")
     step_s = options.step_s or 1.0
@@ -94,43 +113,53 @@ def _one_way(source: Source, options: Options, report: Report, series: Series) -
 
 
 def _origin(report: Report, series: Series) -> list[str]:
-    whose = "sent, as its sender counts" if series.sender else "received, as its receiver counts"
-    notes = [f"{whose}, at iperf3's own times"]
+    notes = [f"{_WHOSE[series.sender]}, at iperf3's own times"]
     if series.streams > 1:
         notes.append(f"sum of {series.streams} streams")
     if report.error:
         notes.append(f"iperf3 ended with: {report.error[:120]}")
+    if report.cut:
+        notes.append(f"the file ends in the middle of line {report.cut}, which is left out")
     return notes
 
 
-def _counted(source: Source, rows: list[Row], notes: list[str]) -> list[Row]:
-    """Return the intervals that count, which follow one another."""
+def _counted(source: Source, rows: list[Row]) -> tuple[list[Row], list[str]]:
+    """Return the intervals that count, which follow one another, and what was left out."""
+    notes = []
     kept = [row for row in rows if not row.omitted]
     if len(kept) < len(rows):
         notes.append(f"{len(rows) - len(kept)} (omitted) intervals left out")
     if rows and not kept:
         raise source.refusal(rows[-1].line, f"all {len(rows)} intervals are omitted (-O), none is left")
-    before: Row | None = None
+    # iperf3's clock begins anew behind what is omitted.
+    before_s = kept[0].start_s if kept else 0.0
+    if before_s > _APART_S and len(kept) < len(rows):
+        before_s = max(row.end_s for row in rows if row.omitted)
     counted = []
     for row in kept:
+        if row is kept[0] and row.start_s > _APART_S and row.end_s - row.start_s <= _APART_S:
+            # iperf3 gives the beginning of that interval by the old clock, its end by the new one.
+            notes.append(
+                f"the first interval behind an omitted beginning left out: it is given as {row.start_s:.2f} to"
+                f" {row.end_s:.2f} s (line {row.line}), and what its rate is over is not known"
+            )
+            before_s = row.end_s
+            continue
         if not row.start_s <= row.end_s <= _MOST_S:
             raise source.refusal(row.line, f"an interval from {row.start_s:g} to {row.end_s:g} s")
-        if before is not None and abs(row.start_s - before.end_s) > _APART_S:
+        if abs(row.start_s - before_s) > _APART_S:
             raise source.refusal(
                 row.line,
-                f"an interval starts at {row.start_s:.2f} s, the one before ends at {before.end_s:.2f} s",
+                f"an interval starts at {row.start_s:.2f} s, the one before ends at {before_s:.2f} s",
             )
-        before = row
+        before_s = row.end_s
         if row.end_s > row.start_s:
             counted.append(row)
-    return counted
+    return counted, notes
 
 
-def _after(rows: list[Row], skip_s: float) -> list[Row]:
-    """Return the rows without so much of the beginning; an interval that reaches over it keeps its rest."""
-    if not rows or not skip_s:
-        return rows
-    first_s = rows[0].start_s + skip_s
+def _after(rows: list[Row], first_s: float) -> list[Row]:
+    """Return the rows from a time on; an interval that reaches over it keeps its rest."""
     return [
         Row(row.line, max(row.start_s, first_s), row.end_s, row.kbps, row.lost, row.total)
         for row in rows

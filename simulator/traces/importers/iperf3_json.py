@@ -89,12 +89,15 @@ def _report(source: Source, document: dict[str, Any], *, server: bool | None, nt
     if isinstance(document.get("error"), str):
         report.error = " ".join(document["error"].removeprefix("error - ").split())
     start = _object(source, document, "start")
+    test = _object(source, start, "test_start")
     is_server = server if server is not None else "accepted_connection" in start
     intervals = document.get("intervals", [])
     if not isinstance(intervals, list):
         raise Refusal(f"{source.path}: key intervals: must be a list")
     lines = _lines(source.text, len(intervals), nth)
-    _add(report, source, _object(source, start, "test_start"), intervals, lines, server=is_server)
+    _add(report, source, test, intervals, lines, server=is_server)
+    if report.series and "protocol" not in test:
+        raise Refusal(f"{source.path}: no key start.test_start.protocol: TCP or UDP is not said")
     if not is_server and report.error is None:
         _total(report, document.get("end"))
     theirs = document.get("server_output_json")

@@ -37,14 +37,14 @@ class Series:
 
     Attributes:
         direction: `uplink` is from iperf3's client to its server.
-        sender: whether this end sent, so that nothing here says what arrived.
+        sender: whether this end sent, so that nothing here says what arrived; None where the file does not say it.
         protocol: such as `TCP`.
         rows: in the order of the file.
         streams: parallel streams whose sum this is.
     """
 
     direction: str
-    sender: bool
+    sender: bool | None
     protocol: str
     rows: list[Row]
     streams: int = 1
@@ -59,12 +59,14 @@ class Report:
         totals: words on what the other end received in all, by direction; for series of a sender.
         nothing: the directions of which the other end says that nothing arrived.
         error: what iperf3 says of its own end, if it was a bad one.
+        cut: the line in whose middle the file ends.
     """
 
     series: list[Series] = field(default_factory=list)
     totals: dict[str, str] = field(default_factory=dict)
     nothing: set[str] = field(default_factory=set)
     error: str | None = None
+    cut: int | None = None
 
 
 def direction_of(*, sender: bool, server: bool) -> str:

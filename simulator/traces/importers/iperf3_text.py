@@ -17,6 +17,8 @@ _INTERVAL = re.compile(
 )
 _LIKE_INTERVAL = re.compile(r"\[\s*(?:[0-9]+|SUM)\].*(?:bits|Bytes)/sec")
 _HEAD = re.compile(r"\[ ID\](?:\[Role\])?\s+Interval\s.*")
+# The beginning of a line of figures, however little is there of it.
+_BEGUN = re.compile(r"\[[^\]]*$|\[\s*(?:[0-9]+|SUM)\](?!.* connected to )")
 _LOST = re.compile(r"ms\s+(-?[0-9]{1,15})\s*/\s*([0-9]{1,15})\s+\(")
 _CONNECTING = re.compile(r"Connecting to host \S+, port [0-9]+")
 _ACCEPTED = re.compile(r"Accepted connection from ")
@@ -33,12 +35,13 @@ _KBPS = {
 
 @dataclass(frozen=True)
 class _Line:
-    """One line of figures: whose they are, the figures, and what stands behind them."""
+    """One line of figures: whose they are, the figures, and what stands behind them: figures and `label`."""
 
     stream: str
     way: str
     server: bool | None
     row: Row
+    behind: str
     label: str
 
 
@@ -76,13 +79,19 @@ def looks_like_text(lines: list[str]) -> bool:
 
 
 def read_text_report(
-    source: Source, lines: list[str], *, server: bool | None = None, at: int | None = None
+    source: Source,
+    lines: list[str],
+    *,
+    asked: str | None = None,
+    server: bool | None = None,
+    at: int | None = None,
 ) -> Report:
     """Return what the lines hold.
 
     Args:
         source: for refusals.
         lines: the report.
+        asked: the direction, for lines that do not say whose they are.
         server: whose it is, where that is known.
         at: the file's line where all of these stand in one, as a JSON text.
     """
@@ -100,9 +109,15 @@ def read_text_report(
             report.error = " ".join(found[1].split())
         else:
             _take(source, section, line, text)
+    if at is None and not source.text.endswith("\n") and _is_cut(lines[-1]):
+        report.cut = len(lines)
     for section in sections:
-        _add(report, source, section)
+        _add(report, source, section, asked)
     return report
+
+
+def _is_cut(last: str) -> bool:
+    return bool(_BEGUN.search(last)) and not _INTERVAL.search(last) and not _HEAD.search(last)
 
 
 def _take(source: Source, section: _Section, line: int, text: str) -> None:
@@ -133,25 +148,58 @@ def _line(source: Source, line: int, found: re.Match[str]) -> _Line:
     row = Row(
         line, start_s, end_s, kbps, int(lost[1]) if lost else None, int(lost[2]) if lost else None, omitted
     )
-    return _Line(found[1], found[2] or "", found[3] == "S" if found[3] else None, row, label)
+    told = behind.removesuffix("(omitted)").removesuffix(label).strip()
+    return _Line(found[1], found[2] or "", found[3] == "S" if found[3] else None, row, told, label)
 
 
-def _add(report: Report, source: Source, section: _Section) -> None:
+def _add(report: Report, source: Source, section: _Section, asked: str | None) -> None:
     """Add the series of one end, and what its sums say of the other end."""
-    protocol = "UDP" if "Datagrams" in section.head or _any_lost(section.rows) else "TCP"
     for way in dict.fromkeys(one.way for one in section.rows):
         mine = [one for one in section.rows if one.way == way]
-        chosen = _chosen(source, mine)
+        chosen, sums = _without_sum(_chosen(source, mine))
+        totals = [*sums, *(one for one in section.totals if one.way == way or not way)]
+        protocol = _protocol(source, section, mine, totals)
         stated = next((one.server for one in mine if one.server is not None), section.server)
-        server = bool(stated)
-        sender = _sends(section, mine, way, protocol, server=server)
-        rows = _without_sum([one.row for one in chosen])
-        direction = direction_of(sender=sender, server=server)
+        server = False if stated is None and section.reverse else stated
+        sender = _sends(section, chosen, way, protocol, server=server)
+        if server is None:
+            direction, server = _asked(source, chosen[0].row.line, asked, sender=sender)
+        else:
+            direction = direction_of(sender=bool(sender), server=server)
         streams = len({one.stream for one in mine} - {"SUM"})
-        report.series.append(Series(direction, sender, protocol, rows, streams))
+        report.series.append(Series(direction, sender, protocol, [one.row for one in chosen], streams))
         # A server, and a client that was interrupted, have zeros for what they do not know.
         if sender and not server and protocol == "UDP" and report.error is None:
-            _total(report, direction, [one for one in section.totals if one.way == way or not way])
+            _total(report, direction, totals)
+
+
+def _asked(source: Source, line: int, asked: str | None, *, sender: bool | None) -> tuple[str, bool]:
+    """Return the direction that was asked for, and whether the lines are then a server's."""
+    if asked is None:
+        raise source.refusal(
+            line,
+            "nothing above this line says whether client or server counted it (`Connecting to host`, `Accepted"
+            " connection from`): give --direction uplink or downlink",
+        )
+    return asked, bool(sender) != (asked == "uplink")
+
+
+def _protocol(source: Source, section: _Section, rows: list[_Line], totals: list[_Line]) -> str:
+    """Return the protocol: by the headings, or by the figures that each of them has behind its rates."""
+    if "Datagrams" in section.head or _any_lost(rows) or _any_lost(totals):
+        return "UDP"
+    if section.head:
+        return "TCP"
+    # Of TCP: what was sent again, and the window, or nothing; of UDP: datagrams. A sum of TCP has no window.
+    of_stream = next((one for one in rows if one.stream != "SUM"), rows[0])
+    if not of_stream.behind.isdigit():
+        return "TCP"
+    if of_stream.stream == "SUM":
+        raise source.refusal(
+            of_stream.row.line,
+            "a sum without its streams and headings does not say whether TCP or UDP was sent: keep them in the file",
+        )
+    return "UDP"
 
 
 def _any_lost(rows: Iterable[_Line]) -> bool:
@@ -168,23 +216,29 @@ def _chosen(source: Source, rows: list[_Line]) -> list[_Line]:
     return sums
 
 
-def _sends(section: _Section, rows: list[_Line], way: str, protocol: str, *, server: bool) -> bool:
+def _sends(
+    section: _Section, rows: list[_Line], way: str, protocol: str, *, server: bool | None
+) -> bool | None:
     if way:
         return way == "TX"
     if protocol == "UDP":
         return not _any_lost(rows)
+    if server is None:
+        return True if "Retr" in section.head or any(one.behind for one in rows) else None
     if not server:
         return not section.reverse
     labels = {one.label for one in section.totals if one.label}
     return section.reverse or "Retr" in section.head or labels == {"sender"}
 
 
-def _without_sum(rows: list[Row]) -> list[Row]:
-    """Leave out a last line that sums up those before it, where iperf3's headings are missing."""
-    kept = [row for row in rows if not row.omitted]
-    if len(kept) > 1 and kept[-1].start_s <= kept[0].start_s and kept[-1].end_s >= kept[-2].end_s:
-        return [row for row in rows if row is not kept[-1]]
-    return rows
+def _without_sum(rows: list[_Line]) -> tuple[list[_Line], list[_Line]]:
+    """Return the rows and the last one apart that sums up those before it, where iperf3's headings are missing."""
+    kept = [one for one in rows if not one.row.omitted]
+    # The first interval behind an omitted beginning may end before it starts.
+    before = [one.row for one in kept[:-1] if one.row.end_s > one.row.start_s]
+    if before and kept[-1].row.start_s <= before[0].start_s and kept[-1].row.end_s >= before[-1].end_s:
+        return [one for one in rows if one is not kept[-1]], [kept[-1]]
+    return rows, []
 
 
 def _total(report: Report, direction: str, totals: list[_Line]) -> None:

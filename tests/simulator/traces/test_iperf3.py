@@ -164,7 +164,6 @@ def test_streams_are_summed_by_iperf3(tmp_path):
         (ACCEPTED + PLAIN_HEAD + lines(), "uplink_kbps"),
         (ACCEPTED + TCP_HEAD + lines("0    107 KBytes"), "downlink_kbps"),
         (ACCEPTED + PLAIN_HEAD + lines() + line(0, 3, "20.0 Mbits/sec", "sender"), "downlink_kbps"),
-        (lines(), "uplink_kbps"),
     ],
 )
 def test_directions_are_the_clients(tmp_path, text, column):
@@ -263,6 +262,133 @@ def test_bad_text_is_named(tmp_path, text, reason):
     with pytest.raises(Refusal, match=reason) as refusal:
         read(tmp_path, text)
     assert "\n" not in str(refusal.value)
+
+
+# The beginning that `-O` leaves out: iperf3 has an end of the first interval behind it by the new clock alone.
+
+
+def omitted(seconds: int) -> str:
+    return "".join(line(k, k + 1, "99.0 Mbits/sec", "0   107 KBytes   (omitted)") for k in range(seconds))
+
+
+@pytest.mark.parametrize(("start", "before"), [(1, 1), (2, 2), (3, 3), (1, 0), (2, 0)])
+def test_a_first_interval_of_two_clocks_is_left_out_and_said(tmp_path, start, before):
+    odd = line(start, 1, "13.0 Mbits/sec", "0   107 KBytes")
+    trace = read(
+        tmp_path, HOST + TCP_HEAD + omitted(before) + odd + lines()[len(line(0, 1, "10.0 Mbits/sec")) :]
+    )
+    assert rates(trace) == {"uplink_kbps": EACH_KBPS[1:]}
+    assert (
+        f"it is given as {start}.00 to 1.00 s (line {before + 3}), and what its rate is over is not known"
+        in trace.header["policy"]
+    )
+
+
+def test_a_first_interval_of_two_clocks_and_one_more(tmp_path):
+    for odd in (line(1, 1, "9 Mbits/sec"), line(2, 1, "9 Mbits/sec")):
+        text = HOST + odd + line(1, 2, "20.0 Mbits/sec")
+        assert rates(read(tmp_path, text)) == {"uplink_kbps": [20_000]}
+        assert rates(read(tmp_path, text + line(0, 2, "15.0 Mbits/sec"))) == {"uplink_kbps": [20_000]}
+
+
+def test_json_of_a_first_interval_of_two_clocks(tmp_path):
+    for first in ({**part(1, 11), "end": 1.0004}, {**part(2, 11), "end": 1.0}):
+        parts = [
+            part(0, 99, omitted=True),
+            part(1, 99, omitted=True),
+            first,
+            part(1, 20_000),
+            part(2, 30_000),
+        ]
+        trace = read_json(tmp_path, document(parts))
+        assert trace.uplink_kbps.round(-3).tolist() == EACH_KBPS[1:]
+        assert "what its rate is over is not known" in trace.header["policy"]
+
+
+def test_no_second_behind_an_omitted_beginning_is_lost(tmp_path):
+    with pytest.raises(Refusal, match=r"x:5: an interval starts at 4\.00 s, the one before ends at 2\.00 s"):
+        read(tmp_path, HOST + TCP_HEAD + omitted(2) + line(4, 5, "1 Mbits/sec"))
+    later = line(2, 3, "10.0 Mbits/sec") + line(3, 4, "20.0 Mbits/sec")
+    assert rates(read(tmp_path, HOST + TCP_HEAD + omitted(2) + later)) == {"uplink_kbps": EACH_KBPS[:2]}
+
+
+def test_both_directions_begin_together(tmp_path):
+    sent = (
+        line(1, 1, "5.0 Mbits/sec") + line(1, 2, "20.0 Mbits/sec") + line(2, 3, "30.0 Mbits/sec")
+    ).replace("]  ", "][TX-C]  ")
+    got = lines(stream="  7").replace("]  ", "][RX-C]  ")
+    trace = read(tmp_path, HOST + sent + got)
+    assert rates(trace) == {"uplink_kbps": EACH_KBPS[1:], "downlink_kbps": EACH_KBPS[1:]}
+    assert "begins at 1 s, where the other direction does" in trace.header["policy"]
+
+
+# Lines without what stands above them, as `grep sec` leaves them
+
+
+def grepped(trials, name) -> str:
+    text = (trials / "iperf3" / name).read_text()
+    return "".join(f"{one}\n" for one in text.splitlines() if "sec" in one)
+
+
+@pytest.mark.parametrize(
+    "name", ["udp-3.1-client.txt", "udp-client-sent.txt", "udp-server.txt", "tcp-omit.txt", "tcp-stall.txt"]
+)
+def test_lines_of_nobody_ask_for_their_direction(trials, tmp_path, name):
+    with pytest.raises(
+        Refusal, match=r"x:1: nothing above this line says whether client or server .*--direction"
+    ):
+        read(tmp_path, grepped(trials, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "kbps", "meaning", "layer"),
+    [
+        ("udp-3.1-client.txt", "uplink", [20_000] * 5, "offered", "udp_payload"),
+        ("udp-server.txt", "uplink", [5_400] * 5, "capacity", "udp_payload"),
+        ("udp-client-sent.txt", "downlink", [400_000] * 5, "offered", "udp_payload"),
+        ("tcp-omit.txt", "uplink", list(range(12_000, 18_000, 1_000)), "as_logged", "tcp_payload"),
+    ],
+)
+def test_lines_of_nobody_are_what_their_figures_say(trials, tmp_path, name, direction, kbps, meaning, layer):
+    trace = read(tmp_path, grepped(trials, name), direction=direction)
+    assert rates(trace) == {f"{direction}_kbps": kbps}
+    assert (trace.header["rate_meaning"], trace.header["rate_layer"]) == (meaning, layer)
+    whose = "received" if meaning == "capacity" else "sent"
+    assert f"{whose}, as its" in trace.header["policy"]
+
+
+def test_lines_of_which_nobody_received_anything(trials, tmp_path):
+    with pytest.raises(Refusal, match="of which the receiver got 0 bytes"):
+        read(tmp_path, grepped(trials, "udp-client-sent.txt"), direction="uplink")
+
+
+def test_who_counted_bare_lines_is_not_known(tmp_path):
+    trace = read(tmp_path, lines(), direction="uplink")
+    assert rates(trace) == {"uplink_kbps": EACH_KBPS}
+    assert "as one end counts, the file does not say which" in trace.header["policy"]
+    with pytest.raises(Refusal, match="does not say whether TCP or UDP was sent"):
+        read(tmp_path, lines("1725", "SUM"), direction="uplink")
+
+
+# A file that ends in the middle of a line
+
+
+@pytest.mark.parametrize(
+    "left", ["[", "[  5]", "[  5]   3.00-4.", "[  5]   3.00-4.00   sec  1.19 MBytes  10.5 Mb"]
+)
+@pytest.mark.parametrize("prefix", ["", "drive 7:  "])
+def test_a_line_that_is_cut_is_said(tmp_path, prefix, left):
+    text = HOST + TCP_HEAD + lines() + prefix + left
+    trace = read(tmp_path, text)
+    assert rates(trace) == {"uplink_kbps": EACH_KBPS}
+    assert "the file ends in the middle of line 6, which is left out" in trace.header["policy"]
+
+
+@pytest.mark.parametrize("end", [lines()[:-1], lines() + "\niperf Done.", lines() + RULE[:-1]])
+def test_a_last_line_that_is_whole_is_not_called_cut(tmp_path, end):
+    trace = read(tmp_path, HOST + TCP_HEAD + end)
+    assert rates(trace) == {"uplink_kbps": EACH_KBPS}
+    assert "middle" not in trace.header["policy"]
 
 
 # JSON
@@ -440,6 +566,10 @@ def test_json_that_is_cut(tmp_path, share):
         (GOOD.replace("20000.0", "1e999"), "sum.bits_per_second is inf"),
         (GOOD.replace('"TCP"', '["TCP"]'), "key test_start.protocol: must be a name"),
         (GOOD.replace('"start": 1,', '"start": 1,,'), "x:[0-9]+: not JSON"),
+        (
+            GOOD.replace('"protocol": "TCP"', '"blocks": 0'),
+            "no key start.test_start.protocol: TCP or UDP is not",
+        ),
         ('{"start": {"connected": []}, "intervals": 5}', "key intervals: must be a list"),
         ('{"start": {"connected": []}, "intervals": [5]}', "x:1: an interval that is no JSON object"),
         ('{"start": {"connected": []}, "intervals": [{}]}', "x:1: an interval with neither a sum nor"),
