@@ -69,7 +69,8 @@ def files(folder: Path) -> Iterator[tuple[str, Path, Options | None]]:
     text = "".join(f"{k} {rate / 1000}\n" for k, rate in enumerate(rates))
     yield "cooked", put(folder / "c.txt", text), Options(direction="downlink")
     yield "ping", put(folder / "p.out", ping(np.repeat(trace.rtt_ms, 5))), None
-    yield "nuttcp", put(folder / "n.csv", "time,throughput_mbps\n" + "x,1.5\n" * (2 * HOUR_S)), None
+    text = "time,throughput_mbps\n" + "".join(f"{k / 2},1.5\n" for k in range(2 * HOUR_S))
+    yield "nuttcp", put(folder / "n.csv", text), None
     yield "nyu", put(folder / "y.csv", "1.5,Mbits/sec\n" * HOUR_S), Options(direction="downlink")
     text = "t,rate\n" + "".join(f"{k},{rate}\n" for k, rate in enumerate(rates))
     options = Options(time="t", mapping=("uplink_kbps=rate",), rate_meaning="capacity")

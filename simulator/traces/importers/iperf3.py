@@ -11,7 +11,7 @@ from schemas.errors import Refusal
 from simulator.traces.importers.base import Importer, Source, skipped
 from simulator.traces.importers.grid import Rows, from_intervals
 from simulator.traces.importers.iperf3_json import looks_like_json, read_json_report
-from simulator.traces.importers.iperf3_rows import Report, Row, Series
+from simulator.traces.importers.iperf3_rows import Report, Row, Series, meaning_of_losses
 from simulator.traces.importers.iperf3_text import (
     looks_like_text,
     no_intervals,
@@ -183,7 +183,7 @@ def _meaning(source: Source, report: Report, series: Series, rows: list[Row], no
     counting = [row for row in rows if row.total]
     losing = sum(1 for row in counting if (row.lost or 0) > 0)
     notes.append(f"datagrams lost in {losing} of {len(rows)} intervals")
-    return "capacity" if losing and 2 * losing >= len(counting) else "offered"
+    return meaning_of_losses(losing, len(counting))
 
 
 def _both_ways(source: Source, traces: list[Trace]) -> Trace:

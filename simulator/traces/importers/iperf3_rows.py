@@ -76,3 +76,13 @@ def direction_of(*, sender: bool, server: bool) -> str:
 
 def second_test(source: Source, line: int) -> Refusal:
     return source.refusal(line, "a second test begins here: a trace is one of them, keep one in the file")
+
+
+def meaning_of_losses(losing: int, counting: int) -> str:
+    """Say what a receiver's rate of datagrams is: of a full link where at least half of the intervals lose some.
+
+    Args:
+        losing: intervals in which datagrams were lost.
+        counting: intervals in which there were any.
+    """
+    return "capacity" if losing and 2 * losing >= counting else "offered"
