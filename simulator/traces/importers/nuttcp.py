@@ -108,8 +108,8 @@ def _ends(source: Source, stamps_s: Floats, length_s: float) -> tuple[Floats, li
     if len(back):
         by_s = stamps_s[back[0]] - stamps_s[back[0] + 1]
         raise source.refusal(int(back[0]) + 3, f"the clock steps back by {by_s:g} s")
-    counted_s = length_s * np.arange(1, len(stamps_s) + 1)
-    ahead_s = np.minimum.accumulate((stamps_s - counted_s)[::-1])[::-1]
+    counted_s: Floats = length_s * np.arange(1, len(stamps_s) + 1, dtype=np.float64)
+    ahead_s: Floats = np.minimum.accumulate((stamps_s - counted_s)[::-1])[::-1]
     late_s = stamps_s - counted_s - ahead_s
     if late_s[0] > max(_LATE_S, _LATE_RATIO * counted_s[-1]):
         raise Refusal(

@@ -22,7 +22,7 @@ from simulator.traces.source import lines_of, number
 _HEAD = re.compile(r"(?:^|\s)PING6?(?: \S+ ?)?\(")
 _REPLY = re.compile(r"(?:^|\s)[0-9]+ bytes from .*?\b(?:icmp_)?seq=([0-9]{1,15}),? .*?time[=<](\S+) ms(.*)")
 _TOTAL = re.compile(
-    r"(?:^|\s)([0-9]{1,15}) packets transmitted, ([0-9]+) (packets )?received(?:,.* time ([0-9]{1,15}) ?ms)?"
+    r"(?:^|\s)([0-9]{1,15}) packets transmitted, ([0-9]{1,15}) (packets )?received(?:,.* time ([0-9]{1,15}) ?ms)?"
 )
 _LAST_SEQUENCE = 65_535
 _MODULUS = _LAST_SEQUENCE + 1  # icmp_seq has 16 bits (RFC 792)
@@ -34,12 +34,26 @@ def _recognises(lines: list[str]) -> bool:
 
 @dataclass(frozen=True)
 class _Total:
-    """The line of totals: where it is, probes sent, the time from the first to the last, the first one's number."""
+    """The line of totals: where it is, probes sent and answered, the time from the first to the last, the first one's number."""
 
     line: int
     sent: int
+    received: int
     took_ms: int | None
     first: int
+
+
+def _refuse_second(source: Source, lines: list[str]) -> None:
+    """Refuse a file of several runs: each counts anew, so that one's replies would be the other's duplicates."""
+    begun = ended = False
+    for line, text in enumerate(lines, 1):
+        begins = bool(_HEAD.search(text))
+        if (begins and begun) or (ended and (begins or _REPLY.search(text) or _TOTAL.search(text))):
+            raise source.refusal(
+                line, "a second run begins here: a trace is one of them, keep one in the file"
+            )
+        begun |= begins or bool(_REPLY.search(text))
+        ended |= bool(_TOTAL.search(text))
 
 
 def _replies(source: Source, lines: list[str]) -> tuple[dict[int, tuple[float, int]], int]:
@@ -70,7 +84,8 @@ def _totals(source: Source, lines: list[str]) -> _Total:
         found = _TOTAL.search(text)
         if found:
             sent = source.checked_steps(line, int(found[1]))
-            return _Total(line, sent, int(found[4]) if found[4] else None, 0 if found[3] else 1)
+            took_ms = int(found[4]) if found[4] else None
+            return _Total(line, sent, int(found[2]), took_ms, 0 if found[3] else 1)
     raise Refusal(
         f"{source.path}: no line `N packets transmitted`: the run was cut, how many were lost is unknown"
     )
@@ -93,10 +108,17 @@ def _interval_s(source: Source, total: _Total, options: Options) -> float:
 
 def _read(source: Source, options: Options) -> Trace:
     lines = lines_of(source.text)
+    _refuse_second(source, lines)
     replies, duplicates = _replies(source, lines)
     if not replies:
-        raise Refusal(f"{source.path}: no reply in it, nothing to import")
+        raise Refusal(f"{source.path}: no reply in it, nothing to import (ping -q prints none)")
     total = _totals(source, lines)
+    if len(replies) != total.received:
+        raise source.refusal(
+            total.line,
+            f"{total.received} packets received, but {len(replies)} replies are in the file: a line that is"
+            " missing is no lost packet",
+        )
     sent, interval_s = total.sent, _interval_s(source, total, options)
     base = 0 if 0 in replies else total.first
     if max(replies) >= sent + base:

@@ -82,3 +82,53 @@ def test_ping_of_linux_over_ipv6_needs_no_period(tmp_path):
 def test_a_run_that_was_cut_is_refused_with_that_reason(tmp_path):
     with pytest.raises(Refusal, match="no line `N packets transmitted`: the run was cut"):
         import_trace(put(tmp_path, HEAD + reply(0)), options=EACH_SECOND)
+
+
+LINUX = "PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n"
+LINUX += "".join(f"64 bytes from 192.0.2.1: icmp_seq={k} ttl=58 time=20 ms\n" for k in range(1, 6))
+LINUX += (
+    "\n--- 192.0.2.1 ping statistics ---\n5 packets transmitted, 5 received, 0% packet loss, time 4004ms\n"
+)
+LINUX += "rtt min/avg/max/mdev = 20.000/20.000/20.000/0.000 ms\n"
+BSD = HEAD + "".join(reply(k) for k in range(5)) + END % (5, 5, "0.0%")
+
+
+@pytest.mark.parametrize("run", [LINUX, BSD, BSD.replace("icmp_seq", "seq")])
+@pytest.mark.parametrize("stamp", ["", "[1716823272.452] "])
+def test_a_second_run_is_refused(tmp_path, run, stamp):
+    once = "".join(f"{stamp}{line}\n" for line in run.splitlines())
+    first = len(once.splitlines()) + 1
+    headless = once[once.index("\n") + 1 :]
+    cut = once[: once.index("packets transmitted")].rsplit("\n", 1)[0] + "\n"
+    for text, line in (
+        (once + once, first),
+        (headless + headless, first - 1),
+        (once + headless, first),
+        (cut + once, len(cut.splitlines()) + 1),
+    ):
+        with pytest.raises(Refusal, match=rf"x:{line}: a second run begins here"):
+            import_trace(put(tmp_path, text), "ping", options=EACH_SECOND)
+    assert import_trace(put(tmp_path, once), "ping", options=EACH_SECOND).loss_ratio.max() == 0
+
+
+@pytest.mark.parametrize("run", [LINUX, BSD, BSD.replace("icmp_seq", "seq")])
+@pytest.mark.parametrize("missing", [[1], [2, 3], [5]])
+def test_lines_that_are_missing_are_no_losses(tmp_path, run, missing):
+    text = "".join(f"{line}\n" for k, line in enumerate(run.splitlines()) if k not in missing)
+    with pytest.raises(
+        Refusal, match=rf"x:\d+: 5 packets received, but {5 - len(missing)} replies are in the file"
+    ):
+        import_trace(put(tmp_path, text), options=EACH_SECOND)
+
+
+def test_more_replies_than_were_received_are_refused(tmp_path):
+    with pytest.raises(Refusal, match="2 packets received, but 3 replies are in the file"):
+        import_trace(
+            put(tmp_path, HEAD + "".join(reply(k) for k in range(3)) + END % (3, 2, "33%")),
+            options=EACH_SECOND,
+        )
+
+
+def test_a_quiet_ping_is_refused_with_that_reason(tmp_path):
+    with pytest.raises(Refusal, match=r"no reply in it, nothing to import \(ping -q prints none\)"):
+        import_trace(put(tmp_path, HEAD + END % (5, 5, "0.0%")), options=EACH_SECOND)
