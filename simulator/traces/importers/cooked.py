@@ -15,6 +15,8 @@ from simulator.traces.source import lines_of, number
 
 _HIGHEST_MBPS = 10_000.0
 _HOLD_S = 2.0
+# A line that is so many usual steps behind the one before it is said.
+_LONG = 1.5
 
 
 def _recognises(lines: list[str]) -> bool:
@@ -63,6 +65,8 @@ def _starts(source: Source, stamps: Floats, options: Options) -> tuple[Floats, l
         notes.append(
             f"the rates of {len(still)} lines of the same second as the one before left out (line {still[0]})"
         )
+    if not spans.any():
+        raise source.refusal(len(stamps), "no time passes from the first line to this one")
     usual_s = float(np.median(spans[spans > 0])) if (spans > 0).any() else 0.0
     hold_s = options.hold_s or max(_HOLD_S, 2 * usual_s)
     far = np.flatnonzero(spans > hold_s)
@@ -76,9 +80,14 @@ def _starts(source: Source, stamps: Floats, options: Options) -> tuple[Floats, l
         notes.append(
             f"{len(far)} lines more than {hold_s:g} s behind the one before (line {far[0] + 2}): gaps"
         )
-    long = np.flatnonzero((spans > 2 * usual_s) & (spans <= hold_s))
-    if len(long):
+    long = np.flatnonzero((spans > _LONG * usual_s) & (spans <= hold_s))
+    if len(long) == 1:
         notes.append(f"the rate of line {long[0] + 2} held for {spans[long[0]]:g} s")
+    elif len(long):
+        notes.append(
+            f"the rates of {len(long)} lines held for longer than the usual {usual_s:g} s, up to"
+            f" {spans[long].max():g} s (line {long[0] + 2})"
+        )
     starts = np.minimum(stamps[:-1], stamps[1:])
     starts[far] = stamps[1:][far] - usual_s
     return starts, notes

@@ -61,3 +61,20 @@ def test_long_steps_are_no_holes(tmp_path):
     trace = read(put(tmp_path, "0 1\n5 2\n10 3\n15 4\n"))
     assert trace.downlink_kbps.tolist() == [*[2_000] * 5, *[3_000] * 5, *[4_000] * 5]
     assert "gap" not in trace.header["policy"]
+
+
+def test_a_missing_line_that_is_held_is_said(tmp_path):
+    trace = read(put(tmp_path, "0 1\n1 2\n3 3\n4 4\n5 5\n"))
+    assert trace.downlink_kbps.tolist() == [2_000, 3_000, 3_000, 4_000, 5_000]
+    assert "the rate of line 3 held for 2 s" in trace.header["policy"]
+    several = read(put(tmp_path, "0 1\n1 2\n3 3\n4 4\n5 5\n6.9 1\n8 2\n9 1\n"))
+    assert (
+        "the rates of 2 lines held for longer than the usual 1 s, up to 2 s (line 3)"
+        in several.header["policy"]
+    )
+    assert "the rate of line 3" not in read(put(tmp_path, "0 1\n1 2\n2.4 3\n3 4\n4 5\n")).header["policy"]
+
+
+def test_lines_between_which_no_time_passes(tmp_path):
+    with pytest.raises(Refusal, match="x:2: no time passes from the first line to this one"):
+        read(put(tmp_path, "5 1\n5 2\n"))
