@@ -26,12 +26,8 @@ SCHEMA_KEY = "ivsim_trace"
 SCHEMA_VERSION = "1"
 _HEADER_LINE = re.compile(r"# ?([a-z][a-z0-9_]*): (.*)")
 _LAST_STEP_KEY = "last_step_s"
-# In a Parquet file's metadata, beside those of whoever wrote it: what docs/traces.md names, what a reader obeys, and what
-# pandas, GeoPandas, R and Arrow add to a file of ours.
-_KNOWN_KEY = re.compile(
-    rb"ivsim_trace|origin|licence|(?:rate_meaning|rate_layer)(?:_(?:up|down)link_kbps)?|last_step_s|policy|note"
-    rb"|source_sha256|kept_[a-z0-9_]+|command|seed|profile_[a-z0-9_]+"
-)
+# In a Parquet file's metadata, beside those of whoever wrote it: what a reader obeys, and what pandas, GeoPandas, R and
+# Arrow add to a file of ours.
 _OBEYED_KEYS = frozenset(
     f"{start}{end}".encode()
     for start in ("rate_meaning", RATE_LAYER)
@@ -177,7 +173,8 @@ def _read_parquet(path: Path) -> Trace:
         raise Refusal(f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
     _checked_names(table.column_names, str(path))
     for field in table.schema:
-        if not pa.types.is_floating(field.type) and not pa.types.is_integer(field.type):
+        kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
+        if not any(is_kind(field.type) for is_kind in kinds):
             raise Refusal(f"{path}: column {field.name} is {field.type}, must be a number")
     values = {name: table[name].cast(pa.float64()).to_numpy() for name in table.column_names}
     header = _our_keys(table.schema.metadata or {}, path)
@@ -188,20 +185,30 @@ def _our_keys(metadata: Mapping[bytes, bytes], path: Path) -> dict[str, str]:
     """Return the metadata that are a header of ours; what other writers add (Spark, R, GeoPandas) is not.
 
     Where the version of our schema is among them, every line that our header could have is ours, but for keys that
-    others are known to add when they hand a file on; without it, only what docs/traces.md names.
+    others are known to add when they hand a file on. Without it, other people's `seed` or `policy` is theirs: ours is
+    what a reader obeys, where its value is one of ours, and origin and licence beside a meaning.
     """
     ours = SCHEMA_KEY.encode() in metadata
     header = {}
     for key, value in metadata.items():
-        known = bool(_KNOWN_KEY.fullmatch(key))
-        if not known and (not ours or key in _FOREIGN_KEYS):
-            continue
         try:
             name, said = key.decode(), value.decode()
         except UnicodeDecodeError:
-            if key in _OBEYED_KEYS:
+            if ours and key in _OBEYED_KEYS:
                 raise Refusal(f"{path}: metadata {key.decode()}: not UTF-8 text") from None
             continue
-        if _HEADER_LINE.fullmatch(f"# {name}: {said}"):
+        if _HEADER_LINE.fullmatch(f"# {name}: {said}") and key not in _FOREIGN_KEYS:
             header[name] = said
-    return header
+    if ours:
+        return header
+    obeyed = {name: said for name, said in header.items() if _could_be_ours(name, said)}
+    with_it = ("origin", "licence") if any(name.startswith("rate_meaning") for name in obeyed) else ()
+    return obeyed | {name: header[name] for name in with_it if name in header}
+
+
+def _could_be_ours(name: str, said: str) -> bool:
+    """Say whether a reader obeys the key, and the value is one that we write."""
+    if name == _LAST_STEP_KEY:
+        return bool(re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?", said)) and float(said) > 0
+    allowed = RATE_MEANINGS if name.startswith("rate_meaning") else RATE_LAYERS
+    return name.encode() in _OBEYED_KEYS and said in allowed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,6 +161,21 @@ FOREIGN = {
     "geopandas": {b"geo": b'{"primary_column": "geometry"}', b"pandas": b'{"index_columns": []}'},
     "not UTF-8": {b"writer": b"\xff\xfe", b"\xff": b"1"},
     "lines": {b"creator": b"a\nb", b"note": b"a\nb", b"policy": b"\xff"},
+    "words": {
+        b"seed": b"42",
+        b"command": b"Rscript x.R",
+        b"policy": b"mine",
+        b"note": b"n",
+        b"profile_x": b"p",
+    },
+}
+# Keys that a reader obeys, with values that are not ours.
+OTHERS = {
+    "meaning": {b"rate_meaning": b"guess", b"origin": b"elsewhere", b"licence": b"theirs"},
+    "layer": {b"rate_layer": b"\xff", b"rate_layer_uplink_kbps": b"7"},
+    "last step": {b"last_step_s": b"abc"},
+    "last step of none": {b"last_step_s": b"0.0"},
+    "words of ours for others": {b"rate_meaning": b"ethernet", b"rate_layer": b"capacity"},
 }
 
 
@@ -168,10 +185,11 @@ def foreign_parquet(path, metadata):
     return path
 
 
-@pytest.mark.parametrize("writer", FOREIGN)
+@pytest.mark.parametrize("writer", FOREIGN | OTHERS)
 def test_metadata_of_other_writers_are_no_header_of_ours(tmp_path, writer):
-    trace = read_trace(foreign_parquet(tmp_path / "t.parquet", FOREIGN[writer]))
+    trace = read_trace(foreign_parquet(tmp_path / "t.parquet", (FOREIGN | OTHERS)[writer]))
     assert trace.header == {}
+    assert trace.last_step_s == 1
     for name in ("again.csv", "again.parquet"):
         write_trace(trace, tmp_path / name)
         assert to_csv(read_trace(tmp_path / name)) == to_csv(trace)
@@ -186,7 +204,8 @@ def test_our_metadata_among_those_of_others_are_read(tmp_path, writer, versioned
     assert trace.header["rate_meaning"] == "capacity"
     assert trace.header["origin"] == "é"
     assert trace.last_step_s == 3
-    assert set(trace.header) <= {"rate_meaning", "origin", "kept_words"}
+    ours_too = {"seed", "command", "policy", "note", "profile_x"} if versioned else set()
+    assert set(trace.header) <= {"rate_meaning", "origin", "kept_words"} | ours_too
     assert to_csv(trace)
 
 
@@ -207,4 +226,22 @@ def test_a_key_of_anybodys_in_a_file_of_ours_comes_back(tmp_path):
 )
 def test_our_metadata_are_checked(tmp_path, metadata, reason):
     with pytest.raises(Refusal, match=reason):
-        read_trace(foreign_parquet(tmp_path / "t.parquet", metadata))
+        read_trace(foreign_parquet(tmp_path / "t.parquet", {b"ivsim_trace": b"1"} | metadata))
+
+
+def test_what_a_reader_obeys_is_taken_without_our_version(tmp_path):
+    said = {b"rate_layer": b"ip", b"last_step_s": b"2.5", b"origin": b"elsewhere"}
+    trace = read_trace(foreign_parquet(tmp_path / "t.parquet", said))
+    assert trace.header == {"rate_layer": "ip"}
+    assert trace.last_step_s == 2.5
+
+
+def test_decimals_are_numbers(tmp_path):
+    """Spark's and SQL's tables have them."""
+    path = tmp_path / "t.parquet"
+    rates = pa.array([Decimal("1.50"), Decimal("2.25")], pa.decimal128(18, 2))
+    pq.write_table(pa.table({"time_s": pa.array([0, 1], pa.decimal256(40, 0)), "uplink_kbps": rates}), path)
+    assert read_trace(path).uplink_kbps.tolist() == [1.5, 2.25]
+    pq.write_table(pa.table({"time_s": [0, 1], "uplink_kbps": pa.array([Decimal(1), None])}), path)
+    with pytest.raises(Refusal, match="data row 2: uplink_kbps is nan"):
+        read_trace(path)
