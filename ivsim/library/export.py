@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -113,12 +114,21 @@ def _digits(table: pa.Table) -> pa.Table:
     return table
 
 
+def _finite(table: pa.Table) -> pa.Table:
+    """Return the table with null for what is no number, or without end: JSON has neither."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            column = table.column(index)
+            table = table.set_column(index, field.name, pc.if_else(pc.is_finite(column), column, None))
+    return table
+
+
 def write_json(table: pa.Table, path: Path) -> None:
     """Write an array of objects, a line each, every column in each of them; times in ns are strings."""
     with path.open("w", encoding="utf-8") as out:
         out.write("[")
         separator = "\n"
-        for batch in _digits(_texts(table)).to_batches(_BATCH):
+        for batch in _finite(_digits(_texts(table))).to_batches(_BATCH):
             for row in batch.to_pylist():
                 out.write(separator + json.dumps(row, ensure_ascii=False, allow_nan=False))
                 separator = ",\n"

@@ -17,8 +17,10 @@ HEAD: Final = """# The files of a result
 Made from the code by `python -m ivsim.library.result_files`; a test holds it to what a run writes. A result is a
 directory, `results/<run>/`. `ivsim export` writes the tables as CSV, Parquet or JSON ([library.md](library.md)).
 Times `*_at_ns` are nanoseconds since 1970 by the host's one clock, `*_ns` nanoseconds, and every other unit is in the
-name. **Null is not 0**: it says that a thing did not happen or was not measured, as given below. What the steps of a
-message's way are called stands in the [glossary](glossary.md).
+name. In `manifest.json`, `run.json` and `decisions-0.jsonl` such a time, and a seed, is a number that may be above 2^53:
+read them with what keeps whole numbers, as Python does; jq and JavaScript change them. **Null is not 0**: it says that a
+thing did not happen or was not measured, as given below. What the steps of a message's way are called stands in the
+[glossary](glossary.md).
 """
 FILES: Final[Mapping[str, str]] = {
     "report.html": "the report, one file that opens offline",

@@ -17,7 +17,7 @@ import pytest
 from ivsim import cli
 from ivsim.library import result_files
 from ivsim.library.compare import compare_runs
-from ivsim.library.export import export, loaders
+from ivsim.library.export import export, loaders, write_json
 from ivsim.library.folder import results_in
 from ivsim.library.results import load_results
 from ivsim.report.drawing import FORMATS as CHART_FORMATS
@@ -274,6 +274,17 @@ def test_no_number_in_json_is_beyond_what_a_double_holds(folder: Path, tmp_path:
             assert all(not isinstance(value, int) or abs(value) < 2**53 for value in row.values()), path.stem
             stamps += sum(name.endswith("_at_ns") and isinstance(value, str) for name, value in row.items())
     assert stamps
+
+
+def test_what_is_no_number_is_null_in_json(tmp_path: Path) -> None:
+    values = [1.5, float("nan"), None, float("inf"), -float("inf")]
+    table = pa.table({"x": values, "y": pa.array(values, pa.float32()), "due_at_ns": [2**60] * 5})
+    write_json(table, tmp_path / "t.json")
+    rows = json.loads((tmp_path / "t.json").read_text())
+    assert [row["x"] for row in rows] == [row["y"] for row in rows] == [1.5, None, None, None, None]
+    assert rows[0]["due_at_ns"] == str(2**60)
+    write_json(table.slice(0, 0), tmp_path / "t.json")
+    assert json.loads((tmp_path / "t.json").read_text()) == []
 
 
 def test_every_file_and_column_of_a_result_is_documented(folder: Path) -> None:
