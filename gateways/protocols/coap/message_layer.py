@@ -55,6 +55,10 @@ class Upper:
     def process_request(self, request: Message) -> None:
         """Take a request that is no duplicate."""
 
+    def rejects(self, response: Message) -> bool:
+        """Say whether a response has a critical option that this end does not know (RFC 7252, 5.4.1)."""
+        return response.bad_option is not None
+
     def process_response(self, response: Message) -> bool:
         """Take a response; False when nobody waits for it, and a confirmable one is then reset."""
         del response
@@ -236,6 +240,8 @@ class MessageLayer:
                 self.malformed += 1  # 4.2: a Reset is Empty, an ACK is Empty or carries a response
                 return
             self._upper.heard(remote)
+            if code != _EMPTY and self._upper.rejects(message):
+                return  # 5.4.1, 4.2: an ACK is rejected by ignoring it, and the retransmissions go on
             self._settle(message, now_s)
             if code != _EMPTY:
                 self._upper.process_response(message)
@@ -275,6 +281,9 @@ class MessageLayer:
     def _response(self, response: Message) -> None:
         """Pass on a response that came in a message of its own; acknowledge or reset a CON (5.2.2, 4.2)."""
         remote, message_id = response.remote, response.mid
+        if self._upper.rejects(response):  # 5.4.1, 4.2, 4.3
+            self.transmit(_EMPTY_RST + message_id.to_bytes(2, "big"), remote)
+            return
         accepted = self._upper.process_response(response)
         if response.mtype is not CON:
             return

@@ -221,6 +221,7 @@ class ClientGuard:
             response.mid,
             response.mtype,
         )
+        _read_options(inner)
         inner.proven = True
         self._echo = inner.opt.echo if inner.code == UNAUTHORIZED else None
         return inner

@@ -27,6 +27,7 @@ from aiocoap.numbers.codes import (
     UNAUTHORIZED,
     Code,
 )
+from aiocoap.numbers.optionnumbers import OptionNumber
 from aiocoap.numbers.types import ACK, CON
 
 from gateways.protocols.base import Endpoint, VehicleSettings
@@ -186,6 +187,10 @@ class CoapVehicle(Upper):
     def datagram_unsent(self) -> None:
         self._events.datagram_unsent()
 
+    def rejects(self, response: Message) -> bool:
+        known = (None,) if self._guard is None else (None, OptionNumber.OSCORE)
+        return response.bad_option not in known
+
     def process_response(self, response: Message) -> bool:
         if self._guard is not None and (response := self._proven(response)) is None:
             return False
@@ -208,6 +213,8 @@ class CoapVehicle(Upper):
         """Return the response without its protection; None where the gateway cannot have made it."""
         assert self._guard is not None
         found = self._guard.unprotect(response)
+        if found is not None and found.proven and found.bad_option is not None:
+            found = None  # RFC 7252, 5.4.1, of an option inside
         if found is None and response.mtype is ACK and self._transfer is not None:
             # Whoever sent it has ended the retransmissions: the answer of the gateway may still come.
             self._await_response(self._transfer)

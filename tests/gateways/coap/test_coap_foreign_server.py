@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from aiocoap import Message
 from aiocoap.numbers.codes import CHANGED, CONTINUE, REQUEST_ENTITY_TOO_LARGE
-from aiocoap.numbers.types import ACK, CON, NON
+from aiocoap.numbers.types import ACK, CON, NON, RST
 
 from gateways.protocols.coap.datagram import Remote, decoded
 
@@ -21,11 +21,17 @@ class Server:
 
     Attributes:
         parts: (Block1 option's value or None, payload) of every request.
+        options: bytes of further options, behind those of each answer.
+        separate: whether a CON is answered in a CON of its own, with the Message ID 7.
+        kinds: (type, Message ID) of what came and is no request.
     """
 
     def __init__(self) -> None:
         self.answer: Callable[[tuple[int, bool, int] | None], tuple[int, tuple[int, bool, int] | None]]
         self.parts: list[tuple[tuple[int, bool, int] | None, bytes]] = []
+        self.kinds: list[tuple[int, int]] = []
+        self.options = b""
+        self.separate = False
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.bind(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
@@ -35,6 +41,9 @@ class Server:
         datagram, peer = self._socket.recvfrom(65_535)
         request = decoded(datagram, Remote(peer))
         assert request is not None
+        if not 0 < int(request.code) < 32:
+            self.kinds.append((request.mtype, request.mid))
+            return
         block = None if request.opt.block1 is None else tuple(request.opt.block1)
         self.parts.append((block, request.payload))
         code, block1 = self.answer(block)
@@ -43,7 +52,9 @@ class Server:
         )
         if block1 is not None:
             said.opt.block1 = block1
-        self._socket.sendto(said.encode(), peer)
+        if self.separate:
+            said.mtype, said.mid = CON, 7
+        self._socket.sendto(said.encode() + self.options, peer)
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._socket)
@@ -109,3 +120,37 @@ async def test_a_4_13_that_offers_nothing_smaller_refuses_the_message(coap, serv
     await events.until(lambda: events.gone)
     assert events.gone[0][1].startswith("4.13")
     assert len(server.parts) == 1
+
+
+CRITICAL = b"\xe1" + (65_001 - 269).to_bytes(2, "big") + b"x"
+ELECTIVE = b"\xe1" + (65_002 - 269).to_bytes(2, "big") + b"x"
+
+
+@pytest.mark.parametrize(("mode", "separate"), [("con", False), ("con", True), ("non", False)])
+async def test_a_response_with_an_unknown_critical_option_acknowledges_nothing(
+    coap, server: Server, quick, mode: str, separate: bool
+) -> None:
+    """5.4.1: it is rejected, by a Reset, and in an ACK by ignoring it (4.2); one without it is taken later."""
+    server.answer = lambda _block: (CHANGED, None)
+    server.options, server.separate = CRITICAL, separate
+    client, events = await coap.vehicle(server.port, mode=mode)
+    client.send(1, b"hello")
+    if mode == "con" and not separate:
+        async with asyncio.timeout(20):  # retransmitted, as if nothing had come
+            while len(server.parts) < 3:
+                await asyncio.sleep(0.01)
+        assert server.kinds == []
+    else:
+        async with asyncio.timeout(20):
+            while not server.kinds:
+                await asyncio.sleep(0.01)
+        assert server.kinds[0][0] is RST
+        assert server.kinds[0][1] == 7 or mode == "non"
+    assert (events.acked, events.gone) == ([], [])
+    server.options, server.separate = ELECTIVE, False
+    if mode == "non":
+        await events.until(client.ready)
+        client.send(2, b"next")
+        await events.until(lambda: events.acked == [2])
+    else:
+        await events.until(lambda: events.acked == [1])
