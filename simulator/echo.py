@@ -11,7 +11,7 @@ from schemas.errors import PayloadError
 from schemas.formats import Format
 from schemas.tracks import Track
 from simulator.emission_log import EmissionLog, Kind
-from simulator.vehicle_sender import Totals
+from simulator.vehicle_sender import LASTING_S, Totals
 
 
 class Echo:
@@ -46,6 +46,7 @@ class Echo:
             self,
             backoff=Backoff() if backoff is None else backoff,
             gate=gate,
+            lasting_s=LASTING_S,
         )
         # Why the newest attempt failed or the last connection was lost.
         self.trouble = ""
@@ -79,6 +80,7 @@ class Echo:
 
     def received(self, payload: bytes, at_ns: int, duplicate: bool) -> None:  # noqa: ARG002
         """Note the first copy of a message; what comes again proves nothing new."""
+        self._connection.useful()
         try:
             peek = self._peek(payload)
         except PayloadError:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.connection_state import KeptConnection
@@ -23,6 +24,9 @@ _LOG = logging.getLogger(__name__)
 # A token names a message: the epoch above, the sequence below.
 _SEQUENCE_BITS = 40
 _SEQUENCE_MASK = (1 << _SEQUENCE_BITS) - 1
+
+# A connection on which nothing was acknowledged must stay up for so long before the wait for the next is the first one again.
+LASTING_S: Final = 5.0
 
 _DROP_REASONS = {"drop_oldest": Reason.DROPPED_OLDEST, "drop_newest": Reason.DROPPED_NEWEST}
 
@@ -89,7 +93,9 @@ class VehicleSender:
         self._totals = totals
         self._policy = policy
         self._outbox: Outbox[Emission] = Outbox(limit, policy)
-        self._connection = KeptConnection(f"vehicle {vehicle}", self._dial, self, backoff=backoff, gate=gate)
+        self._connection = KeptConnection(
+            f"vehicle {vehicle}", self._dial, self, backoff=backoff, gate=gate, lasting_s=LASTING_S
+        )
         self._pumping = False
         # Why the newest attempt failed or the last connection was lost.
         self.trouble = ""
@@ -128,6 +134,7 @@ class VehicleSender:
 
     def acknowledged(self, token: int, at_ns: int) -> None:
         self._totals.acknowledged += 1
+        self._connection.useful()
         self._note_token(Kind.ACKNOWLEDGED, token, at_ns)
         self._pump()
 

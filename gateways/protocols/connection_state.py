@@ -110,6 +110,8 @@ class KeptConnection:
         dial: makes one attempt, given its generation. It returns once the peer has accepted, raises ConnectError
             otherwise, limits its own time, and leaves nothing open when it raises or is cancelled.
         gate: how many connections of this process may dial at once; None sets no limit.
+        lasting_s: for which a connection must stay up before the waits begin anew, unless it has proved useful before. 0: that
+            the peer accepts is enough, also if it closes every connection at once.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class KeptConnection:
         *,
         backoff: Backoff,
         gate: asyncio.Semaphore | None = None,
+        lasting_s: float = 0.0,
     ) -> None:
         self.state = ConnectionState()
         self._name = name
@@ -127,6 +130,7 @@ class KeptConnection:
         self._events = events
         self._backoff = backoff
         self._gate: contextlib.AbstractAsyncContextManager[object] = gate or contextlib.nullcontext()
+        self._lasting_s = lasting_s
         self._reason = ""
         self._down = asyncio.Event()
         self._first: asyncio.Future[None] | None = None
@@ -162,6 +166,10 @@ class KeptConnection:
         """Note that the peer has accepted, for a `dial` that goes on after that; False when it is lost already."""
         return self.state.accepted(self.state.generation)
 
+    def useful(self) -> None:
+        """Note that the peer does what the connection is for: once it is lost, the waits begin anew."""
+        self._backoff.reset()
+
     def lost(self, reason: str, generation: int | None = None) -> None:
         """The connection (of that generation) is gone; legal at any time, any number of times."""
         before = self.state.lost(self.state.generation if generation is None else generation)
@@ -176,9 +184,16 @@ class KeptConnection:
         self._task.add_done_callback(self._ended)
 
     async def _keep_up(self, *, dialled: bool) -> None:
+        loop = asyncio.get_running_loop()
+        up_at_s = loop.time()
         while True:
             if dialled:
                 await self._down.wait()
+                if (
+                    self.state.accepted_generation == self.state.generation
+                    and loop.time() - up_at_s >= self._lasting_s
+                ):
+                    self._backoff.reset()
                 await asyncio.sleep(self._backoff.next_s())
             dialled = True
             try:
@@ -186,7 +201,7 @@ class KeptConnection:
             except ConnectError as error:
                 self._events.dial_failed(error)
                 continue
-            self._backoff.reset()
+            up_at_s = loop.time()
             if self._first is not None and not self._first.done():
                 self._first.set_result(None)
 

@@ -188,6 +188,55 @@ def test_what_nobody_expected_reaches_the_loops_handler(steps: str) -> None:
     assert ("cancel" in steps) == ("exception" not in context)
 
 
+class Waits(Backoff):
+    """Counts the waits of a row, and takes no time."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 0.0)
+        self.row = 0
+        self.rows: list[int] = []
+
+    def next_s(self) -> float:
+        self.row += 1
+        self.rows.append(self.row)
+        return super().next_s()
+
+    def reset(self) -> None:
+        self.row = 0
+
+
+@pytest.mark.parametrize(
+    ("lasting_s", "useful", "rows"),
+    [
+        (0.0, False, [1, 1, 1]),  # accepted is enough
+        (60.0, False, [1, 2, 3]),
+        (60.0, True, [1, 1, 1]),
+        (0.001, False, [1, 1, 1]),  # each stays up for longer
+    ],
+)
+def test_the_waits_begin_anew_behind_a_connection_that_was_good(
+    lasting_s: float, useful: bool, rows: list[int]
+) -> None:
+    async def drive() -> list[int]:
+        peer, waits = Peer([]), Waits()
+        peer.kept = KeptConnection("7", peer.dial, peer, backoff=waits, lasting_s=lasting_s)
+        await peer.kept.start()
+        for _ in range(3):
+            if useful:
+                peer.kept.useful()
+            if lasting_s == 0.001:
+                await asyncio.sleep(0.01)
+            generation = peer.kept.state.generation
+            peer.kept.lost("cut")
+            async with asyncio.timeout(WAIT_S):
+                while peer.kept.state.accepted_generation == generation:
+                    await asyncio.sleep(0)
+        await peer.kept.close()
+        return waits.rows
+
+    assert asyncio.run(drive()) == rows
+
+
 def test_after_close_nothing_dials() -> None:
     async def drive() -> None:
         peer = Peer(["wait wait wait"])
