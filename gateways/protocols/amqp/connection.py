@@ -70,6 +70,7 @@ class _Attempt:
         failure: why it is lost, in one line; None while it is not.
         up: the owner was told that it is, and has not been told of its loss.
         left: its owner ends it: the loss that follows is no news.
+        operation_refused: the broker has closed the channel for an operation that it does not do.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class _Attempt:
         self.failure: str | None = None
         self.up = False
         self.left = False
+        self.operation_refused = False
         self.connection: Any = None
         self.channel: Any = None
         self.stream: Stream | None = None
@@ -225,7 +227,8 @@ class _Attempt:
     def _on_channel_closed(self, _channel: Any, error: BaseException) -> None:
         """The broker closes a channel for a refused operation (AMQP 0-9-1, 1.1: 403, 404, 405, 406); we then begin anew."""
         code = error.reply_code if isinstance(error, ChannelClosedByBroker) else None
-        self.lost(one_line(error), refused=code in _OPERATION_REFUSED)
+        self.operation_refused = code in _OPERATION_REFUSED
+        self.lost(one_line(error), refused=self.operation_refused)
 
     def _timed_out(self) -> ConnectError:
         return self._error(f"no answer in {self._timeout_s:g} s")
@@ -266,6 +269,11 @@ class AmqpLink:
     @property
     def up(self) -> bool:
         return self._attempt is not None and self._attempt.up
+
+    @property
+    def operation_refused(self) -> bool:
+        """Say whether the channel was lost because the broker had closed it for an operation that it does not do."""
+        return self._attempt is not None and self._attempt.operation_refused
 
     @property
     def channel(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,7 +31,12 @@ class Unconfirmed:
 
 
 class AmqpVehicle:
-    """One vehicle's publisher on its own connection."""
+    """One vehicle's publisher on its own connection.
+
+    A broker refuses a message for good by closing the channel (406 for one that is too large), and does not say which one.
+    With one unconfirmed it is that one. With several, they go one at a time on the next connection, until one is refused so
+    or all are confirmed. Without confirms nothing is known of any, and nothing is sent again.
+    """
 
     def __init__(
         self, endpoint: Endpoint, vehicle: int, mode: Mode, events: VehicleEvents, settings: VehicleSettings
@@ -44,6 +50,9 @@ class AmqpVehicle:
         self._settings = settings
         self._unconfirmed: dict[int, Unconfirmed] = {}
         self._again: list[Unconfirmed] = []
+        # Of several one at a time: those whose turn is still to come.
+        self._suspected = False
+        self._queue: deque[Unconfirmed] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._published = 0
         self._link = AmqpLink(
@@ -59,10 +68,10 @@ class AmqpVehicle:
         await self._link.open(self._prepare)
         self._link.stream.on_drained = self._events.writable
         # A new channel counts anew; what the old one did not confirm goes first, in its order.
-        waiting = [*self._unconfirmed.values(), *self._again]
+        waiting = [*self._unconfirmed.values(), *self._again, *self._queue]
         self._unconfirmed, self._again, self._published = {}, [], 0
-        for message in waiting:
-            self._publish(message)
+        self._queue = deque(waiting)
+        self._publish_next()
         self._events.connected(time.time_ns(), session_present=False)
 
     async def _prepare(self) -> None:
@@ -81,12 +90,13 @@ class AmqpVehicle:
             link.up
             and not link.blocked
             and not link.stream.congested
+            and not self._queue
             and len(self._unconfirmed) + len(self._again) < self._settings.receive_max
         )
 
     def in_flight(self) -> int:
         if self._confirms:
-            return len(self._unconfirmed) + len(self._again)
+            return len(self._unconfirmed) + len(self._again) + len(self._queue)
         return int(self._link.up and self._link.stream.unwritten())
 
     def send(self, token: int, payload: bytes) -> None:
@@ -101,8 +111,20 @@ class AmqpVehicle:
             EXCHANGE, self._key, message.payload, self._properties, mandatory=self._confirms
         )
 
+    def _publish_next(self) -> None:
+        """Publish what waits for its turn: all of it, or the next one where the broker has refused one of several."""
+        while self._queue and not (self._suspected and self._unconfirmed):
+            self._publish(self._queue.popleft())
+        self._suspected = self._suspected and bool(self._queue)
+
     def lost(self, reason: str) -> None:
         self._stop_timer()
+        if self._link.operation_refused and self._unconfirmed:
+            if len(self._unconfirmed) == 1:
+                _, message = self._unconfirmed.popitem()
+                self._events.refused(message.token, reason)
+            else:
+                self._suspected = True
         self._events.disconnected(time.time_ns(), reason)
 
     def _on_returned(self, _channel: Any, method: Any, _properties: Any, body: bytes) -> None:
@@ -122,6 +144,7 @@ class AmqpVehicle:
             else:
                 self._events.postponed(message.token, message.returned or "basic.nack")
                 self._later(message)
+        self._publish_next()
 
     def _tags(self, tag: int, multiple: bool) -> list[int]:
         if not multiple:

@@ -55,6 +55,10 @@ class FakeBroker:
         self.opened: list[str] = []
         self.bound: list[tuple[str, str]] = []
         self.ends: list[list[int]] = []
+        # Above which it closes the channel with 406, as RabbitMQ does (max_message_size); None takes all.
+        self.most_bytes: int | None = None
+        # How many it lets pass before it confirms one; 1 confirms each at once.
+        self.confirms_each = 1
         # With which it answers whoever declares a queue (AMQP 0-9-1, 1.1); None declares it.
         self.refuses_with: int | None = None
         self._fault = fault
@@ -105,6 +109,7 @@ class Session:
         self.broker, self.reader, self.writer, self.fault = broker, reader, writer, fault
         self.written = 0
         self.failed = False
+        self.closed = False
         self.ends: list[int] = []
         broker.ends.append(self.ends)
         self.consuming: str | None = None
@@ -194,11 +199,18 @@ class Session:
         return True
 
     def take(self, key: bytes, payload: bytes) -> None:
+        if self.closed:
+            return  # what comes behind channel.close is dropped (AMQP 0-9-1, 1.5.2.5)
+        if self.broker.most_bytes is not None and len(payload) > self.broker.most_bytes:
+            self.closed = True
+            words = f"PRECONDITION_FAILED - message size {len(payload)} is larger than configured"
+            self.method(1, spec.Channel.Close(406, words, 60, 40))
+            return
         self.broker.published.append(payload)
         self.broker.waiting.append((key, payload))
         self.published += 1
-        if self.confirming:
-            self.method(1, spec.Basic.Ack(self.published))
+        if self.confirming and self.published % self.broker.confirms_each == 0:
+            self.method(1, spec.Basic.Ack(self.published, multiple=True))
         for session in self.broker._sessions:
             session.deliver()
 
