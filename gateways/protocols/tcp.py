@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import struct
 import termios
-from typing import Protocol
+from typing import Final, Protocol
+
+# States of a connection that the peer's FIN or RST leaves (tcp_states.h).
+_CLOSE, _CLOSE_WAIT = 7, 8
+_ENDED_BY_PEER: Final = frozenset({_CLOSE, _CLOSE_WAIT})
 
 
 class HasDescriptor(Protocol):
@@ -19,6 +24,11 @@ def unacknowledged_bytes(sock: HasDescriptor) -> int:
     """Return how many bytes the peer's TCP has not acknowledged yet (tcp(7), SIOCOUTQ)."""
     count: int = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
     return count
+
+
+def ended_by_peer(sock: socket.socket) -> bool:
+    """Say whether the peer's FIN or RST has ended a connection, or TCP has given it up after minutes (tcp(7), TCP_INFO)."""
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _ENDED_BY_PEER
 
 
 def reason_of(error: OSError) -> str:

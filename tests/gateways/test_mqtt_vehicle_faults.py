@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from fake_mqtt_broker import (
     CONNACK,
     CONNECT,
+    DISCONNECT,
     FAULTS,
     PUBACK,
     PUBCOMP,
@@ -28,6 +29,7 @@ from fake_mqtt_broker import (
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, VehicleSettings
+from gateways.protocols.mqtt import vehicle as vehicle_module
 from gateways.protocols.mqtt.connection import LoopClient
 from simulator.emission_log import EmissionLog, Kind
 from simulator.emission_table import read_events, read_words
@@ -50,12 +52,17 @@ def log(tmp_path: Path):
 
 @contextlib.asynccontextmanager
 async def vehicle(
-    broker: FakeBroker, log: EmissionLog, mode: str
+    broker: FakeBroker,
+    log: EmissionLog,
+    mode: str,
+    settings: VehicleSettings = SETTINGS,
+    backoff: Backoff | None = None,
 ) -> AsyncIterator[tuple[VehicleSender, Totals]]:
     totals = Totals()
-    one = VehicleSender(1, log, totals, backoff=Backoff(0.01, 0.02), limit=50, policy="drop_oldest")
+    backoff = backoff or Backoff(0.01, 0.02)
+    one = VehicleSender(1, log, totals, backoff=backoff, limit=50, policy="drop_oldest")
     endpoint = Endpoint(broker.host, broker.port)
-    one.client = MQTT.vehicle_client(endpoint, 1, MQTT.modes[mode], one, SETTINGS)
+    one.client = MQTT.vehicle_client(endpoint, 1, MQTT.modes[mode], one, settings)
     try:
         yield one, totals
     finally:
@@ -280,3 +287,301 @@ async def test_the_servers_receive_maximum_and_keep_alive_are_kept(log) -> None:
         )
         assert len(held) == 1
         await one.close()
+
+
+SEVERAL = VehicleSettings(keepalive_s=60, connect_timeout_s=5.0, receive_max=20)
+
+
+def told(log: EmissionLog, tmp_path: Path) -> list[tuple[int, str]]:
+    """Return (sequence, words) of what was refused."""
+    log.flush()
+    events = read_events(tmp_path / "events")
+    words = read_words(events)
+    return [(int(e["sequence"]), words[int(e["words"])]) for e in events if e["kind"] == Kind.REFUSED]
+
+
+def published(connection: Connection) -> list[tuple[int, int, bytes]]:
+    """Return (packet identifier, DUP, payload) of each PUBLISH at QoS 1 or 2 of MQTT 5."""
+    found = []
+    for kind, flags, body in connection.received:
+        if kind == PUBLISH:
+            at = 2 + int.from_bytes(body[:2], "big")
+            found.append((int.from_bytes(body[at : at + 2], "big"), flags >> 3, body[at + 3 :]))
+    return found
+
+
+def breaking_off(after: int, properties: bytes, *, present: bool):
+    """Acknowledge nothing on the first connection and reset it behind so many publishes; announce properties on the others."""
+
+    def answer(connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
+        if kind == CONNECT and connection.number:
+            said = bytes((present, 0, len(properties))) + properties
+            return [packet(CONNACK << 4, said)]
+        if kind == PUBLISH and not connection.number:
+            if len(published(connection)) == after:
+                connection.fail("reset")
+            return []
+        return None
+
+    return answer
+
+
+@pytest.mark.parametrize("mode", ["qos1", "qos2"])
+@pytest.mark.parametrize("present", [True, False], ids=["resumed", "new session"])
+async def test_what_a_later_connection_would_not_take_is_refused_there(
+    log, tmp_path: Path, mode: str, present: bool
+) -> None:
+    """3.2.2.3.6 of each connection: what is in flight and too large for it is taken out, and the others go."""
+    answer = breaking_off(3, b"\x27" + (100).to_bytes(4, "big"), present=present)
+    async with (
+        FakeBroker(answer=answer) as broker,
+        vehicle(broker, log, mode, SEVERAL) as (one, totals),
+    ):
+        for sequence, size in ((1, 5), (2, 500), (3, 7)):
+            one.offer(Emission(sequence, 1, 1, sequence, b"p" * size))
+        one.open()
+        await broker.until(lambda: totals.acknowledged == 2 and one.idle(), WAIT_S)
+        assert len(broker.connections) == 2
+        first, second = (published(connection) for connection in broker.connections)
+    assert [payload for _, _, payload in second] == [b"p" * 5, b"p" * 7]
+    assert second == [(mid, int(present), payload) for mid, _, payload in first if len(payload) < 100]
+    ((sequence, words),) = told(log, tmp_path)
+    assert sequence == 2
+    assert words.endswith("bytes: the server's Maximum Packet Size is 100")
+
+
+@pytest.mark.parametrize("mode", ["qos1", "qos2"])
+@pytest.mark.parametrize("present", [True, False], ids=["resumed", "new session"])
+@pytest.mark.parametrize("most", [1, 2])
+async def test_what_is_sent_again_keeps_the_receive_maximum(log, mode: str, present: bool, most: int) -> None:
+    """3.2.2.3.3 and 4.9, of the connection on which it is sent again."""
+    count, held, flying, most_flying = 5, [], set(), 0
+    begin = breaking_off(count, b"\x21\x00" + bytes((most,)), present=present)
+
+    def answer(connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        nonlocal most_flying
+        if connection.number and kind == PUBLISH:
+            mid = published(connection)[-1][0].to_bytes(2, "big")
+            flying.add(mid)
+            most_flying = max(most_flying, len(flying))
+            held.append(mid)
+            # Answered when nothing more comes.
+            asyncio.get_running_loop().call_later(0.05, acknowledge, connection)
+            return []
+        if kind == PUBREL:
+            flying.discard(body[:2])
+        return begin(connection, kind, body)
+
+    def acknowledge(connection: Connection) -> None:
+        mid = held.pop(0)
+        if mode == "qos1":
+            flying.discard(mid)
+        connection.send(packet((PUBACK if mode == "qos1" else PUBREC) << 4, mid))
+
+    async with (
+        FakeBroker(answer=answer) as broker,
+        vehicle(broker, log, mode, SEVERAL) as (one, totals),
+    ):
+        offer(one, count)
+        one.open()
+        await broker.until(lambda: totals.acknowledged == count and one.idle(), WAIT_S)
+        one.offer(Emission(9, 1, 1, 9, b"m9"))
+        await broker.until(lambda: totals.acknowledged == count + 1 and one.idle(), WAIT_S)
+        assert len(broker.connections) == 2
+        again = [payload for _, _, payload in published(broker.connections[1])]
+    assert again == [*(b"m%d" % sequence for sequence in range(1, count + 1)), b"m9"]
+    assert most_flying == most
+
+
+async def test_pubrel_is_sent_again_beside_the_receive_maximum(log) -> None:
+    """4.9: what has its PUBREC needs none of the new connection's, and goes before what has not."""
+    mids: list[bytes] = []
+
+    def answer(connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        if kind == CONNECT and connection.number:
+            return [packet(CONNACK << 4, b"\x01\x00\x03\x21\x00\x01")]
+        if connection.number or kind not in {PUBLISH, PUBREL}:
+            return None
+        if kind == PUBREL:
+            connection.fail("reset")
+            return []
+        mids.append(published(connection)[-1][0].to_bytes(2, "big"))
+        # The last of them alone has its PUBREC.
+        return [packet(PUBREC << 4, mids[-1])] if len(mids) == MESSAGES else []
+
+    async with (
+        FakeBroker(answer=answer) as broker,
+        vehicle(broker, log, "qos2", SEVERAL) as (one, totals),
+    ):
+        offer(one)
+        one.open()
+        await broker.until(lambda: totals.acknowledged == MESSAGES and one.idle(), WAIT_S)
+        kinds = [kind for kind, _, _ in broker.connections[1].received if kind in {PUBLISH, PUBREL}]
+    assert kinds == [PUBREL, PUBLISH, PUBREL, PUBLISH, PUBREL]
+
+
+def closing_on(large: int, fault: Fault = "close"):
+    """Close the connection on each PUBLISH above a size, and say nothing."""
+
+    def answer(connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        if kind == PUBLISH and len(body) > large:
+            connection.fail(fault)
+            return []
+        return None
+
+    return answer
+
+
+@pytest.mark.parametrize("fault", ["close", "reset"])
+@pytest.mark.parametrize("mode", ["qos1-v311", "qos2-v311", "qos1"])
+async def test_a_message_on_which_the_server_closes_each_connection_is_given_up(
+    log, tmp_path: Path, monkeypatch, mode: str, fault: Fault
+) -> None:
+    monkeypatch.setattr(vehicle_module, "SOON_S", 0.5)
+    async with (
+        FakeBroker(five=mode == "qos1", answer=closing_on(400, fault)) as broker,
+        vehicle(broker, log, mode, SEVERAL) as (one, totals),
+    ):
+        for sequence, size in ((1, 5), (2, 500), (3, 7), (4, 600), (5, 8)):
+            one.offer(Emission(sequence, 1, 1, sequence, b"p" * size))
+        one.open()
+        await broker.until(lambda: totals.acknowledged == 3 and one.idle(), WAIT_S)
+        # For each: one that acknowledges others (two at QoS 2), one that does not, three with it alone; and the last one.
+        assert len(broker.connections) <= 13
+    words = f"the server has closed {vehicle_module.CLOSES} connections in a row on it"
+    assert told(log, tmp_path) == [(2, words), (4, words)]
+
+
+async def test_packet_too_large_is_heard_where_nothing_was_announced(
+    log, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(vehicle_module, "SOON_S", 0.5)
+
+    def answer(connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        if kind == PUBLISH and len(body) > 400:
+            connection.send(packet(DISCONNECT << 4, b"\x95\x00"))
+            connection.fail("close")
+            return []
+        return None
+
+    async with (
+        FakeBroker(answer=answer) as broker,
+        vehicle(broker, log, "qos1", SEVERAL) as (one, totals),
+    ):
+        one.offer(Emission(1, 1, 1, 1, b"p" * 500))
+        one.open()
+        await broker.until(lambda: totals.refused and totals.connected, WAIT_S)
+        assert one.trouble == "Packet too large"
+    assert [sequence for sequence, _ in told(log, tmp_path)] == [1]
+
+
+async def closes(log: EmissionLog, ends: Callable[[Connection, int], bool]) -> tuple[int, int]:
+    """Return how many messages were refused, and connections made, by a server that ends connections, and then is good."""
+
+    def answer(connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
+        if connection.number < 12 and ends(connection, kind):
+            return []
+        return None
+
+    async with (
+        FakeBroker(five=False, answer=answer) as broker,
+        vehicle(broker, log, "qos1-v311", SETTINGS) as (one, totals),
+    ):
+        offer(one)
+        one.open()
+        await broker.until(lambda: totals.acknowledged + totals.refused == MESSAGES and one.idle(), WAIT_S)
+        return totals.refused, len(broker.connections)
+
+
+async def test_a_server_that_closes_every_connection_refuses_no_message(log, monkeypatch) -> None:
+    """It closes as well where nothing was sent."""
+    monkeypatch.setattr(vehicle_module, "SOON_S", 0.5)
+
+    def ends(connection: Connection, kind: int) -> bool:
+        if kind == CONNECT:
+            asyncio.get_running_loop().call_later(0.1, connection.fail, "close")
+        return kind == PUBLISH
+
+    assert await closes(log, ends) == (0, 13)
+
+
+@pytest.mark.timing
+async def test_a_link_that_is_away_refuses_no_message(log, monkeypatch) -> None:
+    """A silence is found by the keep-alive; the server has closed nothing."""
+    monkeypatch.setattr(vehicle_module, "SOON_S", 3.0)
+
+    def ends(connection: Connection, kind: int) -> bool:
+        if kind == PUBLISH and connection.number < 5:
+            connection.fail("stall")
+            return True
+        return False
+
+    assert await closes(log, ends) == (0, 6)
+
+
+@pytest.mark.parametrize("mode", ["qos0", "qos1", "qos1-v311"])
+async def test_a_server_that_closes_behind_connack_meets_no_storm(log, mode: str) -> None:
+    """The wait doubles until a connection has proved useful."""
+
+    def end(connection: Connection) -> None:
+        asyncio.get_running_loop().call_later(0.002, connection.fail, "close")
+
+    async with (
+        FakeBroker(five=not mode.endswith("v311"), on_connected=end) as broker,
+        vehicle(broker, log, mode, SEVERAL, Backoff(0.01, 30.0)) as (one, _),
+    ):
+        offer(one)
+        one.open()
+        await asyncio.sleep(2)
+        # 2 s hold 8 waits of at least 5, 10, 20, ... ms.
+        assert 3 <= len(broker.connections) <= 10
+
+
+OWN_WORDS = b"quota of tenant 7\tis\x1b[2J used up"
+SHOWN = "Quota exceeded: quota of tenant 7\ufffdis\ufffd[2J used up"
+
+
+def reason_string(own: bytes = OWN_WORDS) -> bytes:
+    """Return the properties of a packet with a Reason String (3.2.2.3.9)."""
+    said = b"\x1f" + len(own).to_bytes(2, "big") + own
+    assert len(said) < 128
+    return bytes((len(said),)) + said
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("qos1", PUBACK), ("qos2", PUBREC)])
+async def test_the_servers_own_words_go_with_a_refused_message(
+    log, tmp_path: Path, mode: str, kind: int
+) -> None:
+    """3.4.2.2.2 and 3.5.2.2.2."""
+
+    def answer(connection: Connection, of: int, _body: bytes) -> list[bytes] | None:
+        if of != PUBLISH:
+            return None
+        mid = published(connection)[-1][0].to_bytes(2, "big")
+        return [packet(kind << 4, mid + b"\x97" + reason_string())]
+
+    async with FakeBroker(answer=answer) as broker, vehicle(broker, log, mode) as (one, totals):
+        offer(one, 1)
+        one.open()
+        await broker.until(lambda: totals.refused, WAIT_S)
+    assert told(log, tmp_path) == [(1, SHOWN)]
+
+
+@pytest.mark.parametrize("of", [CONNACK, DISCONNECT])
+async def test_the_servers_own_words_go_with_a_connection(log, of: int) -> None:
+    """3.2.2.3.9 and 3.14.2.2.3."""
+
+    def answer(connection: Connection, kind: int, _body: bytes) -> list[bytes] | None:
+        if kind == CONNECT and of == CONNACK:
+            return [packet(CONNACK << 4, b"\x00\x97" + reason_string())]
+        if kind == PUBLISH:
+            connection.send(packet(DISCONNECT << 4, b"\x97" + reason_string()))
+            connection.fail("close")
+            return []
+        return None
+
+    async with FakeBroker(answer=answer) as broker, vehicle(broker, log, "qos1") as (one, totals):
+        offer(one, 1)
+        one.open()
+        await broker.until(lambda: totals.connect_failures + totals.disconnections, WAIT_S)
+        assert one.trouble.endswith(SHOWN)

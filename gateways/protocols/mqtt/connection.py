@@ -9,7 +9,7 @@ import socket
 import ssl
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
@@ -19,7 +19,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.ends import AccessRefusedError, ConnectError
 from gateways.protocols.mqtt.private_names import AdoptingClient
-from gateways.protocols.tcp import unacknowledged_bytes
+from gateways.protocols.tcp import ended_by_peer, unacknowledged_bytes
 from gateways.protocols.tls import TlsClient, refuses
 
 VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
@@ -27,6 +27,9 @@ VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv3
 _MOST_PACKET_BYTES = 268_435_460  # MQTT 5, 2.1.4
 _MISC_SHARE = 4  # paho looks at its keep-alive only when asked: four times per interval keeps it in time
 _CLOSE_TIMEOUT_S = 2.0
+# Of a server's own words (Reason String), which may have 65,535 bytes.
+MOST_WORDS: Final = 200
+_PACKET_TOO_LARGE: Final = 0x95
 
 
 class Owner(typing.Protocol):
@@ -54,6 +57,9 @@ class LoopClient(AdoptingClient):
     Within a callback paho holds a lock that it takes again to report a closed socket: a write from there that meets a
     reset would wait for itself, and all vehicles with it. So nothing is written from within a callback; whoever has
     called paho writes when it returns.
+
+    Attributes:
+        server_ended: the server has closed the last connection because a packet is too large, or without saying why.
     """
 
     def __init__(
@@ -86,6 +92,8 @@ class LoopClient(AdoptingClient):
         self._leaving = False
         self._inside = False
         self.up = False
+        self.server_ended = False
+        self._peer_closed = False
         self._publish_qos = publish_qos
         self.peer_receive_max = 65_535
         self.peer_packet_bytes_max = _MOST_PACKET_BYTES
@@ -262,6 +270,7 @@ class LoopClient(AdoptingClient):
         self.loop_misc()
 
     def _on_close(self, _client: Any, _data: Any, sock: Any) -> None:
+        self._peer_closed = ended_by_peer(sock)
         loop = asyncio.get_running_loop()
         loop.remove_reader(sock.fileno())
         loop.remove_writer(sock.fileno())
@@ -285,7 +294,7 @@ class LoopClient(AdoptingClient):
     ) -> None:
         if reason.is_failure:
             kind = AccessRefusedError if reason.value in _ACCESS_REFUSED else ConnectError
-            self._fail(kind(f"{self._where()} refuses: {reason}"))
+            self._fail(kind(f"{self._where()} refuses: {in_words(reason, properties)}"))
             return
         # What the server allows (MQTT 5, 3.2.2.3); it may be another after each connection.
         self.peer_receive_max = getattr(properties, "ReceiveMaximum", 65_535)
@@ -302,29 +311,40 @@ class LoopClient(AdoptingClient):
             self._accepted.set_result(None)
 
     def _on_suback(
-        self, _client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _properties: Properties | None
+        self, _client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], properties: Properties | None
     ) -> None:
         if self._granted is None or self._granted.done():
             return
         if reasons[0].is_failure:
-            self._granted.set_exception(ConnectError(f"{self._where()} refuses to subscribe: {reasons[0]}"))
+            words = in_words(reasons[0], properties)
+            self._granted.set_exception(ConnectError(f"{self._where()} refuses to subscribe: {words}"))
         else:
             self._granted.set_result(None)
 
     def _on_gone(
-        self, _client: Any, _data: Any, _flags: Any, reason: ReasonCode, _properties: Properties | None
+        self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, properties: Properties | None
     ) -> None:
         was_up, self.up = self.up, False
+        said = flags.is_disconnect_packet_from_server
+        self.server_ended = reason.value == _PACKET_TOO_LARGE if said else self._peer_closed
+        words = in_words(reason, properties)
         refusal = "" if self._tls is None else self._tls.refusal
         if refusal:
             self._fail(AccessRefusedError(f"{self._where()} refuses: {refusal}"))
         else:
-            self._fail(ConnectError(f"{self._where()} closes: {reason}"))
+            self._fail(ConnectError(f"{self._where()} closes: {words}"))
         # Whoever is just waiting in `dial` or `subscribe_to` is told there, and there alone.
         if was_up and not self._leaving and self._accepted is None and self._granted is None:
-            self._owner.lost(refusal or str(reason))
+            self._owner.lost(refusal or words)
 
     def _fail(self, error: ConnectError) -> None:
         for waiting in (self._accepted, self._granted):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(error)
+
+
+def in_words(reason: ReasonCode, properties: Properties | None) -> str:
+    """Return a reason code's name and the server's own words for it (Reason String, MQTT 5), in one line of bounded length."""
+    own: str = getattr(properties, "ReasonString", "")[:MOST_WORDS]
+    harmless = "".join(letter if letter.isprintable() else "\ufffd" for letter in own)
+    return f"{reason}: {harmless}" if harmless else str(reason)
