@@ -10,6 +10,7 @@ the owner's that is no command is told and left out, and the next one is obeyed.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -17,7 +18,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,11 +35,35 @@ _LAST_WORDS: Final = os.environ.pop(LAST_WORDS, None)
 # The kernel's word for an owner's death (prctl(2), PR_SET_PDEATHSIG). It comes once for each thread of the owner through
 # which the child is handed on, so it must not count as a second signal, which ends a process at once.
 OWNER_DIED: Final = signal.SIGUSR1
+# So long a SIGTERM that comes again is the same one: a service manager sends it to child and owner, who passes it on.
+SAME_SIGNAL_S: Final = 1.0
 
 
 def heeded(*numbers: signal.Signals) -> tuple[signal.Signals, ...]:
     """Return those signals that this process was not started to ignore, as `nohup` and a shell's `&` have it."""
     return tuple(number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN)
+
+
+def on_sigterm(stop: Callable[[], object]) -> None:
+    """Let the first SIGTERM call `stop`, in a process without an event loop; a second one ends the process at once.
+
+    Within `SAME_SIGNAL_S` it is still the first one; behind that it has no handler any more, so that it ends what runs no
+    Python, too. The owner's death calls `stop`, too, however often it is told. SIGINT is ignored: a Ctrl-C is the owner's to
+    heed. The process may not use SIGALRM otherwise.
+    """
+
+    def first(*_: object) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGALRM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+        signal.setitimer(signal.ITIMER_REAL, SAME_SIGNAL_S)
+        atexit.register(
+            signal.setitimer, signal.ITIMER_REAL, 0
+        )  # an alarm behind the last handler would kill
+        stop()
+
+    signal.signal(signal.SIGTERM, first)
+    signal.signal(OWNER_DIED, lambda *_: stop())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def emit(event: str, **fields: Any) -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import sys
 import threading
 import time
 from typing import Any
 
-from schemas.control import OWNER_DIED, commands, emit
+from schemas.control import commands, emit, on_sigterm
 from schemas.errors import Refusal
 from twin.config import read_twin_config
 from twin.process import TwinProcess, report_error
@@ -113,9 +112,7 @@ def main(arguments: list[str]) -> int:
         return 2
     _keep_stdout()
     inbox: Inbox = queue.SimpleQueue()
-    for number in (signal.SIGTERM, OWNER_DIED):
-        signal.signal(number, lambda *_: inbox.put(None))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    on_sigterm(lambda: inbox.put(None))
     process: TwinProcess | None = None
     try:
         process = TwinProcess(read_twin_config(arguments[0]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import sys
 import time
 from collections import deque
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.config import read_config
-from schemas.control import OWNER_DIED, Lines, command, emit
+from schemas.control import Lines, command, emit, on_sigterm
 from schemas.errors import Refusal
 from schemas.without_pandas import without_pandas
 from simulator.capture import pcap
@@ -200,9 +199,7 @@ def main(arguments: list[str]) -> int:
         config = read_config(arguments[0], CaptureConfig)
         with without_pandas(), ExitStack() as stack:
             capture = Capture(config, stack)
-            for number in (signal.SIGTERM, OWNER_DIED):
-                signal.signal(number, lambda *_: setattr(capture, "stopping", True))
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            on_sigterm(lambda: setattr(capture, "stopping", True))
             emit("ready", device=config.device)
             figures = capture.run(Owner(sys.stdin.fileno()))
             emit("done", **figures)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas.control import OWNER_DIED, SAME_SIGNAL_S
 from schemas.outlet import Outlet
 
 ROOT = Path(__file__).parents[2]
@@ -214,6 +215,82 @@ def test_a_ctrl_c_that_is_ignored_from_the_beginning_stays_ignored() -> None:
             child.wait(0.5)
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == -signal.SIGTERM
+
+
+TWIN = """
+import sys, time
+from schemas.control import emit
+import twin.__main__ as twin
+
+class Slow:
+    def __init__(self, config): pass
+    def open(self): return {}
+    def check(self): pass
+    def close(self):
+        emit("stopping")
+        WORK
+
+twin.TwinProcess, twin.read_twin_config = Slow, lambda path: None
+sys.exit(twin.main(["twin.json"]))
+"""
+CAPTURE = """
+import sys, time, types
+from schemas.control import emit
+from simulator.capture import process
+
+class Slow:
+    def __init__(self, config, stack):
+        self.stopping = False
+    def run(self, owner):
+        while not self.stopping:
+            time.sleep(0.01)
+        emit("stopping")
+        WORK
+        return {}
+
+process.Capture, process.read_config = Slow, lambda path, model: types.SimpleNamespace(device="none")
+sys.exit(process.main(["capture.json"]))
+"""
+
+
+@pytest.fixture(params=[TWIN, CAPTURE], ids=["twin", "capture"])
+def slow(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_a_second_sigterm_ends_twin_and_capture_at_once(slow: str) -> None:
+    """The same signal may come twice, from a service manager and from the owner."""
+    program = [sys.executable, "-c", slow.replace("WORK", "time.sleep(60)")]
+    with started(program, subprocess.PIPE) as child:
+        child.send_signal(signal.SIGTERM)
+        assert "stopping" in child.stdout.readline()
+        for number in (signal.SIGTERM, signal.SIGINT, OWNER_DIED):
+            child.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(SAME_SIGNAL_S + 0.5)
+        child.send_signal(OWNER_DIED)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.3)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(10) == -signal.SIGTERM
+
+
+def test_a_second_sigterm_ends_what_runs_no_python(slow: str) -> None:
+    """Such as the writing of a table, to a disk that stands still."""
+    work = f"time.sleep({SAME_SIGNAL_S + 0.2}); emit('busy'); __import__('hashlib').pbkdf2_hmac('md5', b'', b'', 1 << 23)"
+    with started([sys.executable, "-c", slow.replace("WORK", work)], subprocess.PIPE) as child:
+        child.send_signal(signal.SIGTERM)
+        assert "stopping" in child.stdout.readline()
+        assert "busy" in child.stdout.readline()
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(10) == -signal.SIGTERM
+
+
+def test_twin_and_capture_stop_in_order_at_the_first_sigterm(slow: str) -> None:
+    with started([sys.executable, "-c", slow.replace("WORK", "pass")], subprocess.PIPE) as child:
+        child.send_signal(signal.SIGTERM)
+        assert [json.loads(line)["event"] for line in child.stdout] == ["stopping", "done"]
+        assert child.wait(10) == 0
 
 
 def test_what_may_not_be_dropped_waits_for_its_reader_behind_what_was_dropped(
