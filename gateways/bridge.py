@@ -23,7 +23,8 @@ from schemas.tracks import Track
 
 # While records are on their way, how often confirmations are fetched between two batches.
 _POLL_S = 0.001
-_TRACKS_MAX = 200_000
+# Vehicles whose messages are followed: of others a sequence that wraps (format `small`) is taken as it stands.
+TRACKS_MAX = 200_000
 # What the receive log and the ledger can hold.
 _SEQUENCE_MAX = 2**63 - 2
 _EPOCH_MAX = 2**31 - 1
@@ -287,7 +288,7 @@ class Bridge:
         track = self._tracks.get(vehicle_id)
         if track is None:
             track = Track(vehicle_id.encode(), epoch)
-            if len(self._tracks) < _TRACKS_MAX:
+            if len(self._tracks) < TRACKS_MAX:
                 self._tracks[vehicle_id] = track
         elif epoch > track.epoch:
             track.restart(epoch)

@@ -6,9 +6,11 @@ import re
 
 import pytest
 
+from gateways.bridge import TRACKS_MAX
 from gateways.protocols.amqp.reader import MAX_BODY_BYTES, MAX_FRAME_BYTES
 from gateways.protocols.coap import blocks, dtls_server, echo, message_ids, message_layer
-from gateways.protocols.mqtt import connection, intake, members
+from gateways.protocols.mqtt import intake, members
+from gateways.protocols.mqtt.connection import MOST_WORDS
 from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES, RETAINED_MAX
 from ivsim.agents import messages, service
 from ivsim.runs import served
@@ -27,8 +29,9 @@ LIMITS = {
     "a packet of {} bytes": MAXIMUM_PACKET_BYTES,
     "{} connections in a row": intake.RIVALRY,
     "{} topics whose retained": RETAINED_MAX,
+    "{} vehicles whose messages": TRACKS_MAX,
     "{} answers a second": members.ANSWERS_PER_S,
-    "{} characters of a server's own words": connection.MOST_WORDS,
+    "{} characters of a server's own words": MOST_WORDS,
     "a frame of {} bytes": MAX_FRAME_BYTES,
     "a body of {} bytes": MAX_BODY_BYTES,
     "a payload of {} bytes, in blocks": blocks.MAX_PAYLOAD_BYTES,

@@ -56,9 +56,7 @@ def test_a_spark_master_is_asked_directly(page: int, run_record: RunRecord) -> N
 
 def test_nobody_else_asks_over_http() -> None:
     """Each other way of Python's or of a library's would go by the proxy unless told otherwise."""
-    ways = re.compile(
-        r"urlopen\(|build_opener\(|httpx\.(get|post)\(|\brequests\.(get|post)\("
-    )
+    ways = re.compile(r"urlopen\(|build_opener\(|httpx\.(get|post)\(|\brequests\.(get|post)\(")
     product = [
         path
         for name in ("ivsim", "simulator", "gateways", "twin", "schemas")

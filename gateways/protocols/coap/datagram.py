@@ -134,18 +134,8 @@ def family_of(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def resolve(host: str, port: int) -> Remote:
-    """Return the address of `host`: of a name the IPv4 one; at once for a literal. Raises ConnectError."""
-    try:
-        found = socket.getaddrinfo(host, port, family_of(host), socket.SOCK_DGRAM)
-    except OSError as error:
-        raise ConnectError(f"{host}:{port}: {error}") from error
-    address = found[0][4]
-    return Remote((str(address[0]), int(address[1])))
-
-
 async def resolved(host: str, port: int) -> Remote:
-    """As `resolve`, within `RESOLVE_S`, and the event loop goes on meanwhile."""
+    """Return the address of `host`: of a name the IPv4 one, within `RESOLVE_S`; at once for a literal. Raises ConnectError."""
     try:
         async with asyncio.timeout(RESOLVE_S):
             found = await address_of(host, port, socket.SOCK_DGRAM, family_of(host))

@@ -33,7 +33,7 @@ from aiocoap.numbers.types import ACK, CON
 from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.coap import dtls
 from gateways.protocols.coap.address import coap_path
-from gateways.protocols.coap.datagram import Remote, resolve
+from gateways.protocols.coap.datagram import Remote, resolved
 from gateways.protocols.coap.dtls_client import DtlsClient
 from gateways.protocols.coap.message_layer import Upper
 from gateways.protocols.coap.oscore import OVERHEAD_BYTES, ClientGuard
@@ -95,7 +95,7 @@ class CoapVehicle(Upper):
     async def connect(self) -> None:
         """Open the socket; CoAP over UDP has no handshake, so without DTLS this says nothing about the gateway."""
         self._loop = asyncio.get_running_loop()
-        self._remote = resolve(self._endpoint.host, self._endpoint.port)
+        self._remote = await resolved(self._endpoint.host, self._endpoint.port)
         if self._whole_bytes is None:
             self._whole_bytes = self._one_datagram_bytes()
         if self._udp is None:
