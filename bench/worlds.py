@@ -143,25 +143,23 @@ def coverage_of_means(
     design: Design, trials: int, rng: np.random.Generator, *, skew: float = 0.0, apart: float = 0.0
 ) -> tuple[float, float]:
     """Return how often intervals hold the true mean: ours, and Student's over messages as they used to be."""
-    sums = squares = np.zeros(())
+    sums = squares = least = np.zeros(())
     series = []
     for values in latencies(design, trials, rng, skew=skew, apart=apart):
-        sums, squares = sums + values, squares + values**2
+        sums, squares, least = sums + values, squares + values**2, np.minimum(least, values)
         if design.vehicles == 1:
             series.append(values)
     n = design.messages * design.vehicles * design.repetitions
     means, z = shares_of(sums, design.messages)
-    if design.vehicles == 1:
-        low, high = _batched(np.array(series), design)
-    else:
-        low, high = bounds(means, _error(z))
+    error = _batched(np.array(series), design) if design.vehicles == 1 else _error(z)
+    low, high = bounds(means, error, least.min((-2, -1)) >= 0)
     half = special.stdtrit(n - 1, 0.975) * np.sqrt((squares.sum((-2, -1)) / n - means**2) / (n - 1))
     truth = true_mean(skew)
     return _held(low, high, truth), _held(means - half, means + half, truth)
 
 
-def _batched(series: Floats, design: Design) -> tuple[Any, Any]:
-    """Return bounds from batches along time, of (messages, trials, repetitions, 1)."""
+def _batched(series: Floats, design: Design) -> Variance:
+    """Return the variance of means by batches along time, of (messages, trials, repetitions, 1)."""
     repetition = np.repeat(np.arange(design.repetitions), design.messages)
     template = batches(np.zeros(repetition.size), repetition, design.repetitions)
     flat = series[..., 0].transpose(1, 2, 0).reshape(series.shape[1], -1)
@@ -171,7 +169,7 @@ def _batched(series: Floats, design: Design) -> tuple[Any, Any]:
     sums = np.add.reduceat(flat, starts, axis=1)
     means = flat.mean(1)
     z = (sums - means[:, None] * counts) / flat.shape[1]
-    return bounds(means, _error(z.reshape(-1, template.repetitions, template.units)))
+    return _error(z.reshape(-1, template.repetitions, template.units))
 
 
 def coverage_of_shares(

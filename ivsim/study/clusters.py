@@ -101,14 +101,26 @@ def _skewness(z: Floats, present: npt.NDArray[np.bool_], count: Any) -> Any:
     return np.where(np.isfinite(found) & (count >= SKEWNESS_FROM), found, 0.0)
 
 
-def bounds(estimate: Any, error: Variance) -> tuple[Any, Any]:
+def bounds(estimate: Any, error: Variance, positive: Any = False) -> tuple[Any, Any]:
     """Return the two-sided 95 % interval of a mean; NaN where its variance is not defined.
 
     Student's t; where skewness is allowed for, t is what Hall's transformation of the studentised mean takes to t.
+
+    Args:
+        estimate: the mean.
+        error: of the mean.
+        positive: of values none of which is below 0: the interval is that of the mean's logarithm (delta method), and
+            cannot end below 0 either.
     """
     t = special.stdtrit(error.freedom, _UPPER)
     spread = np.sqrt(error.variance)
-    return estimate - spread * _bent(t, error.skewness), estimate - spread * _bent(-t, error.skewness)
+    low, high = (-spread * _bent(sign * t, error.skewness) for sign in (1, -1))
+    on_log = positive & (estimate > 0)
+    scale = np.where(on_log, estimate, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return tuple(
+            np.where(on_log, estimate * np.exp(side / scale), estimate + side) for side in (low, high)
+        )
 
 
 def _bent(t: Any, a: Any) -> Any:
@@ -223,7 +235,7 @@ class Clusters:
             return NOTHING
         mean, z = self.mean_shares()
         error = self.error(z)
-        low, high = bounds(mean, error)
+        low, high = bounds(mean, error, bool((self.values >= 0).all()))
         spread = float(self.values.var()) / self.n
         with np.errstate(invalid="ignore", divide="ignore"):
             effective = np.where(spread > 0, self.n * spread / error.variance, np.nan)
@@ -259,6 +271,43 @@ class Clusters:
         ]
         return self._interval(estimate, ordered[ranks[0]], ordered[ranks[1]], error, worth)
 
+    def mean_comparison(self) -> Comparison | None:
+        """Return the mean of differences and how far from 0 it is; None where there are none, or it has no error."""
+        if not self.n:
+            return None
+        mean, z = self.mean_shares()
+        return _comparison(mean, self.error(z), self.repetitions)
+
+    def median_comparison(self) -> Comparison | None:
+        """Return the median of differences and how far from 0 it is; None where there are none, or too few units for bounds.
+
+        The bounds are the values at those of its share (Woodruff 1952), which is a mean of 0 and 1, and of 1/2 for the median
+        itself. Of values whose median is 0 half are below 0, by the same reckoning; where each value says the same, the
+        test is the sign test of as many units (Conover 1999, 3.4).
+        """
+        if not self.n:
+            return None
+        ordered = np.sort(self.values)
+        estimate = float(np.median(ordered))
+        error = self.error(self._below(estimate)[1])
+        half = float(special.stdtrit(error.freedom, _UPPER) * np.sqrt(error.variance))
+        if not half < 0.5:
+            return None
+        low, high = (float(ordered[rank_index(self.n, 0.5 + side)]) for side in (-half, half))
+        below, z = self._below(0.0)
+        away = self.error(z)
+        least = 2 * 0.5 ** (self.repetitions * self.units) if below != 0.5 else 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = -abs(below - 0.5) / np.sqrt(away.variance)
+        p_value = 2 * float(special.stdtr(away.freedom, far)) if below != 0.5 else 1.0
+        return Comparison(
+            estimate, min(low, estimate), max(high, estimate), max(p_value, least), self.repetitions
+        )
+
+    def _below(self, border: float) -> tuple[float, Floats]:
+        """Return the share of values below a border, those at it counted half, with each unit's share in its error."""
+        return self.mean_shares((self.values < border) + (self.values == border) / 2)
+
 
 NOTHING: Final = Interval(None, None, None, 0)
 
@@ -292,41 +341,26 @@ def batches(values: Floats, repetition: Integers, repetitions: int) -> Clusters:
 
 def of_repetitions(figures: Sequence[float] | Floats) -> Interval:
     """Return the mean of a figure that each repetition has once; no bounds below MIN_REPETITIONS."""
+    return repetition_clusters(figures).mean()
+
+
+def repetition_clusters(figures: Sequence[float] | Floats) -> Clusters:
+    """Return a figure that each repetition has once, in their order."""
     data = np.asarray(figures, dtype=np.float64)
-    if not data.size:
-        return NOTHING
     index = np.arange(data.size, dtype=np.int64)
-    return Clusters(data, index, np.zeros_like(index), data.size, 1, REPETITION).mean()
+    return Clusters(data, index, np.zeros_like(index), data.size, 1, REPETITION)
 
 
-def _comparison(difference: float, error: Variance, a: Clusters, b: Clusters) -> Comparison | None:
+def _comparison(difference: float, error: Variance, repetitions: int) -> Comparison | None:
     if not np.isfinite(error.variance):
         return None
     variance = float(error.variance)
-    repetitions = min(a.repetitions, b.repetitions)
     if variance <= (1e-9 * max(abs(difference), 1e-12)) ** 2:
         p_value = 1.0 if difference == 0 else 0.0
         return Comparison(difference, difference, difference, p_value, repetitions)
     half = float(special.stdtrit(error.freedom, _UPPER)) * math.sqrt(variance)
     p_value = 2 * float(special.stdtr(error.freedom, -abs(difference) / math.sqrt(variance)))
     return Comparison(difference, difference - half, difference + half, p_value, repetitions)
-
-
-def paired_difference(first: Clusters, second: Clusters) -> Comparison | None:
-    """Return the mean of second minus first over the same messages of the same units; None when it has no error.
-
-    Args:
-        first: values that correspond, one by one, to those of the second.
-        second: the same units.
-    """
-    if not first.n:
-        return None
-    apart = Clusters(
-        second.values - first.values,
-        *(first.repetition, first.unit, first.repetitions, first.units, first.kind, first.strata),
-    )
-    mean, z = apart.mean_shares()
-    return _comparison(mean, apart.error(z), first, second)
 
 
 def difference_of_means(first: Clusters, second: Clusters, *, same_units: bool = False) -> Comparison | None:
@@ -342,7 +376,7 @@ def difference_of_means(first: Clusters, second: Clusters, *, same_units: bool =
         return None
     (a, za), (b, zb) = first.mean_shares(), second.mean_shares()
     error = _error(first, za, second, zb, same_units=same_units)
-    return _comparison(b - a, error, first, second)
+    return _comparison(b - a, error, min(first.repetitions, second.repetitions))
 
 
 def ratio_of_means(above: Clusters, below: Clusters, *, same_units: bool = False) -> Interval:

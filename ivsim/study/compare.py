@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from ivsim.study.clusters import MIN_REPETITIONS, difference_of_intervals, difference_of_means
+from ivsim.study.clusters import (
+    MIN_REPETITIONS,
+    REPETITION,
+    difference_of_intervals,
+    difference_of_means,
+    repetition_clusters,
+)
+from ivsim.study.messages import by_message, quantile_of
 from ivsim.study.model import Study
 from ivsim.study.results import CellResult
 from ivsim.study.statistics import Comparison, Interval, holm
@@ -15,6 +22,10 @@ from schemas.errors import Refusal
 
 # A difference of less than this share of the first figure is of no interest, however sure it is.
 RELEVANT: Final = 0.05
+# By what two cells are compared.
+MESSAGE, APART = "message", "apart"
+# Below that many, figures that a repetition has once are compared by their intervals, too.
+MIN_PAIRED_REPETITIONS: Final = 4
 Verdict = Literal["yes", "no", "too small", "too few repetitions", "cannot tell", "invalid", "not measured"]
 
 
@@ -22,6 +33,7 @@ class Row(NamedTuple):
     """One metric of one cell in both results.
 
     Attributes:
+        by: what was set against itself, MESSAGE, VEHICLE or REPETITION; APART where the two have nothing in common.
         verdict: whether the second differs by more than noise: `yes` needs significance and relevance; `too small` is
             significant and not relevant. `too few repetitions`, `cannot tell` (no interval), `invalid` (of a run
             that says so itself) and `not measured` are no verdicts.
@@ -33,6 +45,7 @@ class Row(NamedTuple):
     second: Interval
     comparison: Comparison | None
     verdict: Verdict
+    by: str = APART
 
     @property
     def more_than_noise(self) -> bool:
@@ -53,7 +66,7 @@ def compare(first: Measured, second: Measured, relevant: float = RELEVANT) -> Co
     """Compare the cells that both have, each metric of the first study; Refusal when they share no cell.
 
     The unit is that of the figures' intervals (ivsim.study.clusters): vehicles within repetitions, repetitions where a
-    figure is of a whole one. Under the same seed vehicle j is the same in both and is compared with itself. All tests of
+    figure is of a whole one. Under the same seed messages, vehicles and repetitions are compared with themselves. All tests of
     the table together keep 5 % (Holm), so that two studies that differ in their seed alone show any difference at all
     in at most one table of twenty. Below MIN_REPETITIONS on either side there is no verdict.
 
@@ -93,29 +106,57 @@ def _seeds(result: CellResult) -> list[int | None]:
 
 
 def row_of(metric: str, a: CellResult, b: CellResult) -> Row:
-    """Return one metric of two cells with their difference, not judged beside others yet.
-
-    Under the same seeds vehicle j is the same in both, and is compared with itself.
-    """
-    same_seed = _seeds(a) == _seeds(b)
+    """Return one metric of two cells with their difference, not judged beside others yet."""
     left, right = a.interval(metric), b.interval(metric)
 
-    def row(verdict: Verdict, found: Comparison | None = None) -> Row:
-        return Row(a.cell.name, metric, left, right, found, verdict)
+    def row(verdict: Verdict, found: Comparison | None = None, by: str = APART) -> Row:
+        return Row(a.cell.name, metric, left, right, found, verdict, by)
 
     if "invalid" in (a.validity, b.validity):
         return row("invalid")
     if left.estimate is None or right.estimate is None:
         return row("not measured")
-    means = [side.observations.clusters(metric) for side in (a, b)]
-    if means[0] is not None and means[1] is not None:
-        alike = (means[0].repetitions, means[0].units) == (means[1].repetitions, means[1].units)
-        found = difference_of_means(means[0], means[1], same_units=same_seed and alike)
-    else:
-        found = difference_of_intervals(left, right)
+    found, by = _difference(metric, a, b)
     if not a.enough or not b.enough:
-        return row("too few repetitions", found)
-    return row("cannot tell" if found is None else "no", found)
+        return row("too few repetitions", found, by)
+    return row("cannot tell" if found is None else "no", found, by)
+
+
+def _difference(metric: str, a: CellResult, b: CellResult) -> tuple[Comparison | None, str]:
+    """Return second minus first, and by what it was found.
+
+    Under the same seeds what both have is compared with itself: each message in a mean or a median of latencies, each
+    vehicle in a mean, each repetition in what it has once. What the link and the hour did to both is then in neither's error.
+    """
+    same_seeds = _seeds(a) == _seeds(b)
+    if same_seeds and (found := by_message(metric, a.observations, b.observations)) is not None:
+        return found, MESSAGE
+    first, second = (side.observations.clusters(metric) for side in (a, b))
+    if first is not None and second is not None:
+        same_units = same_seeds and (first.repetitions, first.units) == (second.repetitions, second.units)
+        found = difference_of_means(first, second, same_units=same_units)
+        return found, first.kind if same_units else APART
+    left, right = a.interval(metric), b.interval(metric)
+    if same_seeds and _of_whole_repetitions(metric, left, right):
+        found = _by_repetition(a.figures(metric), b.figures(metric))
+        if found is not None:
+            return found, REPETITION
+    return difference_of_intervals(left, right), APART
+
+
+def _of_whole_repetitions(metric: str, left: Interval, right: Interval) -> bool:
+    """Return whether each repetition has a figure that can be set against the other cell's: no share, and no unsure quantile."""
+    if left.unit == right.unit == REPETITION:
+        return True
+    return quantile_of(metric) is not None and None not in (left.low, right.low)
+
+
+def _by_repetition(left: Mapping[int, float], right: Mapping[int, float]) -> Comparison | None:
+    """Return the mean difference of what each repetition has; None where MIN_PAIRED_REPETITIONS do not have both."""
+    both = sorted(left.keys() & right.keys())
+    if len(both) < MIN_PAIRED_REPETITIONS:
+        return None
+    return repetition_clusters([right[one] - left[one] for one in both]).mean_comparison()
 
 
 def _notes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ivsim.study.clusters import MIN_REPETITIONS
+from ivsim.study.clusters import MIN_REPETITIONS, REPETITION
 from ivsim.study.compare import RELEVANT, Row, judged, row_of
 from ivsim.study.headline import about
 from ivsim.study.markdown import table
@@ -28,10 +28,7 @@ class Difference(NamedTuple):
 
 
 def differences(study: Study, found: Sequence[CellResult]) -> list[Difference]:
-    """Return what the headline's metrics differ in between the cells that it compares, all tests together at 5 % (Holm).
-
-    Vehicle j is the same in all cells of a repetition, and is compared with itself.
-    """
+    """Return what the headline's metrics differ in between the cells that it compares, all tests together at 5 % (Holm)."""
     chosen = study.headline_kind
     named = [name for name in chosen.named_metrics() if name in study.metrics]
     pairs = chosen.pairs(study.measured_by, about(chosen, found))
@@ -66,6 +63,7 @@ def section(study: Study, found: Sequence[Difference]) -> str:
         *(["beside"] if any(one.pair.beside for one in found) else []),
         "metric",
         "difference",
+        "by",
         "n",
         "more than noise",
     ]
@@ -78,12 +76,15 @@ def section(study: Study, found: Sequence[Difference]) -> str:
                 *beside,
                 one.row.metric,
                 _difference(study, one.row),
+                one.row.by,
                 _n(one.row),
                 one.row.verdict,
             ]
         )
     note = (
-        "The second minus the first [95 % interval], under the same seed vehicle by vehicle. n: units on either side."
+        "The second minus the first [95 % interval]. By: what both have and is compared with itself, as repetitions of one seed"
+        " have the same messages over the same seconds of the trace: each message (of a mean its mean difference, of a median the"
+        " median of the differences), each vehicle, or each repetition. n: units on either side."
         " More than noise: significant, with all tests of this table together at 5 % (Holm), and at least"
         f" {RELEVANT * 100:g} % of the first figure (of shares of messages any); below {MIN_REPETITIONS} repetitions there is no"
         " verdict."
@@ -112,6 +113,8 @@ def _difference(study: Study, row: Row) -> str:
 
 def _n(row: Row) -> str:
     """Return how many units either side has, with what they are."""
+    if row.by == REPETITION != row.first.unit and row.comparison is not None:
+        return f"{row.comparison.repetitions:,} ({REPETITION})"
     sides = [side.units if side.unit else side.n for side in (row.first, row.second)]
     numbers = f"{sides[0]:,}" if sides[0] == sides[1] else " and ".join(f"{side:,}" for side in sides)
     kinds = sorted({side.unit for side in (row.first, row.second)} - {""})

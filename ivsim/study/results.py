@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ivsim.study.cells import DONE, FAILED, Cell, Kept
 from ivsim.study.clusters import MIN_REPETITIONS, Clusters, of_repetitions
+from ivsim.study.messages import Messages
 from ivsim.study.statistics import Interval
 
 Floats = npt.NDArray[np.float64]
@@ -25,6 +26,11 @@ class CellObservations:
 
     def clusters(self, metric: str) -> Clusters | None:
         """Return the single measurements whose mean the metric is, with their units; None where it is no mean of any."""
+        del metric
+        return None
+
+    def messages(self, metric: str) -> Messages | None:
+        """Return what each message has, where the metric is a mean or a quantile over messages; None where it is none."""
         del metric
         return None
 
@@ -55,10 +61,14 @@ class CellResult:
     def failures(self) -> list[Kept]:
         return [one for one in self.kept if one.state == FAILED]
 
+    def figures(self, metric: str) -> dict[int, float]:
+        """Return the figure of each repetition that has it, by its number."""
+        found = {one.task.repetition: one.figures.get(metric) for one in self.done}
+        return {number: float(value) for number, value in found.items() if isinstance(value, int | float)}
+
     def values(self, metric: str) -> Floats:
         """Return the figure of each repetition that has it."""
-        found = [one.figures.get(metric) for one in self.done]
-        return np.array([float(value) for value in found if isinstance(value, int | float)])
+        return np.array(list(self.figures(metric).values()))
 
     def interval(self, metric: str) -> Interval:
         """Return a metric with its interval: over units of single measurements if it has them, else over repetitions."""

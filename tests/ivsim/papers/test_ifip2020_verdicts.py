@@ -38,7 +38,8 @@ from ivsim.study.claims import (
     together,
 )
 from ivsim.study.clusters import Clusters
-from ivsim.study.engines.echo.observations import EchoObservations, by_vehicle
+from ivsim.study.engines.echo.observations import EchoObservations
+from ivsim.study.messages import keys_of
 from ivsim.study.results import CellObservations, CellResult
 
 
@@ -63,12 +64,12 @@ class World(EchoObservations):
         found["latency_ms"][:missing] = np.nan
         found["delay_ms"] = found["latency_ms"]
         found["overhead_bytes"] = rng.normal(overhead, 3.0, n)
-        found["keys"] = (order % every << 50) | ((order // every % self.VEHICLES) << 30) | order
+        found["keys"] = keys_of(order % every, order // every % self.VEHICLES, order)
         self.overtaken = missing
 
     @property
     def overheads(self) -> Any:
-        return by_vehicle(self.overhead_bytes, self.keys, self.REPETITIONS, self.VEHICLES)
+        return self._of_due(self.overhead_bytes).clusters()
 
 
 def placed(sweep: str, mode: str, world: World, **values: Any) -> World:

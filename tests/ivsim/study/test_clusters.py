@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,6 @@ from ivsim.study.clusters import (
     difference_of_intervals,
     difference_of_means,
     of_repetitions,
-    paired_difference,
     ratio_of_means,
     share_of_sums,
 )
@@ -150,11 +150,23 @@ def test_independent_units_have_students_interval():
 
 
 def test_figures_of_repetitions_have_students_interval_from_three_on():
-    found = of_repetitions([4.0, 5.0, 9.0])
-    assert (found.low, found.high) == pytest.approx(mean_interval([4.0, 5.0, 9.0])[1:3])
+    found = of_repetitions([-4.0, 5.0, 9.0])
+    assert (found.low, found.high) == pytest.approx(mean_interval([-4.0, 5.0, 9.0])[1:3])
     assert found.unit == REPETITION
     assert of_repetitions([4.0, 5.0]).low is None
     assert of_repetitions([]).estimate is None
+
+
+def test_what_cannot_be_negative_has_no_interval_below_zero():
+    """The half width of Student's interval, as a factor: on the log scale."""
+    found, students = of_repetitions([1.0, 2.0, 30.0]), mean_interval([1.0, 2.0, 30.0])
+    assert students.low < 0 < found.low < found.estimate == students.estimate
+    half = (students.high - students.estimate) / students.estimate
+    assert (found.low, found.high) == pytest.approx((11 * math.exp(-half), 11 * math.exp(half)))
+    assert of_repetitions([0.0, 0.0, 0.0])[:3] == (0.0, 0.0, 0.0)
+    # Of many that are near each other the two scales agree.
+    near_each_other = generator(8).normal(100.0, 1.0, 40)
+    assert of_repetitions(near_each_other).low == pytest.approx(mean_interval(near_each_other).low, rel=1e-4)
 
 
 def test_repetitions_that_differ_widen_the_interval():
@@ -198,9 +210,13 @@ def pair(shift: float) -> tuple[Clusters, Clusters]:
     return Clusters(road.ravel(), *where), Clusters(other.ravel(), *where)
 
 
+def minus(second: Clusters, first: Clusters) -> Clusters:
+    return replace(first, values=second.values - first.values)
+
+
 def test_the_same_vehicles_tell_what_other_vehicles_cannot():
     first, second = pair(3.0)
-    paired = paired_difference(first, second)
+    paired = minus(second, first).mean_comparison()
     same, other = (difference_of_means(first, second, same_units=same) for same in (True, False))
     assert paired.p_value < 1e-6
     assert same.p_value < 1e-6
@@ -211,9 +227,9 @@ def test_the_same_vehicles_tell_what_other_vehicles_cannot():
 
 def test_what_differs_by_nothing_has_p_1_and_by_a_constant_p_0():
     first, _ = pair(0.0)
-    assert paired_difference(first, first).p_value == 1.0
+    assert minus(first, first).mean_comparison().p_value == 1.0
     moved = Clusters(first.values + 2.0, first.repetition, first.unit, 3, 20)
-    assert paired_difference(first, moved).p_value < 1e-12
+    assert minus(moved, first).mean_comparison().p_value < 1e-12
 
 
 def test_a_ratio_of_means_holds_the_truth():

@@ -48,9 +48,9 @@ def test_each_step_has_its_difference_interval_n_and_verdict(made_store: Make) -
         assert float(low) < float(figure) < float(high)
     table = section(store.study, found)
     assert table.startswith(
-        "## Differences\n\n| from, to | beside | metric | difference | n | more than noise |"
+        "## Differences\n\n| from, to | beside | metric | difference | by | n | more than noise |"
     )
-    assert table.count("| 15 (vehicle) | yes |") == 2
+    assert table.count("| message | 15 (vehicle) | yes |") == 2
     # In the headline, which is the first thing that a reader sees, and behind the results.
     parts = sections(store, results(store))
     assert told(store.study, found) in parts[0]

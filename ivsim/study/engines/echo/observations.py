@@ -12,26 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ivsim.study.cells import Cell, Kept
-from ivsim.study.clusters import (
-    Clusters,
-    batches,
-    difference_of_means,
-    paired_difference,
-    ratio_of_means,
-)
+from ivsim.study.clusters import Clusters, difference_of_means, ratio_of_means
 from ivsim.study.engines.echo.metrics import EchoCell, WireCell, measured, wire_of
 from ivsim.study.engines.run_axes import mode_of
+from ivsim.study.messages import Messages, by_message, keys_of, quantile_of
 from ivsim.study.results import CellObservations
 from ivsim.study.sealed import read_sealed, read_table, whole
 from ivsim.study.statistics import Comparison, Interval
-from ledger.metrics import QUANTILES
 from schemas.errors import Refusal
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-_VEHICLES: Final = 0xFFFFF
-# Below this share of common messages two cells are compared as independent samples.
-PAIRED_SHARE: Final = 0.5
 
 
 @dataclass
@@ -59,7 +50,7 @@ class EchoObservations(CellObservations):
     @cached_property
     def keys(self) -> npt.NDArray[np.int64]:
         """Name each message by repetition, vehicle and sequence: equal names are alike in content and trace."""
-        parts = [(r << 50) | (m.vehicle << 30) | m.sequence for r, (m, _) in enumerate(self._read)]
+        parts = [keys_of(r, m.vehicle, m.sequence) for r, (m, _) in enumerate(self._read)]
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     @cached_property
@@ -104,12 +95,10 @@ class EchoObservations(CellObservations):
             count += int((~messages.received & (messages.sequence < last[messages.vehicle])).sum())
         return count
 
-    def _of_due(self, values: Floats, where: npt.NDArray[np.bool_] | None = None) -> Clusters:
-        """Return values of messages due, one a message, with their vehicles; those `where` says, or all."""
-        keys = self.keys
-        if where is not None:
-            keys, values = keys[where], values[where]
-        return by_vehicle(values, keys, len(self.repetitions), self.cell.options.vehicles)
+    def _of_due(self, values: Floats, keys: Integers | None = None) -> Messages:
+        """Return values of messages due, one a message; of `keys`, or all."""
+        keys = self.keys if keys is None else keys
+        return Messages(values, keys, len(self.repetitions), self.cell.options.vehicles)
 
     def _fields(self, name: str) -> npt.NDArray[Any]:
         return _join([getattr(messages, name) for messages, _ in self._read])
@@ -117,24 +106,25 @@ class EchoObservations(CellObservations):
     @property
     def latencies(self) -> Clusters:
         """Return the latencies of the messages received, by vehicle."""
-        return self._of_due(self.latency_ms, np.isfinite(self.latency_ms))
+        return self._of_due(self.latency_ms).clusters()
 
     @property
     def delays(self) -> Clusters:
         """Return received minus emitted of the messages received, by vehicle."""
-        return self._of_due(self.delay_ms, np.isfinite(self.delay_ms))
+        return self._of_due(self.delay_ms).clusters()
 
     @property
     def losses(self) -> Clusters:
         """Return 1 for a message due that was never received, else 0, by vehicle."""
-        return self._of_due(np.isnan(self.latency_ms).astype(np.float64))
+        return self._of_due(np.isnan(self.latency_ms).astype(np.float64)).clusters()
 
     @property
     def overheads(self) -> Clusters:
         """Return the overhead per crossing of the messages published, by vehicle."""
-        keys = [(r << 50) | (wire.vehicle << 30) for r, (_, wire) in enumerate(self._read)]
-        vehicles = self.cell.options.vehicles
-        return by_vehicle(self.overhead_bytes, _join(keys), len(self.repetitions), vehicles)
+        keys = [
+            keys_of(r, wire.vehicle, np.zeros_like(wire.vehicle)) for r, (_, wire) in enumerate(self._read)
+        ]
+        return self._of_due(self.overhead_bytes, _join(keys)).clusters()
 
     def latency(self) -> Interval:
         return self.latencies.mean()
@@ -153,47 +143,42 @@ class EchoObservations(CellObservations):
         if metric == "message_overhead_bytes":
             return replace(self.overheads, values=self.overhead_bytes * 2)
         if metric == "payload_bytes_mean":
-            return self._of_due(self._fields("payload_bytes").astype(np.float64), self._fields("emitted"))
+            sizes = np.where(self._fields("emitted"), self._fields("payload_bytes"), np.nan)
+            return self._of_due(sizes).clusters()
         return None
+
+    def messages(self, metric: str) -> Messages | None:
+        if metric == "latency_mean_ms":
+            return self._of_due(self.latency_ms)
+        found = quantile_of(metric)
+        return None if found is None else self._times(found[0])
 
     def _shares(self, metric: str) -> Clusters | None:
         if metric == "unsuccessful_ratio":
             return self.losses
         return (
-            self._of_due(self._fields("delivered").astype(np.float64)) if metric == "delivery_ratio" else None
+            self._of_due(self._fields("delivered").astype(np.float64)).clusters()
+            if metric == "delivery_ratio"
+            else None
         )
 
-    def _times(self, name: str) -> Clusters | None:
+    def _times(self, name: str) -> Messages | None:
         if name == "latency":
-            return self.latencies
+            return self._of_due(self.latency_ms)
         if name == "one_way_delay":
-            values, where = self._fields("delay_ms"), self._fields("delivered")
-        elif name == "acknowledgement_time":
-            values = self._fields("acknowledged_ms")
-            where = np.ones(values.shape, np.bool_)
-        else:
-            return None
-        return self._of_due(values, where & np.isfinite(values))
+            return self._of_due(np.where(self._fields("delivered"), self._fields("delay_ms"), np.nan))
+        if name == "acknowledgement_time":
+            return self._of_due(self._fields("acknowledged_ms"))
+        return None
 
     def interval(self, metric: str) -> Interval | None:
         if (means := self.clusters(metric)) is not None:
             return means.mean()
         if (shares := self._shares(metric)) is not None:
             return shares.share()
-        for quantile, share in QUANTILES.items():
-            # The largest of a sample has no interval worth the name.
-            if quantile != "max" and metric.endswith(f"_{quantile}_ms"):
-                times = self._times(metric.removesuffix(f"_{quantile}_ms"))
-                return None if times is None else times.quantile(share)
-        return None
-
-
-def by_vehicle(values: Floats, keys: Integers, repetitions: int, vehicles: int) -> Clusters:
-    """Return values with the vehicles that their keys name; of one vehicle, batches of messages in a row."""
-    if vehicles == 1:
-        order = np.argsort(keys, kind="stable")
-        return batches(values[order], keys[order] >> 50, repetitions)
-    return Clusters(values, keys >> 50, (keys >> 30) & _VEHICLES, repetitions, vehicles)
+        found = quantile_of(metric)
+        times = None if found is None else self._times(found[0])
+        return None if found is None or times is None else times.clusters().quantile(found[1])
 
 
 def _join(parts: Sequence[Any]) -> npt.NDArray[Any]:
@@ -227,32 +212,13 @@ def _measured(
         return messages, wire_of(read_table(wire), range(first, first + vehicles), window, messages)
 
 
-def _shape(*keys: Integers) -> tuple[int, int]:
-    """Return how many repetitions and vehicles keys name."""
-    every = np.concatenate(keys)
-    return int((every >> 50).max(initial=0)) + 1, int(((every >> 30) & _VEHICLES).max(initial=0)) + 1
-
-
 def compare_latency(first: EchoObservations, second: EchoObservations) -> Comparison | None:
     """Return second minus first, paired by message where both received it, the vehicle being the unit; else unpaired.
 
-    Cells of one study send the same messages at the same offsets over the same seconds of the same trace, so
-    what the link did to a message is in both and drops out. Messages of a vehicle still depend on each other.
+    Messages of a vehicle still depend on each other.
     """
-    common, here, there = np.intersect1d(first.keys, second.keys, return_indices=True)
-    a, b = first.latency_ms[here], second.latency_ms[there]
-    both = np.isfinite(a) & np.isfinite(b)
-    shape = _shape(first.keys, second.keys)
-    if common.size < PAIRED_SHARE * min(first.due, second.due) or both.sum() < 2:
-        apart = [np.isfinite(cell.latency_ms) for cell in (first, second)]
-        pair = [
-            by_vehicle(cell.latency_ms[known], cell.keys[known], *_shape(cell.keys))
-            for cell, known in zip((first, second), apart, strict=True)
-        ]
-        return difference_of_means(*pair)
-    return paired_difference(
-        by_vehicle(a[both], common[both], *shape), by_vehicle(b[both], common[both], *shape)
-    )
+    found = by_message("latency_mean_ms", first, second)
+    return difference_of_means(first.latencies, second.latencies) if found is None else found
 
 
 def compare_overhead(first: EchoObservations, second: EchoObservations) -> Comparison | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ivsim.runs.checksums import check
-from ivsim.study.clusters import Clusters, batches
+from ivsim.study.messages import Messages, keys_of, quantile_of
 from ivsim.study.results import CellObservations
 from ivsim.study.sealed import read_table
 from ivsim.study.statistics import Interval
-from ledger.metrics import LATENCIES, QUANTILES
+from ledger.metrics import LATENCIES
 
 Integers = npt.NDArray[np.int64]
 
@@ -28,47 +28,54 @@ class LedgerObservations(CellObservations):
         self._ledgers = [directory / "ledger.parquet" for directory in directories]
 
     @cached_property
-    def _units(self) -> tuple[Integers, Integers, int, npt.NDArray[np.bool_]]:
-        """Return repetition and vehicle of each row in the window, how many vehicles, and which rows these are."""
-        numbers: dict[str, int] = {}
-        vehicles, counts, inside = [], [], []
-        for path in self._ledgers:
-            table = _read(path, ["vehicle_id", "in_window"])
-            names = pa.chunked_array(table.column("vehicle_id")).combine_chunks().dictionary_encode()
-            of = [numbers.setdefault(name, len(numbers)) for name in names.dictionary.to_pylist()]
-            window = np.asarray(table.column("in_window"), np.bool_)
-            vehicles.append(np.array(of, np.int64)[np.asarray(names.indices)][window])
-            counts.append(int(window.sum()))
-            inside.append(window)
-        repetition = np.repeat(np.arange(len(self._ledgers)), counts)
-        return repetition, np.concatenate(vehicles), len(numbers), np.concatenate(inside)
+    def _window(self) -> npt.NDArray[np.bool_]:
+        return np.concatenate(
+            [np.asarray(_read(path, ["in_window"])["in_window"], np.bool_) for path in self._ledgers]
+        )
 
-    def _column(self, name: str) -> Any:
-        """Return a column of the rows in the window; missing values of a number are NaN."""
-        parts = [_read(path, [name]).column(name).to_numpy() for path in self._ledgers]
-        return np.concatenate(parts)[self._units[3]]
+    @cached_property
+    def _named(self) -> tuple[Integers, int]:
+        """Return the keys of the rows in the window, and how many vehicles there are.
 
-    def _clusters(self, values: npt.NDArray[np.float64]) -> Clusters:
-        """Return the values that are known, by vehicle; of one vehicle, in batches along time."""
-        known = np.isfinite(values)
-        repetition, vehicle, vehicles, _ = self._units
-        if vehicles == 1:
-            order = np.lexsort((self._column("due_at_ns"), repetition))
-            kept = order[known[order]]
-            return batches(values[kept], repetition[kept], len(self._ledgers))
-        return Clusters(values[known], repetition[known], vehicle[known], len(self._ledgers), vehicles)
+        A vehicle's messages are numbered by the time at which they were due: the nth is the same in all runs of a seed.
+        """
+        tables = [_read(path, ["vehicle_id", "due_at_ns"]) for path in self._ledgers]
+        names = np.concatenate([np.asarray(table["vehicle_id"]).astype(str) for table in tables])
+        vehicles, vehicle = np.unique(names, return_inverse=True)
+        of = np.split(vehicle.astype(np.int64), np.cumsum([table.num_rows for table in tables])[:-1])
+        keys = [
+            keys_of(number, one, _rank(one, np.asarray(table["due_at_ns"]).astype(np.int64)))
+            for number, (one, table) in enumerate(zip(of, tables, strict=True))
+        ]
+        return np.concatenate(keys)[self._window], vehicles.size
+
+    def _messages(self, column: str, of: Callable[[Any], Any]) -> Messages:
+        """Return what `of` makes of a column of the rows in the window; missing values of a number are NaN."""
+        parts = [_read(path, [column]).column(column).to_numpy() for path in self._ledgers]
+        keys, vehicles = self._named
+        return Messages(of(np.concatenate(parts)[self._window]), keys, len(self._ledgers), vehicles)
+
+    def messages(self, metric: str) -> Messages | None:
+        found = quantile_of(metric)
+        if found is None or found[0] not in LATENCIES or not any(path.exists() for path in self._ledgers):
+            return None
+        return self._messages(LATENCIES[found[0]][0], lambda column: column.astype(np.float64) / 1e6)
 
     def interval(self, metric: str) -> Interval | None:
-        if not self._ledgers or not any(path.exists() for path in self._ledgers):
-            return None
-        if metric == "delivery_ratio":
-            return self._clusters((self._column("fate") == "delivered").astype(np.float64)).share()
-        for name, (column, _, _) in LATENCIES.items():
-            for quantile, share in QUANTILES.items():
-                # The largest of a sample has no interval worth the name.
-                if metric == f"{name}_{quantile}_ms" and quantile != "max":
-                    return self._clusters(self._column(column).astype(np.float64) / 1e6).quantile(share)
-        return None
+        if metric == "delivery_ratio" and any(path.exists() for path in self._ledgers):
+            fates = self._messages("fate", lambda column: (column == "delivered").astype(np.float64))
+            return fates.clusters().share()
+        found, times = quantile_of(metric), self.messages(metric)
+        return None if found is None or times is None else times.clusters().quantile(found[1])
+
+
+def _rank(group: Integers, value: Integers) -> Integers:
+    """Return the place of each value among those of its group, from 0."""
+    order = np.lexsort((value, group))
+    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0])
+    rank = np.empty(group.size, np.int64)
+    rank[order] = np.arange(group.size) - np.repeat(starts, np.diff(np.r_[starts, group.size]))
+    return rank
 
 
 def _read(path: Path, columns: Sequence[str]) -> pa.Table:

@@ -1,0 +1,109 @@
+"""The messages of a cell by name, and the differences between those that two cells of one seed have in common.
+
+Runs of one seed emit the same messages over the same seconds of the trace. What the link did to a message is in both runs and
+drops out of its difference; what is left is what the cells differ in, and what runs differ in by themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ivsim.study.clusters import Clusters, batches
+from ivsim.study.statistics import Comparison
+from ledger.metrics import QUANTILES
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+_REPETITION_BIT: Final = 50
+_VEHICLE_BIT: Final = 30
+_VEHICLES: Final = (1 << (_REPETITION_BIT - _VEHICLE_BIT)) - 1
+# With a smaller share of common messages, cells are compared as independent samples.
+PAIRED_SHARE: Final = 0.5
+MEDIAN: Final = QUANTILES["p50"]
+
+
+def keys_of(repetition: int | Integers, vehicle: Integers, number: Integers) -> Integers:
+    """Return the names of messages: equal ones, in cells of one seed, are alike in content and stretch of trace.
+
+    Args:
+        repetition: from 0.
+        vehicle: of each message, below 2**20.
+        number: of each message among its vehicle's, below 2**30.
+    """
+    return (repetition << _REPETITION_BIT) | (vehicle << _VEHICLE_BIT) | number
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """One value for each message of a cell.
+
+    Attributes:
+        values: NaN where a message has none, such as the latency of one that was never received.
+        keys: the message's name, see `keys_of`.
+        repetitions: of the cell.
+        vehicles: of each repetition.
+    """
+
+    values: Floats
+    keys: Integers
+    repetitions: int
+    vehicles: int
+
+    def clusters(self) -> Clusters:
+        """Return the values that are known, by vehicle; those of one vehicle in batches of messages in a row."""
+        known = np.isfinite(self.values)
+        values, keys = self.values[known], self.keys[known]
+        repetition = keys >> _REPETITION_BIT
+        if self.vehicles == 1:
+            order = np.argsort(keys, kind="stable")
+            return batches(values[order], repetition[order], self.repetitions)
+        return Clusters(
+            values, repetition, (keys >> _VEHICLE_BIT) & _VEHICLES, self.repetitions, self.vehicles
+        )
+
+
+def paired(first: Messages, second: Messages) -> Clusters | None:
+    """Return second minus first of each message that has both; None where PAIRED_SHARE of them are not in common."""
+    common, here, there = np.intersect1d(first.keys, second.keys, return_indices=True)
+    apart = second.values[there] - first.values[here]
+    if common.size < PAIRED_SHARE * min(first.keys.size, second.keys.size) or np.isfinite(apart).sum() < 2:
+        return None
+    repetitions = max(first.repetitions, second.repetitions)
+    return Messages(apart, common, repetitions, max(first.vehicles, second.vehicles)).clusters()
+
+
+class HasMessages(Protocol):
+    """What knows the messages behind a metric, as `CellObservations` does."""
+
+    def messages(self, metric: str) -> Messages | None: ...
+
+
+def by_message(metric: str, first: HasMessages, second: HasMessages) -> Comparison | None:
+    """Return the mean of the messages' differences, second minus first; their median where the metric is a median.
+
+    None where the metric is neither, or there is no interval. The median of differences is no difference of medians: it says
+    what one message gains.
+    """
+    quantile = quantile_of(metric)
+    if quantile is not None and quantile[1] != MEDIAN:
+        return None
+    one, two = first.messages(metric), second.messages(metric)
+    apart = None if one is None or two is None else paired(one, two)
+    if apart is None:
+        return None
+    return apart.mean_comparison() if quantile is None else apart.median_comparison()
+
+
+def quantile_of(metric: str) -> tuple[str, float] | None:
+    """Return the latency and the share of a metric that is a quantile; None for another, and for a maximum.
+
+    The largest value of a sample has no interval.
+    """
+    for quantile, share in QUANTILES.items():
+        if quantile != "max" and metric.endswith(ending := f"_{quantile}_ms"):
+            return metric.removesuffix(ending), share
+    return None
