@@ -17,7 +17,7 @@ from aiocoap.numbers.types import ACK, CON
 from gateways.protocols.base import SharedKeys
 from gateways.protocols.coap.address import coap_path
 from gateways.protocols.coap.datagram import Remote, decoded
-from gateways.protocols.coap.oscore import ClientGuard
+from gateways.protocols.coap.oscore import ClientGuard, ServerGuard
 from gateways.protocols.shared_keys import KEY_BYTES, shared_key, shared_keys
 from ivsim.testbed.credentials import make_shared_keys
 from schemas.errors import Refusal
@@ -259,6 +259,26 @@ async def test_an_acknowledgement_in_the_open_is_none(coap, keys, quick, monkeyp
     assert events.acked == []
     intake.acknowledge(sink.receipts[0])
     await events.until(lambda: events.acked == [1])
+
+
+@pytest.mark.parametrize("mode", ["con", "non"])
+async def test_an_unknown_critical_option_inside_is_no_acknowledgement(coap, keys, monkeypatch, mode):
+    """RFC 7252, 5.4.1, and RFC 8613, 8.4."""
+    real = ServerGuard.protect
+
+    def protect(guard, request, response):
+        if response.code == CHANGED:
+            response.opt.if_match = [b"x"]
+        return real(guard, request, response)
+
+    monkeypatch.setattr(ServerGuard, "protect", protect)
+    intake, sink = await coap.gateway(keys=keys)
+    wire = coap.wire(intake)
+    client, events = await coap.vehicle(wire.port, mode=mode, keys=keys)
+    client.send(1, b"hello")
+    await wire.until(lambda: sink.taken and len(wire.down) >= 2)
+    await asyncio.sleep(0.2)
+    assert (events.acked, events.gone) == ([], [])
 
 
 def test_an_unprotected_refusal_counts_as_one_and_an_acceptance_never(keys):
