@@ -19,6 +19,7 @@ from typing import Final
 
 from schemas.loop_commands import stop_on_signal
 from schemas.namespace import inside
+from schemas.outlet import ERR
 
 BACKLOG: Final = 4_096
 READ_BYTES: Final = 65_536
@@ -58,7 +59,7 @@ async def _joined(
         async with asyncio.timeout(CONNECT_S):
             far_reader, far = await asyncio.open_connection(host, port, limit=READ_BYTES)
     except (OSError, TimeoutError) as error:
-        print(f"relay: {host}:{port}: {error or 'no answer'}", file=sys.stderr, flush=True)
+        ERR.write(f"relay: {host}:{port}: {error or 'no answer'}\n", 0.0)
         _abort(near)
         return
     _without_delay(far)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from schemas.loop_commands import stop_on_signal
 from schemas.namespace import inside
+from schemas.outlet import ERR
 
 DATAGRAM_BYTES: Final = 65_535
 DATAGRAMS_PER_WAKE: Final = 64
@@ -90,7 +91,7 @@ class UdpRelay:
 
     def _lose(self, error: OSError) -> None:
         if not self.lost:
-            print(f"relay: {self._target[0]}:{self._target[1]}: {error}", file=sys.stderr, flush=True)
+            ERR.write(f"relay: {self._target[0]}:{self._target[1]}: {error}\n", 0.0)
         self.lost += 1
 
 
