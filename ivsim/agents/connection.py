@@ -173,16 +173,19 @@ class AgentConnection:
 
     def _login_line(self) -> Message:
         """Return the next message of the login, read byte by byte, so that nothing behind it is taken."""
-        line = bytearray()
+        line, end_s = bytearray(), time.monotonic() + ANSWER_S
         try:
             while not line.endswith(b"\n"):
+                left_s = end_s - time.monotonic()
+                if left_s <= 0 or not select.select([self._socket], [], [], left_s)[0]:
+                    raise self._refusal(
+                        f"it says no whole message within {ANSWER_S:g} s: it is no agent of ivsim"
+                    )
                 found = self._socket.recv(1)
                 if not found or len(line) > MAX_LOGIN_BYTES:
                     raise self._refusal("it is no agent of ivsim")
                 line += found
             return message_of(bytes(line))
-        except TimeoutError:
-            raise self._refusal(f"it says nothing for {ANSWER_S:g} s: it is no agent of ivsim") from None
         except OSError as error:
             raise self._refusal(f"the connection broke: {error.strerror or error}") from None
         except ProtocolError:

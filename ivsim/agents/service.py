@@ -6,7 +6,6 @@ import asyncio
 import os
 import resource
 import socket
-import sys
 from typing import Final, Self
 
 from ivsim.agents.address import Address
@@ -26,6 +25,7 @@ from ivsim.agents.messages import (
 )
 from ivsim.agents.session import Session
 from schemas.errors import Refusal
+from schemas.outlet import ERR
 
 LOGIN_S: Final = 10.0
 MAX_CONNECTIONS: Final = 16
@@ -148,4 +148,4 @@ def _name_of(writer: asyncio.StreamWriter) -> str:
 
 
 def _say(words: str) -> None:
-    print(f"ivsim: {words}", file=sys.stderr, flush=True)
+    ERR.write(f"ivsim: {words}\n", 0.0)

@@ -12,6 +12,7 @@ from gateways.protocols.coap import blocks, dtls_server, echo, message_ids, mess
 from gateways.protocols.mqtt import intake, members
 from gateways.protocols.mqtt.connection import MOST_WORDS
 from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES, RETAINED_MAX
+from ivsim.agents import connection as agents_connection
 from ivsim.agents import messages, service
 from ivsim.runs import served
 from ivsim.runs.memory import MEASURED, SURE_RATIO
@@ -57,6 +58,7 @@ LIMITS = {
     "{} connections at a time | closed": service.MAX_CONNECTIONS,
     "{} s and 4,096 bytes for a login": service.LOGIN_S,
     "10 s and {} bytes for a login": messages.MAX_LOGIN_BYTES,
+    "{} s for a message of 4,096 bytes": agents_connection.ANSWER_S,
     "a message of {} bytes": messages.MAX_LINE_BYTES,
     "{} s and 1,048,576 bytes for a request": served.REQUEST_S,
     "5 s and {} bytes for a request": served.MAX_REQUEST_BYTES,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,29 @@ def test_who_is_no_agent_of_ours_is_refused(agent: dict[str, object], says: str)
     with FakeAgent(**agent) as fake, pytest.raises(Refusal) as refused:  # type: ignore[arg-type]
         AgentConnection(fake.address, TOKEN, VERSION)
     assert str(refused.value) == f"--agent {fake.address}: {says}"
+
+
+@pytest.mark.parametrize("between_s", [0.1, 60.0])
+def test_who_drips_or_falls_silent_is_left(between_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ivsim.agents.connection.ANSWER_S", 0.5)
+    over = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError), listening.accept()[0] as taken:
+            while not over.is_set():
+                taken.send(b"x")
+                over.wait(between_s)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dripping = threading.Thread(target=drip, args=(listening,))
+        dripping.start()
+        began_s = time.monotonic()
+        with pytest.raises(Refusal, match=r"it says no whole message within 0\.5 s: it is no agent of ivsim"):
+            AgentConnection(Address("127.0.0.1", listening.getsockname()[1]), TOKEN, VERSION)
+        took_s = time.monotonic() - began_s
+        over.set()
+        dripping.join()
+    assert took_s < 5
 
 
 def test_nobody_there_is_refused() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import os
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -140,6 +143,19 @@ async def test_connections_that_say_nothing_have_a_bound(idle: int) -> None:
             assert await refusal(made.address)
     async with agent() as made:
         await _taken(made.address)
+
+
+async def test_a_standard_error_that_nobody_reads_makes_no_agent_deaf(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb"), os.fdopen(writing, "w") as unread:
+        fcntl.fcntl(unread, fcntl.F_SETPIPE_SZ, 4_096)
+        monkeypatch.setattr(sys, "stderr", unread)
+        async with agent() as made:
+            for _ in range(100):
+                assert await _raw_login(made.address, b'{"type":"bye"}\n') == "bye: no login"
+            await _taken(made.address)
 
 
 async def test_a_port_that_is_taken_is_refused() -> None:
