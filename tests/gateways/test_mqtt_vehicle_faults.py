@@ -160,8 +160,9 @@ async def test_a_reset_behind_connack_does_not_silence_the_vehicle(log, mode: st
         offer(one, 40)
         one.open()
         await broker.until(lambda: len(broker.connections) > 5 and totals.connected and one.idle())
-        published = [kind for kind, _, _ in broker.connections[-1].received if kind == PUBLISH]
-        assert published
+        # At QoS 0 a reset that comes late, on a busy machine, may have met the whole backlog: one message more is sent.
+        one.offer(Emission(41, 1, 1, 41, b"m41"))
+        await broker.until(lambda: any(kind == PUBLISH for kind, _, _ in broker.connections[-1].received))
         assert totals.connected == 1
 
 
