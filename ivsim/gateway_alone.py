@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 from collections.abc import Mapping
@@ -167,11 +166,10 @@ class Told:
     def event(self, name: str, **said: Any) -> None:
         """Take one event of a gateway process."""
         words = {"ready": self._ready, "done": self._done}.get(name)
-        with contextlib.suppress(BrokenPipeError):
-            if words is not None:
-                OUT.write(words(said))
-            elif name == "error":
-                ERR.write(f"ivsim: {said['message']}\n")
+        if words is not None:
+            OUT.write(words(said))
+        elif name == "error":
+            ERR.write(f"ivsim: {said['message']}\n")
 
     def _ready(self, said: Mapping[str, Any]) -> str:
         topic = KafkaTopics(self._config.topics_prefix).status
