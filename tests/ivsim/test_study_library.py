@@ -72,7 +72,7 @@ def test_a_service_level_that_is_missed_or_open_is_told(study: Path, tmp_path: P
     study.write_text(text.replace("repetitions = 2", "repetitions = 3"))
     found = run_study(study, tmp_path / "three")
     assert [(one.cell, one.problem) for one in found.missed] == [
-        ("word=abc", "weight_g is 8.00 [5.52, 10.5], not < 5")
+        ("word=abc", "weight_g is 8.00 [5.86, 10.9], not < 5")
     ]
     assert [one.cell for one in found.undecided] == ["word=a"]
 
