@@ -4,8 +4,8 @@
 it was started, and makes the file READY when it listens. Vehicles behind an emulated link reach a server this way that is
 not in their network, without a change of the host's routes or filters. It adds two copies of each byte and no wait of its
 own: data is passed on as soon as it can be read, and a reader is held back while the writer is, by asyncio's high-water
-mark of each connection. An end of one side is passed on after what came before it, a reset at once. It knows no protocol,
-and TLS goes through it unread.
+mark of each connection. An end of one side is passed on after what came before it, a reset at once. One connection more than
+it may have is reset. It knows no protocol, and TLS goes through it unread.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from typing import Final
 from schemas.loop_commands import stop_on_signal
 from schemas.namespace import inside
 from schemas.outlet import ERR
+from schemas.topics import MAX_VEHICLES
 
 BACKLOG: Final = 4_096
 READ_BYTES: Final = 65_536
 CONNECT_S: Final = 10.0
+MAX_CONNECTIONS: Final = MAX_VEHICLES
 # SO_LINGER on with 0 s: close sends RST (socket(7)).
 _RESET: Final = struct.pack("ii", 1, 0)
 
@@ -35,13 +37,16 @@ async def relay(listening: socket.socket, host: str, port: int, stop: asyncio.Ev
     async def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(running) >= MAX_CONNECTIONS:
+            _abort(writer)
+            return
         running.add(task)
         try:
             await _joined(reader, writer, host, port)
         finally:
             running.discard(task)
 
-    server = await asyncio.start_server(taken, sock=listening, limit=READ_BYTES)
+    server = await asyncio.start_server(taken, sock=listening, limit=READ_BYTES, backlog=BACKLOG)
     try:
         await stop.wait()
     finally:

@@ -2,8 +2,8 @@
 
 `python -m ivsim.testbed.udp_relay NAMESPACE HOST PORT TARGET_HOST TARGET_PORT READY` does what `ivsim.testbed.relay` does for TCP.
 Each address and port of a vehicle has a socket of its own towards the target, so that the target tells vehicles apart and its
-answers find their way back; it lives as long as the relay. A datagram that the system does not take is lost, as on any link,
-and the first such is said. It knows no protocol, and DTLS goes through it unread.
+answers find their way back. Beyond MAX_PEERS the one that has been silent for longest is closed. A datagram that the system does
+not take is lost, as on any link, and the first such is said. It knows no protocol, and DTLS goes through it unread.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Any, Final
 from schemas.loop_commands import stop_on_signal
 from schemas.namespace import inside
 from schemas.outlet import ERR
+from schemas.topics import MAX_VEHICLES
 
 DATAGRAM_BYTES: Final = 65_535
 DATAGRAMS_PER_WAKE: Final = 64
 BUFFER_BYTES: Final = 8 << 20
+MAX_PEERS: Final = MAX_VEHICLES
 
 
 class UdpRelay:
@@ -38,6 +40,7 @@ class UdpRelay:
     def __init__(self, near: socket.socket, family: int, target: Any) -> None:
         self.lost = 0
         self._near, self._family, self._target = near, family, target
+        # That of the vehicle that has been silent for longest is first.
         self._far: dict[Any, socket.socket] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -49,9 +52,12 @@ class UdpRelay:
         """Close every socket but the vehicles' own; idempotent."""
         self._loop.remove_reader(self._near.fileno())
         for far in self._far.values():
-            self._loop.remove_reader(far.fileno())
-            far.close()
+            self._close(far)
         self._far.clear()
+
+    def _close(self, far: socket.socket) -> None:
+        self._loop.remove_reader(far.fileno())
+        far.close()
 
     def _from_vehicles(self) -> None:
         for _ in range(DATAGRAMS_PER_WAKE):
@@ -60,18 +66,21 @@ class UdpRelay:
             except (BlockingIOError, InterruptedError):
                 return
             try:
-                (self._far.get(vehicle) or self._opened(vehicle)).send(datagram)
+                far = self._far.pop(vehicle, None) or self._opened(vehicle)
+                self._far[vehicle] = far
+                far.send(datagram)
             except OSError as error:
                 self._lose(error)
 
     def _opened(self, vehicle: Any) -> socket.socket:
+        if len(self._far) >= MAX_PEERS:
+            self._close(self._far.pop(next(iter(self._far))))
         far = socket.socket(self._family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             far.connect(self._target)
         except OSError:
             far.close()
             raise
-        self._far[vehicle] = far
         self._loop.add_reader(far.fileno(), self._from_target, far, vehicle)
         return far
 

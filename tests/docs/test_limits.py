@@ -17,6 +17,7 @@ from ivsim.agents import messages, service
 from ivsim.runs import served
 from ivsim.runs.memory import MEASURED, SURE_RATIO
 from ivsim.study.engines.pipe.schema_registry import MOST_BYTES
+from ivsim.testbed import relay, udp_relay
 from ivsim.testbed.paths import ROOT
 from schemas import control, outlet, page_server
 from twin.config import TwinConfig
@@ -63,6 +64,7 @@ LIMITS = {
     "{} s and 1,048,576 bytes for a request": served.REQUEST_S,
     "5 s and {} bytes for a request": served.MAX_REQUEST_BYTES,
     "the last word waits {} s": served.PATIENCE_S,
+    "{} connections, of CoAP addresses": relay.MAX_CONNECTIONS,
     "a schema of {} bytes": MOST_BYTES,
     "a command of {} bytes": control.MAX_COMMAND_BYTES,
     "any other event waits {} s": outlet.PATIENCE_S,
@@ -79,6 +81,10 @@ def test_every_row_is_held_to_the_code() -> None:
     plain = [words.format(f"{value:,.0f}") for words, value in LIMITS.items()]
     named = re.compile(r"`receive_max`|whoever does not read")
     assert [row for row in ROWS if not named.search(row) and not any(said in row for said in plain)] == []
+
+
+def test_both_relays_have_room_for_as_many() -> None:
+    assert relay.MAX_CONNECTIONS == udp_relay.MAX_PEERS
 
 
 def test_what_the_twin_takes_is_the_twins() -> None:

@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from ivsim.testbed.relay import relay
+from ivsim.testbed.udp_relay import UdpRelay
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -137,3 +138,62 @@ async def test_a_target_that_is_away_resets_the_vehicle_and_is_named(
     stop.set()
     await task
     assert f"relay: 127.0.0.1:{port}: " in capfd.readouterr().err
+
+
+async def test_one_connection_more_than_the_relay_may_have_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ivsim.testbed.relay.MAX_CONNECTIONS", 3)
+
+    async def answered(where: tuple[str, int]) -> tuple[asyncio.StreamWriter, bytes]:
+        reader, writer = await asyncio.open_connection(*where)
+        with contextlib.suppress(ConnectionResetError):
+            writer.write(b"x")
+            return writer, await asyncio.wait_for(reader.read(1), 5)
+        return writer, b"reset"
+
+    async with relayed(echo) as where:
+        kept = [await answered(where) for _ in range(3)]
+        assert [data for _, data in kept] == [b"x"] * 3
+        over = [await answered(where) for _ in range(5)]
+        assert {data for _, data in over} <= {b"reset", b""}
+        # Those that were there go on, and one that goes makes room.
+        kept[0][0].close()
+        async with asyncio.timeout(5):
+            while (again := await answered(where))[1] != b"x":
+                again[0].close()
+        for writer, _ in [*kept, *over, again]:
+            writer.close()
+
+
+async def test_beyond_its_limit_the_udp_relay_forgets_whom_it_has_not_heard_for_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ivsim.testbed.udp_relay.MAX_PEERS", 2)
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as stack:
+
+        def bound() -> socket.socket:
+            made = stack.enter_context(
+                socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            )
+            made.bind(("127.0.0.1", 0))
+            return made
+
+        near, target, *vehicles = (bound() for _ in range(5))
+        relay = UdpRelay(near, socket.AF_INET, target.getsockname())
+        relay.open()
+        stack.callback(relay.close)
+
+        async def sent(vehicle: socket.socket) -> tuple[str, int]:
+            """Return from where the target has the vehicle's datagram; its answer finds the vehicle."""
+            vehicle.sendto(b"up", near.getsockname())
+            data, seen_at = await asyncio.wait_for(loop.sock_recvfrom(target, 100), 5)
+            target.sendto(b"down", seen_at)
+            assert (data, await asyncio.wait_for(loop.sock_recv(vehicle, 100), 5)) == (b"up", b"down")
+            return seen_at
+
+        first, second = [await sent(vehicle) for vehicle in vehicles[:2]]
+        assert await sent(vehicles[0]) == first, "within the limit each keeps its own"
+        third = await sent(vehicles[2])
+        assert len({first, second, third}) == 3
+        assert await sent(vehicles[0]) == first, "heard behind the second, which was forgotten"
+        assert len(relay._far) == 2
