@@ -143,7 +143,8 @@ def coverage_of_means(
     design: Design, trials: int, rng: np.random.Generator, *, skew: float = 0.0, apart: float = 0.0
 ) -> tuple[float, float]:
     """Return how often intervals hold the true mean: ours, and Student's over messages as they used to be."""
-    sums = squares = least = np.zeros(())
+    sums = squares = np.zeros(())
+    least = np.full((), np.inf)
     series = []
     for values in latencies(design, trials, rng, skew=skew, apart=apart):
         sums, squares, least = sums + values, squares + values**2, np.minimum(least, values)
@@ -152,7 +153,7 @@ def coverage_of_means(
     n = design.messages * design.vehicles * design.repetitions
     means, z = shares_of(sums, design.messages)
     error = _batched(np.array(series), design) if design.vehicles == 1 else _error(z)
-    low, high = bounds(means, error, least.min((-2, -1)) >= 0)
+    low, high = bounds(means, error, least.min((-2, -1)) > 0)
     half = special.stdtrit(n - 1, 0.975) * np.sqrt((squares.sum((-2, -1)) / n - means**2) / (n - 1))
     truth = true_mean(skew)
     return _held(low, high, truth), _held(means - half, means + half, truth)

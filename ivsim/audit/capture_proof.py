@@ -62,7 +62,7 @@ def proven(
     reached, astray = _reached(vehicles, wire_messages)
     for vehicle in _understood(wire_categories) - astray:
         mine = vehicles.get(vehicle, [])
-        if all(connection.streams <= 1 for connection in mine):
+        if all(connection.streams <= 1 and not connection.broken for connection in mine):
             for connection in mine:
                 connection.counts |= connection.streams == 0
     held = {

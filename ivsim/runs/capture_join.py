@@ -48,7 +48,7 @@ def with_proof(
 
     A connection without a row put no publish on the wire, so that all that it was given was held back. That is known of a
     vehicle all of whose streams the capture has read, and whose connections on the wire are each led to another one of the
-    log: a second one may be of an earlier connection whose bytes TCP sent late.
+    log, and fit there: another one may be of an earlier connection whose bytes TCP sent late.
 
     Args:
         emissions: emissions.parquet of the run.
@@ -155,18 +155,20 @@ def _read(given: _Given, categories: pa.Table | None) -> Flags:
     return sent(("connection",), ("protocol",)) & ~sent(_UNREAD, _CONTENT)
 
 
-def _silent(given: _Given, read: Flags, vehicles: Ints, led_to: Ints) -> Flags:
+def _silent(given: _Given, read: Flags, odd: Ints, vehicles: Ints, led_to: Ints) -> Flags:
     """Return which connections of the log put no publish on the wire.
 
     Args:
         given: the log.
         read: of each vehicle, whether the capture has read all that it sent.
+        odd: the vehicles with a publish that does not fit where it was led to: it may be of a connection before.
         vehicles: of each connection of the capture that has a publish.
         led_to: which of the log it is; -1: none.
     """
     owners = np.repeat(np.arange(len(given.names)), np.diff(given.connections))
     counts = np.bincount(led_to[led_to >= 0], minlength=len(owners))
     known = read.copy()
+    known[odd] = False
     known[vehicles[led_to < 0]] = False
     known[owners[counts > 1]] = False
     silent: Flags = known[owners] & (counts == 0)
@@ -215,7 +217,7 @@ def _join(given: _Given, wire: pa.Table, read: Flags) -> tuple[Ints, Ints, Ints]
     sent = np.full(len(given.connected_at_ns) + 1, -1)
     sent[connection[fits]] = order[fits] + 1  # of several the last stays
     sent[connection[misfit]] = -1
-    sent[:-1][_silent(given, read, vehicles[heads], of_group)] = 0
+    sent[:-1][_silent(given, read, vehicles[misfit], vehicles[heads], of_group)] = 0
     counts = np.diff(given.begins)
     of_message = np.repeat(np.arange(len(counts)), counts)
     nth = np.arange(len(given.events)) - given.begins[of_message]

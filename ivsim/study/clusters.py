@@ -109,8 +109,8 @@ def bounds(estimate: Any, error: Variance, positive: Any = False) -> tuple[Any, 
     Args:
         estimate: the mean.
         error: of the mean.
-        positive: of values none of which is below 0: the interval is that of the mean's logarithm (delta method), and
-            cannot end below 0 either.
+        positive: of values all of which are above 0: the interval is that of the mean's logarithm (delta method), and is
+            above 0, too.
     """
     t = special.stdtrit(error.freedom, _UPPER)
     spread = np.sqrt(error.variance)
@@ -235,11 +235,14 @@ class Clusters:
             return NOTHING
         mean, z = self.mean_shares()
         error = self.error(z)
-        low, high = bounds(mean, error, bool((self.values >= 0).all()))
+        low, high = bounds(mean, error, bool((self.values > 0).all()))
+        if (self.values >= 0).all():
+            low = np.maximum(low, 0.0)  # of counts: one that may be 0 has no logarithm
         spread = float(self.values.var()) / self.n
         with np.errstate(invalid="ignore", divide="ignore"):
             effective = np.where(spread > 0, self.n * spread / error.variance, np.nan)
-        return self._interval(mean, low, high, error, effective)
+        found = self._interval(mean, low, high, error, effective)
+        return found if found.low is None else found._replace(error=math.sqrt(float(error.variance)))
 
     def share(self) -> Interval:
         """Return the share of values that are 1; the others are 0."""
@@ -420,21 +423,21 @@ def difference_error(a: Variance, b: Variance) -> Variance:
 def difference_of_intervals(first: Interval, second: Interval) -> Comparison | None:
     """Return second minus first of figures known by their intervals alone (a quantile, a share); None without bounds.
 
-    Each variance is what the interval's width stands for, on the side that faces the other figure (MOVER: Zou and
-    Donner 2008), so that a share of 0 has one, too.
+    The variance of a mean is its own. Another one is what the interval's width stands for, on the side that faces the other
+    figure (MOVER: Zou and Donner 2008), so that a share of 0 has one, too.
     """
     known = (first.estimate, first.low, first.high, second.estimate, second.low, second.high)
     if any(value is None for value in known) or first.freedom is None or second.freedom is None:
         return None
     a, a_low, a_high, b, b_low, b_high = (float(value) for value in known if value is not None)
 
-    def error(half: float, freedom: float) -> Variance:
-        return Variance((half / float(special.stdtrit(freedom, _UPPER))) ** 2, freedom, 0.0)
+    def error(figure: Interval, half: float) -> Variance:
+        assert figure.freedom is not None
+        own = half / float(special.stdtrit(figure.freedom, _UPPER)) if figure.error is None else figure.error
+        return Variance(own**2, figure.freedom, 0.0)
 
     def side(half_a: float, half_b: float) -> Variance:
-        assert first.freedom is not None
-        assert second.freedom is not None
-        return difference_error(error(half_a, first.freedom), error(half_b, second.freedom))
+        return difference_error(error(first, half_a), error(second, half_b))
 
     # Below the difference lie b's lower and a's upper side.
     under, over = side(a_high - a, b - b_low), side(a - a_low, b_high - b)

@@ -21,20 +21,21 @@ Integers = npt.NDArray[np.int64]
 _REPETITION_BIT: Final = 50
 _VEHICLE_BIT: Final = 30
 _VEHICLES: Final = (1 << (_REPETITION_BIT - _VEHICLE_BIT)) - 1
-# With a smaller share of common messages, cells are compared as independent samples.
-PAIRED_SHARE: Final = 0.5
+# With a smaller share of common messages, of the cell that has more, cells are compared as independent samples.
+PAIRED_SHARE: Final = 0.9
 MEDIAN: Final = QUANTILES["p50"]
 
 
-def keys_of(repetition: int | Integers, vehicle: Integers, number: Integers) -> Integers:
+def keys_of(repetition: int | Integers, vehicle: Integers, due_ms: Integers) -> Integers:
     """Return the names of messages: equal ones, in cells of one seed, are alike in content and stretch of trace.
 
     Args:
         repetition: from 0.
         vehicle: of each message, below 2**20.
-        number: of each message among its vehicle's, below 2**30.
+        due_ms: when each message was due, since a moment that is the same in all runs of a seed; below 2**30 ms. The nth message of
+            a vehicle is no name: where it sends more often, that is another second of the trace.
     """
-    return (repetition << _REPETITION_BIT) | (vehicle << _VEHICLE_BIT) | number
+    return (repetition << _REPETITION_BIT) | (vehicle << _VEHICLE_BIT) | due_ms
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ def paired(first: Messages, second: Messages) -> Clusters | None:
     """Return second minus first of each message that has both; None where PAIRED_SHARE of them are not in common."""
     common, here, there = np.intersect1d(first.keys, second.keys, return_indices=True)
     apart = second.values[there] - first.values[here]
-    if common.size < PAIRED_SHARE * min(first.keys.size, second.keys.size) or np.isfinite(apart).sum() < 2:
+    if common.size < PAIRED_SHARE * max(first.keys.size, second.keys.size) or np.isfinite(apart).sum() < 2:
         return None
     repetitions = max(first.repetitions, second.repetitions)
     return Messages(apart, common, repetitions, max(first.vehicles, second.vehicles)).clusters()

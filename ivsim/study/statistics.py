@@ -30,6 +30,7 @@ class Interval(NamedTuple):
         repetitions: of the cell; 0 where the figure is of none.
         effective: as many independent measurements would be as certain; None where that is not defined.
         freedom: degrees of freedom behind the bounds.
+        error: standard error of a mean; None for what has none of its own, such as a share or a quantile.
     """
 
     estimate: float | None
@@ -41,6 +42,7 @@ class Interval(NamedTuple):
     repetitions: int = 0
     effective: float | None = None
     freedom: float | None = None
+    error: float | None = None
 
     @property
     def design_effect(self) -> float | None:

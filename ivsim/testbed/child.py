@@ -39,7 +39,7 @@ class Child(OwnedProcess):
         *,
         namespace: str | None = None,
         environment: Mapping[str, str] | None = None,
-        stop_timeout_s: float = 15.0,
+        stop_timeout_s: float = 30.0,  # a gateway has 10 s for what it holds, and as many for its share of a group
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         super().__init__(

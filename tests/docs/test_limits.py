@@ -10,7 +10,7 @@ from gateways.bridge import TRACKS_MAX
 from gateways.protocols.amqp.reader import MAX_BODY_BYTES, MAX_FRAME_BYTES
 from gateways.protocols.coap import blocks, dtls_server, echo, message_ids, message_layer
 from gateways.protocols.mqtt import intake, members
-from gateways.protocols.mqtt.connection import MOST_WORDS
+from gateways.protocols.mqtt.packets import MOST_WORDS
 from gateways.protocols.mqtt.session import MAXIMUM_PACKET_BYTES, RETAINED_MAX
 from ivsim.agents import connection as agents_connection
 from ivsim.agents import messages, service

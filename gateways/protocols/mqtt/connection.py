@@ -18,6 +18,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from gateways.protocols.base import Endpoint, VehicleSettings
 from gateways.protocols.ends import AccessRefusedError, ConnectError
+from gateways.protocols.mqtt import packets
 from gateways.protocols.mqtt.private_names import AdoptingClient
 from gateways.protocols.tcp import ended_by_peer, unacknowledged_bytes
 from gateways.protocols.tls import TlsClient, refuses
@@ -27,8 +28,6 @@ VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv3
 _MOST_PACKET_BYTES = 268_435_460  # MQTT 5, 2.1.4
 _MISC_SHARE = 4  # paho looks at its keep-alive only when asked: four times per interval keeps it in time
 _CLOSE_TIMEOUT_S = 2.0
-# Of a server's own words (Reason String), which may have 65,535 bytes.
-MOST_WORDS: Final = 200
 _PACKET_TOO_LARGE: Final = 0x95
 
 
@@ -344,7 +343,5 @@ class LoopClient(AdoptingClient):
 
 
 def in_words(reason: ReasonCode, properties: Properties | None) -> str:
-    """Return a reason code's name and the server's own words for it (Reason String, MQTT 5), in one line of bounded length."""
-    own: str = getattr(properties, "ReasonString", "")[:MOST_WORDS]
-    harmless = "".join(letter if letter.isprintable() else "\ufffd" for letter in own)
-    return f"{reason}: {harmless}" if harmless else str(reason)
+    """Return a reason code's name and the server's own words for it."""
+    return packets.in_words(str(reason), getattr(properties, "ReasonString", ""))

@@ -25,6 +25,8 @@ PINGRESP: Final = 0xD0
 DISCONNECT: Final = 0xE0
 
 _FAILURE = 0x80
+# Of a peer's own words (Reason String), which may have 65,535 bytes.
+MOST_WORDS: Final = 200
 
 # Reason codes (2.4) that can be met here; another one is shown by its number.
 REASONS: Final = {
@@ -290,9 +292,15 @@ def disconnected(body: bytes) -> tuple[int, str]:
 
 
 def _reason(code: int, found: dict[int, int | bytes]) -> str:
-    words = REASONS.get(code, f"reason code 0x{code:02x}")
     said = found.get(_REASON_STRING)
-    return f"{words}: {said.decode('utf-8', 'replace')}" if isinstance(said, bytes) and said else words
+    own = said.decode("utf-8", "replace") if isinstance(said, bytes) else ""
+    return in_words(REASONS.get(code, f"reason code 0x{code:02x}"), own)
+
+
+def in_words(reason: str, own: str) -> str:
+    """Return a reason code's name and the peer's own words for it (Reason String, MQTT 5), in one line of bounded length."""
+    harmless = "".join(letter if letter.isprintable() else "\ufffd" for letter in own[:MOST_WORDS])
+    return f"{reason}: {harmless}" if harmless else reason
 
 
 def _text(value: str) -> bytes:

@@ -160,6 +160,7 @@ class MqttVehicle:
 
     def _go_on(self) -> None:
         """Send as usual again what had waited for one message."""
+        self._end_trial()
         self._closes = 0
         self._limit = self._most()
         self._client.go_on(self._limit)

@@ -102,15 +102,27 @@ def test_what_has_too_little_in_common_is_not_paired() -> None:
     first = cell(values).messages("")
     elsewhere = Messages(first.values, first.keys + 100, REPETITIONS, VEHICLES)
     assert paired(first, elsewhere) is None
-    half = Messages(
-        first.values,
-        np.where(np.arange(first.keys.size) % 2, first.keys, first.keys + 100),
-        REPETITIONS,
-        VEHICLES,
-    )
-    found = paired(first, half)
+
+    def shared(one_in: int) -> Messages:
+        away = np.arange(first.keys.size) % one_in == 0
+        return Messages(first.values, np.where(away, first.keys + 100, first.keys), REPETITIONS, VEHICLES)
+
+    assert paired(first, shared(5)) is None
+    found = paired(first, shared(20))
     assert found is not None
-    assert found.n == first.values.size // 2
+    assert found.n == first.values.size * 0.95
+
+
+def test_cells_that_send_at_other_times_are_not_paired() -> None:
+    """The second half of a minute was slow; who sends twice as often has sent as many messages by its middle."""
+    rate_1 = np.arange(60) * 1_000
+    rate_2 = np.arange(120) * 500
+    one, two = (
+        Messages(np.where(due_ms < 30_000, 10.0, 100.0), keys_of(0, np.zeros_like(due_ms), due_ms), 1, 1)
+        for due_ms in (rate_1, rate_2)
+    )
+    assert paired(one, two) is None
+    assert one.clusters().mean().estimate == two.clusters().mean().estimate
 
 
 def test_of_one_vehicle_the_unit_is_a_batch_of_messages_in_a_row() -> None:

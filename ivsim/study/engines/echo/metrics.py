@@ -72,7 +72,8 @@ class EchoCell(NamedTuple):
 
     Attributes:
         vehicle: the place of the vehicle in its cell, from 0: the same in every cell of a study.
-        sequence: with `vehicle` the key by which messages of two cells are paired.
+        sequence: of the vehicle's messages.
+        due_ms: when it was due since the window's beginning; with `vehicle` the key by which two cells' messages are paired.
         latency_ms: received minus due; NaN for a message never received.
         delay_ms: received minus emitted; NaN likewise.
         delivered: received within the loss timeout.
@@ -82,6 +83,7 @@ class EchoCell(NamedTuple):
 
     vehicle: npt.NDArray[np.int64]
     sequence: npt.NDArray[np.int64]
+    due_ms: npt.NDArray[np.int64]
     latency_ms: Floats
     delay_ms: Floats
     emitted: npt.NDArray[np.bool_]
@@ -122,6 +124,7 @@ def measured(
     return EchoCell(
         vehicle=_numbers(rows["vehicle_id"]) - first_vehicle,
         sequence=rows["sequence"].to_numpy(),
+        due_ms=np.rint((rows["due_at_ns"].to_numpy() - from_ns) / _NS_PER_MS).astype(np.int64),
         latency_ms=_ms(rows, "received_at_ns", "due_at_ns"),
         delay_ms=_ms(rows, "received_at_ns", "emitted_at_ns"),
         emitted=np.asarray(rows["emitted_at_ns"].is_valid()),

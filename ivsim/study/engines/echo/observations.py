@@ -49,8 +49,8 @@ class EchoObservations(CellObservations):
 
     @cached_property
     def keys(self) -> npt.NDArray[np.int64]:
-        """Name each message by repetition, vehicle and sequence: equal names are alike in content and trace."""
-        parts = [keys_of(r, m.vehicle, m.sequence) for r, (m, _) in enumerate(self._read)]
+        """Name each message by repetition, vehicle and when it was due: equal names are alike in content and trace."""
+        parts = [keys_of(r, m.vehicle, m.due_ms) for r, (m, _) in enumerate(self._read)]
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     @cached_property

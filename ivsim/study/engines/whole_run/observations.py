@@ -37,15 +37,18 @@ class LedgerObservations(CellObservations):
     def _named(self) -> tuple[Integers, int]:
         """Return the keys of the rows in the window, and how many vehicles there are.
 
-        A vehicle's messages are numbered by the time at which they were due: the nth is the same in all runs of a seed.
+        A message is named by when it was due since the first one of its run: it is the same in all runs of a seed.
         """
         tables = [_read(path, ["vehicle_id", "due_at_ns"]) for path in self._ledgers]
         names = np.concatenate([np.asarray(table["vehicle_id"]).astype(str) for table in tables])
         vehicles, vehicle = np.unique(names, return_inverse=True)
         of = np.split(vehicle.astype(np.int64), np.cumsum([table.num_rows for table in tables])[:-1])
+        due = [np.asarray(table["due_at_ns"]).astype(np.int64) for table in tables]
         keys = [
-            keys_of(number, one, _rank(one, np.asarray(table["due_at_ns"]).astype(np.int64)))
-            for number, (one, table) in enumerate(zip(of, tables, strict=True))
+            keys_of(
+                number, one, np.rint((at - at.min(initial=at[0] if at.size else 0)) / 1e6).astype(np.int64)
+            )
+            for number, (one, at) in enumerate(zip(of, due, strict=True))
         ]
         return np.concatenate(keys)[self._window], vehicles.size
 
@@ -67,15 +70,6 @@ class LedgerObservations(CellObservations):
             return fates.clusters().share()
         found, times = quantile_of(metric), self.messages(metric)
         return None if found is None or times is None else times.clusters().quantile(found[1])
-
-
-def _rank(group: Integers, value: Integers) -> Integers:
-    """Return the place of each value among those of its group, from 0."""
-    order = np.lexsort((value, group))
-    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0])
-    rank = np.empty(group.size, np.int64)
-    rank[order] = np.arange(group.size) - np.repeat(starts, np.diff(np.r_[starts, group.size]))
-    return rank
 
 
 def _read(path: Path, columns: Sequence[str]) -> pa.Table:
