@@ -222,7 +222,7 @@ async def test_what_the_server_would_not_take_is_not_sent(log, tmp_path: Path, m
         one.offer(Emission(1, 1, 1, 1, b"p" * 500))
         one.open()
         await broker.until(
-            lambda: any(kind == PUBLISH for kind, *_ in broker.connections[0].received), WAIT_S
+            lambda: any(kind == PUBLISH for one in broker.connections for kind, *_ in one.received), WAIT_S
         )
         (body,) = (body for kind, _, body in broker.connections[0].received if kind == PUBLISH)
     limit = len(packet(0x30, body))
