@@ -381,4 +381,6 @@ def test_a_terminal_that_nobody_reads_stops_no_work(line_bytes: int, monkeypatch
     assert not taken[-1]
     whole = read.split(b"\r\n")[: sum(taken)]
     assert [int(line) for line in whole] == list(range(len(whole)))
-    assert {len(line) for line in whole} == {line_bytes - 1}
+    # A terminal has room for 4,095 bytes at least (N_TTY_BUF_SIZE); for a longer line, when it likes.
+    assert whole or line_bytes > 4_095
+    assert {len(line) for line in whole} <= {line_bytes - 1}
