@@ -378,9 +378,13 @@ def test_a_terminal_that_nobody_reads_stops_no_work(line_bytes: int, monkeypatch
             read += reader.read(65_536)
         writing.join(10)
     assert not stood_still
-    assert not taken[-1]
-    whole = read.split(b"\r\n")[: sum(taken)]
-    assert [int(line) for line in whole] == list(range(len(whole)))
-    # A terminal has room for 4,095 bytes at least (N_TTY_BUF_SIZE); for a longer line, when it likes.
-    assert whole or line_bytes > 4_095
-    assert {len(line) for line in whole} <= {line_bytes - 1}
+    assert not all(taken)
+    # The kernel moves what a terminal holds along now and then, and has room again though nobody reads: lines are missing then, but
+    # what is there is whole, in order, and what was said to be taken is there.
+    *lines, _begun = read.split(b"\r\n")
+    numbers = [int(line) for line in lines]
+    assert numbers == sorted(set(numbers))
+    assert {at for at, was_taken in enumerate(taken) if was_taken} <= set(numbers)
+    assert {len(line) for line in lines} <= {line_bytes - 1}
+    # It has room for 4,095 bytes at least (N_TTY_BUF_SIZE); for a longer line, when it likes.
+    assert lines or line_bytes > 4_095
