@@ -30,7 +30,7 @@ from pika.exceptions import (
 )
 
 from gateways.protocols.amqp.private_names import CarriedConnection
-from gateways.protocols.amqp.reader import Deliver, DeliveryReader, FrameError
+from gateways.protocols.amqp.reader import DeliveryReader, FrameError, Takers
 from gateways.protocols.amqp.transport import Stream, connect_stream
 from gateways.protocols.base import Endpoint
 from gateways.protocols.ends import AccessRefusedError, ConnectError
@@ -51,6 +51,8 @@ _ACCESS_REFUSED: Final = (ProbableAuthenticationError, AuthenticationError, Prob
 
 # Access, a queue or exchange that is not there, one that is locked, one that has other arguments.
 _OPERATION_REFUSED: Final = frozenset({403, 404, 405, 406})
+# Of these what a publish itself is refused for: no right to this key, too large. What is not there is declared again.
+_PUBLISH_REFUSED: Final = frozenset({403, 406})
 
 # pika logs every refused connection with a traceback; the reason reaches our callers in one line instead.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
@@ -70,7 +72,7 @@ class _Attempt:
         failure: why it is lost, in one line; None while it is not.
         up: the owner was told that it is, and has not been told of its loss.
         left: its owner ends it: the loss that follows is no news.
-        operation_refused: the broker has closed the channel for an operation that it does not do.
+        publish_refused: the broker has closed the channel as it does over a publish that it will not take.
     """
 
     def __init__(
@@ -88,16 +90,16 @@ class _Attempt:
         self.failure: str | None = None
         self.up = False
         self.left = False
-        self.operation_refused = False
+        self.publish_refused = False
         self.connection: Any = None
         self.channel: Any = None
         self.stream: Stream | None = None
 
-    async def dial(self, keepalive_s: int, source_address: str | None, deliver: Deliver | None) -> None:
+    async def dial(self, keepalive_s: int, source_address: str | None, takers: Takers | None) -> None:
         """Connect TCP and TLS, shake hands as AMQP does, and open the channel. Raises ConnectError."""
         endpoint = self._endpoint
-        if deliver is not None:
-            self._tap = DeliveryReader(deliver).feed
+        if takers is not None:
+            self._tap = DeliveryReader(takers).feed
         try:
             async with asyncio.timeout(self._timeout_s):
                 self.stream = await connect_stream(
@@ -227,8 +229,8 @@ class _Attempt:
     def _on_channel_closed(self, _channel: Any, error: BaseException) -> None:
         """The broker closes a channel for a refused operation (AMQP 0-9-1, 1.1: 403, 404, 405, 406); we then begin anew."""
         code = error.reply_code if isinstance(error, ChannelClosedByBroker) else None
-        self.operation_refused = code in _OPERATION_REFUSED
-        self.lost(one_line(error), refused=self.operation_refused)
+        self.publish_refused = code in _PUBLISH_REFUSED
+        self.lost(one_line(error), refused=code in _OPERATION_REFUSED)
 
     def _timed_out(self) -> ConnectError:
         return self._error(f"no answer in {self._timeout_s:g} s")
@@ -253,10 +255,10 @@ class AmqpLink:
         keepalive_s: int,
         timeout_s: float,
         source_address: str | None = None,
-        deliver: Deliver | None = None,
+        takers: Takers | None = None,
     ) -> None:
         self._owner = owner
-        self._deliver = deliver
+        self._takers = takers
         self._endpoint = endpoint
         self._tls = None if endpoint.tls is None else TlsClient(endpoint.tls)
         self._keepalive_s = keepalive_s
@@ -271,9 +273,9 @@ class AmqpLink:
         return self._attempt is not None and self._attempt.up
 
     @property
-    def operation_refused(self) -> bool:
-        """Say whether the channel was lost because the broker had closed it for an operation that it does not do."""
-        return self._attempt is not None and self._attempt.operation_refused
+    def publish_refused(self) -> bool:
+        """Say whether the broker has closed the channel as it does over a publish that it will not take."""
+        return self._attempt is not None and self._attempt.publish_refused
 
     @property
     def channel(self) -> Any:
@@ -292,7 +294,7 @@ class AmqpLink:
         self.blocked = False
         self._attempt = attempt = _Attempt(self._endpoint, self._tls, self._timeout_s, self._owner.lost)
         try:
-            await attempt.dial(self._keepalive_s, self._source_address, self._deliver)
+            await attempt.dial(self._keepalive_s, self._source_address, self._takers)
             attempt.connection.add_on_connection_blocked_callback(self._on_blocked)
             attempt.connection.add_on_connection_unblocked_callback(self._on_unblocked)
             if prepare is not None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateways.protocols.amqp.address import amqp_addresses
 from gateways.protocols.amqp.connection import EXCHANGE, AmqpLink
-from gateways.protocols.amqp.reader import MAX_BODY_BYTES
+from gateways.protocols.amqp.reader import MAX_BODY_BYTES, Takers
 from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, IntakeSettings, Mode
 from gateways.protocols.connection_log import ConnectionLog
@@ -57,7 +57,7 @@ class AmqpIntake:
             endpoint,
             keepalive_s=settings.keepalive_s,
             timeout_s=CONNECT_TIMEOUT_S,
-            deliver=self._delivered,
+            takers=Takers(self._delivered, self._oversized),
         )
         self._vehicles: dict[bytes, str] = {}
         self._window = AckWindow()
@@ -166,25 +166,12 @@ class AmqpIntake:
         """Somebody has deleted the queue: declare it again."""
         self._link.drop("consumer cancelled by the broker")
 
-    def _delivered(  # noqa: PLR0917 - called per message: keywords would cost
-        self,
-        tag: int,
-        redelivered: bool,
-        key: bytes,
-        payload: bytes,
-        content_type: bytes,
-        size_bytes: int | None = None,
+    def _delivered(
+        self, tag: int, redelivered: bool, key: bytes, payload: bytes, content_type: bytes
     ) -> None:
         if self._closing:
             return  # unacknowledged, it goes to another gateway or comes again
-        received_at_ns = time.time_ns()
-        self._counts["deliveries"] += 1
-        if redelivered:
-            self._counts["redelivered"] += 1
-        receipt = (self._generation, tag) if self._manual else None
-        if size_bytes is not None:
-            self._oversized(key, payload, received_at_ns, receipt, size_bytes)
-            return
+        received_at_ns, receipt = time.time_ns(), self._receipt(tag, redelivered)
         identity = self._vehicles.get(key)
         if identity is None:
             address = key.decode("utf-8", "replace")
@@ -202,9 +189,10 @@ class AmqpIntake:
         else:
             self._sink.take(identity, payload, received_at_ns, redelivered, receipt)
 
-    def _oversized(
-        self, key: bytes, beginning: bytes, received_at_ns: int, receipt: Receipt, size_bytes: int
-    ) -> None:
+    def _oversized(self, tag: int, redelivered: bool, key: bytes, beginning: bytes, size_bytes: int) -> None:
+        if self._closing:
+            return
+        received_at_ns, receipt = time.time_ns(), self._receipt(tag, redelivered)
         reason = f"a payload of {size_bytes} bytes: a message may have {MAX_BODY_BYTES}"
         address = key.decode("utf-8", "replace")
         with contextlib.suppress(ValueError):
@@ -212,6 +200,13 @@ class AmqpIntake:
         self._sink.oversized(
             address, beginning, received_at_ns, receipt, size_bytes=size_bytes, reason=reason
         )
+
+    def _receipt(self, tag: int, redelivered: bool) -> Receipt:
+        """Count a delivery, and return what acknowledges it."""
+        self._counts["deliveries"] += 1
+        if redelivered:
+            self._counts["redelivered"] += 1
+        return (self._generation, tag) if self._manual else None
 
     def _current(self, receipt: Receipt) -> bool:
         if receipt is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import typing
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 _METHOD, _HEADER, _BODY = 1, 2, 3
 _KINDS: Final = frozenset({_METHOD, _HEADER, _BODY, 8})  # 8: heartbeat
@@ -17,24 +17,17 @@ _FRAME_END: Final = 0xCE
 _OVERHEAD_BYTES: Final = 8
 _BASIC_DELIVER: Final = b"\x00\x3c\x00\x3c"
 
+# delivery tag, redelivered, routing key, payload, content type (empty where it says none)
+Deliver = Callable[[int, bool, bytes, bytes, bytes], None]
+# delivery tag, redelivered, routing key, the body's beginning, how long it was
+Oversized = Callable[[int, bool, bytes, bytes, int], None]
 
-class Deliver(typing.Protocol):
-    """Takes a delivery."""
 
-    def __call__(  # noqa: PLR0917 - called per message: keywords would cost
-        self,
-        tag: int,
-        redelivered: bool,
-        key: bytes,
-        payload: bytes,
-        content_type: bytes,
-        size_bytes: int | None = None,
-        /,
-    ) -> None:
-        """Take one delivery; `content_type` is empty where it says none.
+class Takers(NamedTuple):
+    """Who takes deliveries, and those whose body is over the limit."""
 
-        `size_bytes` is what the body had where only its beginning is there; None: all of it is.
-        """
+    deliver: Deliver
+    oversized: Oversized
 
 
 class FrameError(ValueError):
@@ -44,8 +37,8 @@ class FrameError(ValueError):
 class DeliveryReader:
     """Cuts bytes into frames; `feed` hands on whole deliveries and returns the other frames untouched."""
 
-    def __init__(self, deliver: Deliver) -> None:
-        self._deliver = deliver
+    def __init__(self, takers: Takers) -> None:
+        self._deliver, self._oversized = takers
         self._rest = b""
         self._open = False
         self._tag = 0
@@ -127,8 +120,7 @@ class DeliveryReader:
     def _complete(self) -> None:
         payload, self._parts = b"".join(self._parts), []
         self._open = False
-        delivery = (self._tag, self._redelivered, self._key, payload, self._content_type)
         if self._size > MAX_BODY_BYTES:
-            self._deliver(*delivery, self._size)
+            self._oversized(self._tag, self._redelivered, self._key, payload, self._size)
         else:
-            self._deliver(*delivery)
+            self._deliver(self._tag, self._redelivered, self._key, payload, self._content_type)

@@ -8,6 +8,7 @@ from typing import Final
 
 from gateways.protocols.amqp.address import amqp_routing_key
 from gateways.protocols.amqp.connection import AmqpLink
+from gateways.protocols.amqp.reader import Takers
 from gateways.protocols.base import Endpoint, Mode, VehicleSettings
 from gateways.protocols.ends import ConnectError, SubscriberEvents
 from schemas.topics import vehicle_id
@@ -43,7 +44,7 @@ class AmqpSubscriber:
             keepalive_s=settings.keepalive_s,
             timeout_s=settings.connect_timeout_s,
             source_address=settings.source_address,
-            deliver=self._delivered,
+            takers=Takers(self._delivered, self._oversized),
         )
 
     async def open(self) -> None:
@@ -66,17 +67,18 @@ class AmqpSubscriber:
     def lost(self, reason: str) -> None:
         self._events.disconnected(time.time_ns(), reason)
 
-    def _delivered(  # noqa: PLR0917 - called per message: keywords would cost
-        self,
-        tag: int,
-        redelivered: bool,
-        key: bytes,
-        payload: bytes,
-        content_type: bytes,
-        size_bytes: int | None = None,
+    def _delivered(
+        self, tag: int, redelivered: bool, key: bytes, payload: bytes, content_type: bytes
     ) -> None:
         del key, content_type
-        if size_bytes is None:  # one that is over the limit is none of a vehicle's
-            self._events.received(payload, time.time_ns(), redelivered)
+        self._events.received(payload, time.time_ns(), redelivered)
+        self._settle(tag)
+
+    def _oversized(self, tag: int, redelivered: bool, key: bytes, beginning: bytes, size_bytes: int) -> None:
+        """One that is over the limit is none of a vehicle's."""
+        del redelivered, key, beginning, size_bytes
+        self._settle(tag)
+
+    def _settle(self, tag: int) -> None:
         if self._manual and self._link.channel is not None:
             self._link.channel.basic_ack(tag)

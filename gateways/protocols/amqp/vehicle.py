@@ -33,7 +33,7 @@ class Unconfirmed:
 class AmqpVehicle:
     """One vehicle's publisher on its own connection.
 
-    A broker refuses a message for good by closing the channel (406 for one that is too large), and does not say which one.
+    A broker refuses a message for good by closing the channel (403, and 406 for one that is too large), and does not say which.
     With one unconfirmed it is that one. With several, they go one at a time on the next connection, until one is refused so
     or all are confirmed. Without confirms nothing is known of any, and nothing is sent again.
     """
@@ -119,7 +119,7 @@ class AmqpVehicle:
 
     def lost(self, reason: str) -> None:
         self._stop_timer()
-        if self._link.operation_refused and self._unconfirmed:
+        if self._link.publish_refused and self._unconfirmed:
             if len(self._unconfirmed) == 1:
                 _, message = self._unconfirmed.popitem()
                 self._events.refused(message.token, reason)

@@ -55,8 +55,9 @@ class FakeBroker:
         self.opened: list[str] = []
         self.bound: list[tuple[str, str]] = []
         self.ends: list[list[int]] = []
-        # Above which it closes the channel with 406, as RabbitMQ does (max_message_size); None takes all.
+        # Above which it closes the channel, with 406 as RabbitMQ does (max_message_size); None takes all.
         self.most_bytes: int | None = None
+        self.close_code = 406
         # How many it lets pass before it confirms one; 1 confirms each at once.
         self.confirms_each = 1
         # With which it answers whoever declares a queue (AMQP 0-9-1, 1.1); None declares it.
@@ -204,7 +205,7 @@ class Session:
         if self.broker.most_bytes is not None and len(payload) > self.broker.most_bytes:
             self.closed = True
             words = f"PRECONDITION_FAILED - message size {len(payload)} is larger than configured"
-            self.method(1, spec.Channel.Close(406, words, 60, 40))
+            self.method(1, spec.Channel.Close(self.broker.close_code, words, 60, 40))
             return
         self.broker.published.append(payload)
         self.broker.waiting.append((key, payload))
