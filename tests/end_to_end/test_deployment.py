@@ -64,7 +64,7 @@ def until(there: Callable[[], T | None], limit_s: float, why: Callable[[], objec
     end_s = time.monotonic() + limit_s
     while (found := there()) is None:
         assert time.monotonic() < end_s, why()
-        time.sleep(0.2)
+        time.sleep(0.2)  # see above
     return found
 
 

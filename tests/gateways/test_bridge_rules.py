@@ -456,10 +456,21 @@ async def test_a_refusal_that_comes_again_behind_a_recovery_is_told_again(
     monkeypatch.setattr("gateways.process._PROGRESS_S", 0.005)
     monkeypatch.setattr(bridge.intake, "counters", dict, raising=False)
     told: list[str] = []
+    looks = asyncio.Semaphore(0)
 
     def tell(event: str, **values: Any) -> None:
         if event == "turned_away":
             told.append(values["reason"])
+        elif event == "progress":
+            looks.release()
+
+    async def looked() -> None:
+        """Return once the process has looked at all that is there by now."""
+        while not looks.locked():
+            await looks.acquire()
+        async with asyncio.timeout(10):
+            for _ in range(2):
+                await looks.acquire()
 
     config = GatewayConfig(name="g", mode="qos1", host="h", port=1, bootstrap="b:1")
     process = GatewayProcess("mqtt", config, tell)
@@ -469,12 +480,12 @@ async def test_a_refusal_that_comes_again_behind_a_recovery_is_told_again(
         bridge.link(up=False, reason="reset")
         for _ in range(3):
             bridge.turned_away("not authorized")
-            await asyncio.sleep(0.05)
+            await looked()
         assert told == ["not authorized"] * outage
         bridge.link(up=True, reason="")
-        await asyncio.sleep(0.05)
+        await looked()
     bridge.link(up=False, reason="reset")
-    await asyncio.sleep(0.05)
+    await looked()
     assert told == ["not authorized"] * 2, "a lost link alone is no refusal"
     task.cancel()
     bridge.close()

@@ -440,7 +440,7 @@ def closing_on(large: int, fault: Fault = "close"):
 async def test_a_message_on_which_the_server_closes_each_connection_is_given_up(
     log, tmp_path: Path, monkeypatch, mode: str, fault: Fault
 ) -> None:
-    monkeypatch.setattr(vehicle_module, "SOON_S", 0.5)
+    monkeypatch.setattr(vehicle_module, "SOON_S", 1.0)
     async with (
         FakeBroker(five=mode == "qos1", answer=closing_on(400, fault)) as broker,
         vehicle(broker, log, mode, SEVERAL) as (one, totals),
@@ -453,6 +453,30 @@ async def test_a_message_on_which_the_server_closes_each_connection_is_given_up(
         assert len(broker.connections) <= 13
     words = f"the server has closed {vehicle_module.CLOSES} connections in a row on it"
     assert told(log, tmp_path) == [(2, words), (4, words)]
+
+
+async def test_an_acknowledgement_of_what_is_held_back_ends_the_trial(log, monkeypatch) -> None:
+    """A broker that breaks the protocol: it acknowledges what is not on this connection, and has got better."""
+    monkeypatch.setattr(vehicle_module, "SOON_S", 0.5)
+    loop = asyncio.get_running_loop()
+    errors: list[object] = []
+    loop.set_exception_handler(lambda _, context: errors.append(context))
+
+    def acknowledge(connection: Connection) -> None:
+        if connection.number > vehicle_module.CLOSES:
+            connection.send(packet(PUBACK << 4, b"\x00\x01"))
+
+    async with (
+        FakeBroker(five=False, answer=closing_on(400), on_connected=acknowledge) as broker,
+        vehicle(broker, log, "qos1-v311", SEVERAL) as (one, totals),
+    ):
+        one.offer(Emission(1, 1, 1, 1, b"p" * 500))
+        one.open()
+        await broker.until(lambda: totals.acknowledged == 1, WAIT_S)
+        await asyncio.sleep(2 * vehicle_module.SOON_S)  # behind the time at which the trial would have ended
+        one.offer(Emission(2, 1, 1, 2, b"next"))
+        await broker.until(lambda: totals.acknowledged == 2, WAIT_S)
+        assert (totals.refused, errors) == (0, [])
 
 
 async def test_packet_too_large_is_heard_where_nothing_was_announced(

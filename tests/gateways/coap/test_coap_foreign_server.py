@@ -138,12 +138,12 @@ async def test_a_response_with_an_unknown_critical_option_acknowledges_nothing(
     if mode == "con" and not separate:
         async with asyncio.timeout(20):  # retransmitted, as if nothing had come
             while len(server.parts) < 3:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # the server's lists tell nobody that they have grown
         assert server.kinds == []
     else:
         async with asyncio.timeout(20):
             while not server.kinds:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # likewise
         assert server.kinds[0][0] is RST
         assert server.kinds[0][1] == 7 or mode == "non"
     assert (events.acked, events.gone) == ([], [])

@@ -277,7 +277,7 @@ async def test_an_unknown_critical_option_inside_is_no_acknowledgement(coap, key
     client, events = await coap.vehicle(wire.port, mode=mode, keys=keys)
     client.send(1, b"hello")
     await wire.until(lambda: sink.taken and len(wire.down) >= 2)
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2)  # nothing may happen, and nothing says that it has not
     assert (events.acked, events.gone) == ([], [])
 
 

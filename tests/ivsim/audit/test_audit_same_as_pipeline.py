@@ -274,6 +274,14 @@ def test_a_stream_that_left_late_may_be_of_the_connection_without_a_publish() ->
     assert said == found
 
 
+def test_a_publish_that_does_not_fit_may_be_of_the_connection_without_one() -> None:
+    events, _, purposes = two_connections()
+    events[1]["size"] = 200
+    said, found = proofs(events, [(1, 0, 0, START + 2 * SECOND + 2_000, 200, None)], purposes)
+    assert held_back(found) == []
+    assert said == found
+
+
 @pytest.mark.parametrize(
     ("name", "broken", "kind_of_second"),
     [

@@ -232,6 +232,20 @@ def test_what_tcp_sent_late_may_be_of_the_connection_without_a_publish() -> None
     assert log.held_back == set()
 
 
+def test_a_publish_that_does_not_fit_may_be_of_the_connection_without_one() -> None:
+    """What the first connection was given left when the second was up, which published nothing."""
+    log = Log()
+    log.captured(*READ)
+    log.connect()
+    log.emit(1, size=200)
+    log.disconnect()
+    log.connect()
+    log.emit(2, size=100)
+    log.seen(0, 0, size=200)
+    log.joined()
+    assert log.held_back == set()
+
+
 def test_a_publish_that_no_connection_fits_may_be_of_any() -> None:
     log = Log()
     log.captured(*READ)
