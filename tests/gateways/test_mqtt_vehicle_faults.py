@@ -462,12 +462,16 @@ async def test_an_acknowledgement_of_what_is_held_back_ends_the_trial(log, monke
     errors: list[object] = []
     loop.set_exception_handler(lambda _, context: errors.append(context))
 
+    def answer(connection: Connection, kind: int, body: bytes) -> list[bytes] | None:
+        bad = connection.number <= vehicle_module.CLOSES
+        return closing_on(400)(connection, kind, body) if bad else None
+
     def acknowledge(connection: Connection) -> None:
         if connection.number > vehicle_module.CLOSES:
             connection.send(packet(PUBACK << 4, b"\x00\x01"))
 
     async with (
-        FakeBroker(five=False, answer=closing_on(400), on_connected=acknowledge) as broker,
+        FakeBroker(five=False, answer=answer, on_connected=acknowledge) as broker,
         vehicle(broker, log, "qos1-v311", SEVERAL) as (one, totals),
     ):
         one.offer(Emission(1, 1, 1, 1, b"p" * 500))
