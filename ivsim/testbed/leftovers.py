@@ -25,6 +25,8 @@ NAMESPACES = Path("/run/netns")
 TERM_TIMEOUT_S = 5.0
 TOPICS_TIMEOUT_S = 5.0  # until Kafka says which topics it has, and has deleted some
 PASSES = 3
+EXEC_TIMEOUT_S = 1.0  # until a process that is within exec shows its environment
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD in include/linux/sched.h
 
 
 class Topics(NamedTuple):
@@ -206,14 +208,36 @@ def _marked_processes() -> Iterator[tuple[ProcessMark, str, str]]:
 
 
 def _environments() -> Iterator[tuple[ProcessMark, dict[str, str]]]:
+    deadline_s = time.monotonic() + EXEC_TIMEOUT_S
     for pid in _pids():
-        try:
-            raw = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            continue  # gone meanwhile, or another user's
+        raw = _environment(pid, deadline_s)
         if OWNER_VARIABLE.encode() in raw and (mark := ProcessMark.of(pid)) is not None:
             pairs = (item.partition("=") for item in raw.decode(errors="replace").split("\0"))
             yield mark, {key: value for key, _, value in pairs}
+
+
+def _environment(pid: int, deadline_s: float) -> bytes:
+    """Return the environment of `pid`; empty if it has none, is gone, or is another user's.
+
+    Between the old memory of a process and its new stack, exec(2) shows no environment. Popen returns as
+    early as that, so a run that is killed then leaves a process whose mark is to be waited for.
+    """
+    path = Path(f"/proc/{pid}/environ")
+    try:
+        raw, within_exec = path.read_bytes(), True
+        while not raw and within_exec and time.monotonic() < deadline_s:
+            if within_exec := _within_exec(pid):
+                time.sleep(0.001)
+            raw = path.read_bytes()  # once more behind its end: that may have come between the two looks
+    except OSError:
+        return b""
+    return raw
+
+
+def _within_exec(pid: int) -> bool:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    state, flags, environment_end = fields[0], int(fields[6]), int(fields[48])
+    return environment_end == 0 and state not in "ZX" and not flags & _KERNEL_THREAD
 
 
 def _processes_inside(namespace: str) -> dict[ProcessMark, str]:
