@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from twin.place import PROBE, Place
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _PROBE: Final = "ivsim.clock"
+_ATTEMPTS: Final = 5
+# A file was written anew, or removed, between two questions about it: S3A asks for an object's ETag, then for that object.
+_CHANGED: Final = re.compile(r"Status Code: 412|RemoteFileChangedException|FileNotFoundException")
 
 
 class Files(Protocol):
@@ -87,6 +91,22 @@ def _told(call: Callable[_P, _R]) -> Callable[_P, _R]:
     return told
 
 
+def _while_it_changes(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Have a call ask again where the file that it reads has changed meanwhile: a lease does so every few seconds."""
+
+    @wraps(call)
+    def asked(*args: _P.args, **words: _P.kwargs) -> _R:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return call(*args, **words)
+            except Py4JError as error:
+                if not _CHANGED.search(str(error)):
+                    raise
+        return call(*args, **words)
+
+    return asked
+
+
 class SparkFiles:
     """A URI, reached as Spark reaches it: by Hadoop's file system of that scheme, with the session's settings."""
 
@@ -102,6 +122,7 @@ class SparkFiles:
         return all(str(status.getPath().getName()).startswith(PROBE) for status in files.listStatus(path))
 
     @_told
+    @_while_it_changes
     def read(self, name: str) -> bytes | None:
         files, path = self._at(name)
         if not files.exists(path):
@@ -127,6 +148,7 @@ class SparkFiles:
         files.delete(path, True)
 
     @_told
+    @_while_it_changes
     def age_s(self, name: str) -> float | None:
         files, path = self._at(name)
         if not files.exists(path):
