@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from ivsim.report.drawing import Charts
-from ivsim.study.claims import Decided, answer, claims_section
+from ivsim.study.claims import Decided
+from ivsim.study.claims_report import answer, claims_section, evidence_section
 from ivsim.study.report import results, sections, write
 from ivsim.study.selected_charts import selected_charts
 from ivsim.study.store import Store
@@ -35,7 +36,12 @@ class Paper(ABC):
     def report_parts(self, store: Store, decided: Sequence[Decided]) -> list[str]:
         """Return the parts of the report as Markdown; here those of the main study, with the claims before them."""
         head, *others = sections(store, results(store))
-        return [f"{head}\n\n**{answer(decided)}**", claims_section(decided), *others]
+        return [
+            f"{head}\n\n**{answer(decided)}**",
+            claims_section(decided),
+            evidence_section(decided),
+            *others,
+        ]
 
     def report_charts(self, store: Store) -> Charts:
         """Return the charts."""

@@ -15,7 +15,7 @@ from scipy import special
 from ivsim.study.claims import AGREE, CANNOT_TELL, DISAGREE, Finding, RepetitionCount
 from ivsim.study.clusters import MIN_REPETITIONS
 from ivsim.study.results import CellResult
-from ivsim.study.statistics import Interval, holm, mean_interval
+from ivsim.study.statistics import CONFIDENCE, Interval, mean_interval
 
 RATIO, DIFFERENCE = "ratio", "difference"
 ANY: Final = math.inf
@@ -39,44 +39,47 @@ class Part(NamedTuple):
     high: float
     kind: str = RATIO
 
-    def interval(self) -> Interval:
-        """Return the mean with its 95 % t interval over repetitions: of logarithms for a ratio."""
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """Return the mean with its t interval, of 95 % unless asked, over repetitions: of logarithms for a ratio."""
         if not self.values:
             return Interval(None, None, None, 0)
         if self.kind == DIFFERENCE:
-            return mean_interval(self.values)
-        found = mean_interval([math.log(value) for value in self.values])
+            return mean_interval(self.values, confidence)
+        found = mean_interval([math.log(value) for value in self.values], confidence)
         bounds = [None if value is None else math.exp(value) for value in found[:3]]
         return Interval(bounds[0], bounds[1], bounds[2], found.n)
 
-    def p_value(self) -> float:
-        """Return how likely values as far from the nearest bound are, where the true one is the bound (t, two-sided)."""
-        if len(self.values) < MIN_REPETITIONS:
-            return 1.0
+    @property
+    def two_sided(self) -> bool:
+        """Return whether the claim has a bound on either side: an equivalence."""
+        return self._bounded(self.low) and self._bounded(self.high)
+
+    def _bounded(self, bound: float) -> bool:
+        return math.isfinite(bound) and (bound > 0 or self.kind == DIFFERENCE)
+
+    def p_value(self, bound: float) -> float:
+        """Return how likely values as far from a bound are, where the true one is the bound (t, two-sided)."""
+        if not self._bounded(bound):
+            return 0.0
         scale: Callable[[float], float] = math.log if self.kind == RATIO else float
         data = np.array([scale(value) for value in self.values])
-        bounds = [
-            scale(bound)
-            for bound in (self.low, self.high)
-            if math.isfinite(bound) and (bound > 0 or self.kind == DIFFERENCE)
-        ]
         spread = float(data.std(ddof=1)) / math.sqrt(data.size)
-        mean = float(data.mean())
-        if not bounds:
-            return 0.0
-        nearest = min(abs(mean - bound) for bound in bounds)
+        away = abs(float(data.mean()) - scale(bound))
+        # Values that are the same in every repetition, such as bytes, have an interval of no width.
         if spread <= 1e-12:
-            return 0.0 if nearest > 1e-12 else 1.0
-        return 2 * float(special.stdtr(data.size - 1, -nearest / spread))
+            return 0.0 if away > 1e-12 else 1.0
+        return 2 * float(special.stdtr(data.size - 1, -away / spread))
 
 
 def found_of(parts: Sequence[Part]) -> list[Finding]:
-    """Decide the parts of a claim, all together at 5 % (Holm): the interval within the bounds, wholly outside, or neither."""
-    rejected = holm([part.p_value() for part in parts])
-    return [_finding(part, significant) for part, significant in zip(parts, rejected, strict=True)]
+    """Decide the parts of a claim: the interval within the bounds, wholly outside, or neither.
+
+    Within two bounds it is the interval of 90 % (two one-sided tests), see `ivsim.study.claims`.
+    """
+    return [_finding(part) for part in parts]
 
 
-def _finding(part: Part, significant: bool) -> Finding:
+def _finding(part: Part) -> Finding:
     found = part.interval()
     if found.estimate is None:
         return Finding(CANNOT_TELL, f"{part.text}: not measured")
@@ -84,11 +87,19 @@ def _finding(part: Part, significant: bool) -> Finding:
     if found.low is None or found.high is None:
         return Finding(CANNOT_TELL, text)
     text += f" [{found.low:.3g}, {found.high:.3g}]"
-    # Values that are the same in every repetition, such as bytes, have an interval of no width.
-    if part.low <= found.low and found.high <= part.high:
-        return Finding(AGREE if significant else CANNOT_TELL, text)
-    outside = found.high < part.low or found.low > part.high
-    return Finding(DISAGREE if outside and significant else CANNOT_TELL, text)
+    if len(part.values) < MIN_REPETITIONS:
+        return Finding(CANNOT_TELL, text)
+    within = part.interval(0.9) if part.two_sided else found
+    assert within.low is not None
+    assert within.high is not None
+    if part.low <= within.low and within.high <= part.high:
+        p_value = max(part.p_value(part.low), part.p_value(part.high))
+        # It is 1 for values that are the bound itself in every repetition.
+        return Finding(AGREE if p_value < 1 else CANNOT_TELL, text, p_value)
+    for bound, outside in ((part.low, found.high < part.low), (part.high, found.low > part.high)):
+        if outside:
+            return Finding(DISAGREE, text, part.p_value(bound))
+    return Finding(CANNOT_TELL, text)
 
 
 class Cells(RepetitionCount):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ivsim.papers.base import Paper, leave_out, within
 from ivsim.study.catalogue import name_of, study_named
-from ivsim.study.claims import claims_text
+from ivsim.study.claims_report import claims_text
 from ivsim.study.execution import check_there, run_study, seconds_left, to_nobody, to_terminal
 from ivsim.study.model import cells_of
 from ivsim.study.report import results

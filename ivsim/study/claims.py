@@ -2,40 +2,54 @@
 
 A claim is made of findings. Each compares what was measured here with what was published, and ends as one of four
 verdicts: *agree*, *disagree*, *cannot tell* (the sample is too small, or nothing was measured) and *not comparable*
-(the set-up here cannot decide it, however much it measures). The rules have one thing in common: a bound of relevance
-lies between agreement and contradiction, and a verdict is given only where a whole 95 % interval lies on one side of
-it. So more precision alone turns *cannot tell* into a verdict, and never one verdict into its contrary.
+(the set-up here cannot decide it, however much it measures). A claim whose settings the work does not state *depends*,
+where it agrees in one of them and disagrees in another.
+
+1. A bound of relevance lies between agreement and contradiction, and a verdict is given only where a whole interval lies
+   on one side of it. So more precision alone turns *cannot tell* into a verdict, and never one verdict into its contrary.
+2. A claim agrees when each of its parts does: the rejection of all of several hypotheses, each at 5 %, is at 5 % itself
+   (intersection-union test, Berger 1982), so that agreement needs no correction for the number of parts.
+3. A claim is contradicted as soon as one part is, and any of many parts may be by chance: the parts of all claims of a work
+   together keep 5 % (Holm 1979), see `judged_together`.
+4. That a figure lies between two bounds, or two are the same within a margin, is two one-sided tests at 5 % each: the 90 %
+   interval lies within (Schuirmann 1987).
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from scipy import special
 
 from ivsim.study.clusters import MIN_REPETITIONS
-from ivsim.study.markdown import table
-from ivsim.study.statistics import Comparison, Interval, holm, ratio_interval
+from ivsim.study.statistics import Comparison, Interval, holm, narrowed, ratio_interval
 
-Verdict = Literal["agree", "disagree", "cannot tell", "not comparable"]
+Verdict = Literal["agree", "disagree", "depends", "cannot tell", "not comparable"]
 AGREE: Final[Verdict] = "agree"
 DISAGREE: Final[Verdict] = "disagree"
+DEPENDS: Final[Verdict] = "depends"
 CANNOT_TELL: Final[Verdict] = "cannot tell"
 NOT_COMPARABLE: Final[Verdict] = "not comparable"
-VERDICTS: Final = (AGREE, DISAGREE, CANNOT_TELL, NOT_COMPARABLE)
-_ALPHA: Final = 0.05
-_Z: Final = float(special.ndtri(1 - _ALPHA / 2))
+VERDICTS: Final = (AGREE, DISAGREE, DEPENDS, CANNOT_TELL, NOT_COMPARABLE)
+ALPHA: Final = 0.05
+_Z: Final = float(special.ndtri(1 - ALPHA / 2))
 
 
 class Finding(NamedTuple):
-    """One part of a claim: whether it holds, and its numbers in a sentence."""
+    """One part of a claim.
+
+    Attributes:
+        verdict: whether it holds.
+        text: its numbers in a sentence.
+        p_value: of what the verdict rules out: that an agreeing part does not hold, or a contrary one does.
+    """
 
     verdict: Verdict
     text: str
+    p_value: float = 1.0
 
 
 class Ordering(NamedTuple):
@@ -64,7 +78,7 @@ class Published(NamedTuple):
     @property
     def half_width(self) -> float:
         """Return half of the mean's 95 % interval (Student's t)."""
-        return float(special.stdtrit(self.n - 1, 1 - _ALPHA / 2)) * self.deviation / math.sqrt(self.n)
+        return float(special.stdtrit(self.n - 1, 1 - ALPHA / 2)) * self.deviation / math.sqrt(self.n)
 
 
 def together(findings: Iterable[Finding]) -> Verdict:
@@ -73,44 +87,33 @@ def together(findings: Iterable[Finding]) -> Verdict:
     So more of the same measurement may still decide what cannot be told, and never what is not comparable.
     """
     verdicts = {finding.verdict for finding in findings} or {CANNOT_TELL}
-    return next(verdict for verdict in _GRAVEST if verdict in verdicts)
+    return next(verdict for verdict in GRAVEST if verdict in verdicts)
 
 
-_GRAVEST: Final = (DISAGREE, CANNOT_TELL, NOT_COMPARABLE, AGREE)
+# What decides a claim made of parts, first.
+GRAVEST: Final = (DISAGREE, CANNOT_TELL, NOT_COMPARABLE, AGREE)
 
 
 def across(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict that all settings of a claim share; cannot tell where they differ.
+    """Return the verdict that all settings of a claim share, or that it depends on the setting.
 
-    The published work does not say which setting it had: a claim that holds in one alone is not decided.
+    The published work does not say which setting it had. It depends where every setting is decided and they differ; one that
+    is open leaves the claim open.
     """
     found = set(verdicts)
-    return found.pop() if len(found) == 1 else CANNOT_TELL
+    if len(found) == 1:
+        return found.pop()
+    return DEPENDS if found == {AGREE, DISAGREE} else CANNOT_TELL
 
 
 def ordered(claims: Sequence[Ordering], *, ties: bool = False) -> list[Finding]:
-    """Decide each ordering, all tests together at 5 % (Holm): as claimed, contrary by more than the margin, or neither.
+    """Decide each ordering: as claimed, contrary by more than the margin, or neither.
 
     Args:
         claims: the orderings of one claim.
         ties: a difference that is shown to be no more than the margin agrees too ("best" allows an equal).
     """
-    # Towards the claim the test is against no difference (with ties: against a contrary one of the margin), away
-    # from it against a contrary one of the margin.
-    tested = [_p_of_ordering(claim, ties=ties) for claim in claims]
-    rejected = holm(tested)
-    return [
-        _ordering(claim, significant, ties=ties) for claim, significant in zip(claims, rejected, strict=True)
-    ]
-
-
-def _p_of_ordering(claim: Ordering, *, ties: bool) -> float:
-    found = claim.comparison
-    if found is None:
-        return 1.0
-    if ties or found.difference < -claim.margin:
-        return p_beyond(found, -claim.margin)
-    return found.p_value if found.difference > 0 else 1.0
+    return [_ordering(claim, ties=ties) for claim in claims]
 
 
 def p_beyond(found: Comparison, border: float) -> float:
@@ -123,15 +126,15 @@ def p_beyond(found: Comparison, border: float) -> float:
     return 2 * float(special.ndtr(-_Z * abs(found.difference - border) / half))
 
 
-def _ordering(claim: Ordering, significant: bool, *, ties: bool) -> Finding:
+def _ordering(claim: Ordering, *, ties: bool) -> Finding:
     found = claim.comparison
     if found is None:
         return Finding(CANNOT_TELL, f"{claim.text}: not measured")
     text = f"{claim.text}: {found.difference:+,.1f} [{found.low:+,.1f}, {found.high:+,.1f}] {claim.unit}"
-    if found.difference < -claim.margin:
-        return Finding(DISAGREE if significant and found.high < -claim.margin else CANNOT_TELL, text)
+    if found.high < -claim.margin:
+        return Finding(DISAGREE, text, p_beyond(found, -claim.margin))
     border = -claim.margin if ties else 0.0
-    return Finding(AGREE if significant and found.low > border else CANNOT_TELL, text)
+    return Finding(AGREE, text, p_beyond(found, border)) if found.low > border else Finding(CANNOT_TELL, text)
 
 
 def inside(
@@ -143,7 +146,10 @@ def inside(
     *,
     published: Published | None = None,
 ) -> Finding:
-    """Decide that a figure lies in [low, high]: its whole 95 % interval does, none of it does, or neither.
+    """Decide that a figure lies in [low, high]: its interval does, none of it does, or neither.
+
+    Between two borders the interval that has to lie within is the 90 % one (two one-sided tests); contrary, and with one
+    border, it is that of 95 %, which stands in the text.
 
     Args:
         what: the figure in words.
@@ -159,11 +165,34 @@ def inside(
         f"{what}: {interval.estimate:,.3g} [{interval.low:,.3g}, {interval.high:,.3g}]{unit and ' ' + unit}"
     )
     wider = 0.0 if published is None else published.half_width
-    if low - wider <= interval.low and interval.high <= high + wider:
-        return Finding(AGREE, text)
-    if interval.high < low - wider or interval.low > high + wider:
-        return Finding(DISAGREE, text)
+    low, high = low - wider, high + wider
+    equivalence = math.isfinite(low) and math.isfinite(high)
+    inner_low, inner_high = narrowed(interval) if equivalence else (interval.low, interval.high)
+    if low <= inner_low and inner_high <= high:
+        return Finding(AGREE, text, max(p_of_border(interval, low), p_of_border(interval, high)))
+    if interval.high < low:
+        return Finding(DISAGREE, text, p_of_border(interval, low))
+    if interval.low > high:
+        return Finding(DISAGREE, text, p_of_border(interval, high))
     return Finding(CANNOT_TELL, text)
+
+
+def p_of_border(interval: Interval, border: float) -> float:
+    """Return the two-sided p-value of "the figure is the border", from the side of the interval that faces it (normal).
+
+    On the logarithm's scale where the interval is above 0, as those of times, sizes and ratios are.
+    """
+    assert interval.estimate is not None
+    assert interval.low is not None
+    assert interval.high is not None
+    if not math.isfinite(border):
+        return 0.0
+    facing = interval.high if border > interval.estimate else interval.low
+    points = (interval.estimate, facing, border)
+    estimate, side, at = (math.log(one) for one in points) if min(points) > 0 else points
+    if side == estimate:
+        return float(at == estimate)
+    return 2 * float(special.ndtr(-_Z * abs((at - estimate) / (side - estimate))))
 
 
 def none_of(what: str, count: int, n: int, most: float, published_n: int | None = None) -> Finding:
@@ -177,9 +206,11 @@ def none_of(what: str, count: int, n: int, most: float, published_n: int | None 
         return Finding(CANNOT_TELL, f"{what}: not measured")
     text = _share_text(what, count, n, interval.low, interval.high)
     if interval.high < most:
-        return Finding(AGREE, text)
-    contrary = interval.low > most and differ((count, n), (0, n if published_n is None else published_n))
-    return Finding(DISAGREE if contrary else CANNOT_TELL, text)
+        return Finding(AGREE, text, 2 * float(special.bdtr(count, n, most)))
+    p_value = p_of_counts((count, n), (0, n if published_n is None else published_n))
+    if interval.low > most and p_value < ALPHA:
+        return Finding(DISAGREE, text, max(p_value, 2 * float(special.bdtrc(count - 1, n, most))))
+    return Finding(CANNOT_TELL, text)
 
 
 def some_of(what: str, count: int, n: int, least: float) -> Finding:
@@ -189,20 +220,22 @@ def some_of(what: str, count: int, n: int, least: float) -> Finding:
         return Finding(CANNOT_TELL, f"{what}: not measured")
     text = _share_text(what, count, n, interval.low, interval.high)
     if interval.low > least:
-        return Finding(AGREE, text)
-    return Finding(DISAGREE if interval.high < least else CANNOT_TELL, text)
+        return Finding(AGREE, text, 2 * float(special.bdtrc(count - 1, n, least)))
+    if interval.high < least:
+        return Finding(DISAGREE, text, 2 * float(special.bdtr(count, n, least)))
+    return Finding(CANNOT_TELL, text)
 
 
 def _share_text(what: str, count: int, n: int, low: float, high: float) -> str:
     return f"{what}: {count:,} of {n:,} [{low:.2%}, {high:.2%}]"
 
 
-def differ(here: tuple[int, int], there: tuple[int, int]) -> bool:
-    """Return whether two counts (each of how many) differ by more than chance at 5 %: Fisher's exact test, 1922."""
+def p_of_counts(here: tuple[int, int], there: tuple[int, int]) -> float:
+    """Return the p-value of "two counts (each of how many) are of one share": Fisher's exact test, 1922; 1 without any."""
     from scipy import stats  # noqa: PLC0415 - a second to load, and no other claim needs it
 
     (a, n), (b, m) = here, there
-    return bool(n and m and stats.fisher_exact([[a, b], [n - a, m - b]]).pvalue < _ALPHA)
+    return float(stats.fisher_exact([[a, b], [n - a, m - b]]).pvalue) if n and m else 1.0
 
 
 def not_comparable(what: str, why: str) -> Finding:
@@ -219,7 +252,6 @@ def as_interval(comparison: Comparison | None) -> Interval:
 
 # What claims are decided from, each paper's own: cells, their comparisons, the pings of a link.
 Evidence = Any
-MOST_SHOWN: Final = 4
 
 
 class RepetitionCount:
@@ -247,12 +279,14 @@ class Claim:
         statement: the claim in a few words.
         test: how it is decided, in a few words.
         decide: from the evidence to the findings of all its parts.
+        picture: file of the report's chart that shows it, "" where none does.
     """
 
     number: int
     statement: str
     test: str
     decide: Callable[[Evidence], list[Finding]]
+    picture: str = ""
 
 
 @dataclass(frozen=True)
@@ -293,28 +327,22 @@ class Decided:
         )
 
     @property
-    def summary(self) -> str:
-        """Return the findings that decided it in a few words, contrary ones first."""
-        parts = []
-        if self.too_few:
-            parts.append(f"too few repetitions ({self.repetitions} of at least {MIN_REPETITIONS})")
-        if self.settings:
-            parts += [f"{name}: *{together(f)}*, {_summary(f)}" for name, f in self.settings.items()]
-        else:
-            parts.append(_summary(self.findings))
-        return "; ".join(parts)
+    def in_each(self) -> Mapping[str, Sequence[Finding]]:
+        """Return the findings by setting; of one that is called "" where the published work leaves none open."""
+        return self.settings or {"": self.findings}
 
+    def deciding(self) -> tuple[str, Finding] | None:
+        """Return the one finding that decides, with its setting: the surest contrary one, else what is open, else the least sure.
 
-def _summary(findings: Sequence[Finding]) -> str:
-    ranked = sorted(findings, key=lambda f: _GRAVEST.index(f.verdict))
-    telling = [f for f in ranked if f.verdict == together(findings)] or ranked
-    counts = Counter(f.verdict for f in findings)
-    share = f"{counts[AGREE]} of {len(findings)} as claimed"
-    if counts[DISAGREE]:
-        share += f", {counts[DISAGREE]} contrary"
-    if counts[NOT_COMPARABLE]:
-        share += f", {counts[NOT_COMPARABLE]} not comparable"
-    return f"{share}; " + "; ".join(f.text for f in telling[:MOST_SHOWN])
+        None without any.
+        """
+        told = [(name, one) for name, some in self.in_each.items() for one in some]
+        for verdict in GRAVEST:
+            of_it = [(name, one) for name, one in told if one.verdict == verdict]
+            if of_it:
+                surest = min if verdict == DISAGREE else max
+                return surest(of_it, key=lambda pair: pair[1].p_value)
+        return None
 
 
 def decide(
@@ -337,57 +365,25 @@ def decide(
     return sorted(found, key=lambda decided: decided.number)
 
 
-def answer(decided: Sequence[Decided]) -> str:
-    """Return how many claims agree, disagree, cannot be told and cannot be compared, in a sentence."""
-    words = {
-        AGREE: "agree",
-        DISAGREE: "disagree",
-        CANNOT_TELL: "cannot be told",
-        NOT_COMPARABLE: "are not comparable",
-    }
-    parts = []
-    for verdict in VERDICTS:
-        numbers = [str(one.number) for one in decided if one.verdict == verdict]
-        if numbers:
-            parts.append(f"{len(numbers)} {words[verdict]} ({', '.join(numbers)})")
-    text = f"Of the {len(decided)} claims " + ", ".join(parts) + "."
-    few = [str(one.number) for one in decided if one.too_few and one.verdict != NOT_COMPARABLE]
-    if few:
-        text += f" {len(few)} have fewer than {MIN_REPETITIONS} repetitions and are not decided."
-    return text
+def judged_together(decided: Iterable[Decided]) -> list[Decided]:
+    """Return all claims of a work by their numbers, with contradictions that hold for all their parts together at 5 % (Holm).
 
-
-def claims_text(decided: Sequence[Decided]) -> str:
-    """Return the claims as lines for a terminal."""
-    lines = [
-        f"{one.number:2}  {one.verdict:14}  {one.claim.statement}\n{'':20}{one.summary}" for one in decided
-    ]
-    return "\n".join([*lines, "", answer(decided)])
-
-
-def claims_section(decided: Sequence[Decided], note: str = "") -> str:
-    """Return the table of claims, as a section."""
-    rows = [[str(d.number), d.claim.statement, f"**{d.verdict}**", d.summary, d.claim.test] for d in decided]
-    rule = (
-        "A claim agrees when every statement it is made of does, disagrees as soon as one is contrary, is not comparable"
-        " where the set-up here cannot decide a statement of it, and cannot be told otherwise. Fewer than"
-        f" {MIN_REPETITIONS} repetitions decide nothing. Differences and ratios stand with their 95 % intervals"
-        f"{note and '; ' + note}."
-    )
-    head = ["#", "claim", "verdict", f"found here (at most {MOST_SHOWN} of what decided it)", "decided by"]
-    return f"## Claims\n\n{table(head, rows)}\n\n{rule}"
-
-
-def reasons_section(decided: Sequence[Decided], reasons: Mapping[int, Sequence[str]]) -> str:
-    """Return why claims are contradicted, as far as the results of this run bear a reason out.
-
-    Args:
-        decided: all claims.
-        reasons: number -> the sentences whose premises hold in this run, its numbers in them.
+    A contrary part that is not sure enough among so many is open.
     """
-    lines = [
-        f"- **{d.number}.** {' '.join(reasons.get(d.number, ())) or 'No reason of ours holds in this run.'}"
-        for d in decided
-        if d.verdict == DISAGREE
-    ]
-    return "## Why we disagree\n\n" + ("\n".join(lines) if lines else "We do not.")
+    found = sorted(decided, key=lambda one: one.number)
+    parts = [part for one in found for some in one.in_each.values() for part in some]
+    p_values = [part.p_value if part.verdict == DISAGREE else 1.0 for part in parts]
+    sure = iter(holm(p_values))
+
+    def kept(some: Sequence[Finding]) -> list[Finding]:
+        # In the order in which the parts were counted.
+        return [
+            part._replace(verdict=CANNOT_TELL, p_value=1.0) if not held and part.verdict == DISAGREE else part
+            for part, held in zip(some, [next(sure) for _ in some], strict=True)
+        ]
+
+    judged = []
+    for one in found:
+        each = {name: kept(some) for name, some in one.in_each.items()}
+        judged.append(replace(one, findings=next(iter(each.values())), settings=each if one.settings else {}))
+    return judged

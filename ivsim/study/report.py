@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -21,7 +22,7 @@ from ivsim.study.statistics import Interval
 from ivsim.study.store import Store, minutes_of
 from ivsim.study.summary import DASH, scaled, written
 
-MOST_BYTES: Final = 200_000
+_PLACE: Final = re.compile(r"^!\[\]\(([^)]+)\)\n\n?", re.MULTILINE)
 
 
 def results(store: Store) -> list[CellResult]:
@@ -44,15 +45,19 @@ def write_report(store: Store, directory: Path) -> Path:
 
 
 def write(directory: Path, parts: Sequence[str], charts: Charts) -> Path:
-    """Write the parts of a report, the first two before its charts, as Markdown and as one page."""
+    """Write the parts of a report, the first two before its charts, as Markdown and as one page.
+
+    A part may have a chart at a place of its own: a line `![](NAME)`, which goes where there is no such chart.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    shown = []
     pictures = {name: drawing.svg() for name, (drawing, _) in charts.items()}
-    for name, (_, caption) in charts.items():
-        (directory / name).write_text(pictures[name])
-        shown.append(f"![{caption}]({name})\n\n*{caption}*")
-    wanted = [*parts[:2], *(["## Figures", *shown] if shown else []), *parts[2:]]
+    for name, picture in pictures.items():
+        (directory / name).write_text(picture)
+    shown = {name: f"![{caption}]({name})\n\n*{caption}*" for name, (_, caption) in charts.items()}
+    others = [picture for name, picture in shown.items() if not any(f"![]({name})" in part for part in parts)]
+    wanted = [*parts[:2], *(["## Figures", *others] if others else []), *parts[2:]]
     text = "\n\n".join(part for part in wanted if part) + "\n"
+    text = _PLACE.sub(lambda found: f"{shown[found[1]]}\n\n" if found[1] in shown else "", text)
     path = directory / "report.md"
     path.write_text(text)
     (directory / "report.html").write_text(page(text, pictures))

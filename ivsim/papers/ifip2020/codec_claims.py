@@ -154,7 +154,7 @@ FORMAT_CLAIMS: Final = (
     Claim(
         17,
         "Protobuf about 3 times smaller than FlatBuffers, over 10 times smaller than JSON",
-        "95 % interval of the ratio of mean sizes within 2.5 to 3.5, and above 10, over vehicles drawn anew in each"
+        "90 % interval of the ratio of mean sizes within 2.5 to 3.5, that of 95 % above 10, over vehicles drawn anew in each"
         " repetition",
         sizes,
     ),
@@ -168,7 +168,7 @@ FORMAT_CLAIMS: Final = (
     Claim(
         19,
         "FlatBuffers needs less memory, serialising and deserialising",
-        f"C++: peak resident set of processes, each direction (Welch, both together at 5 %, Holm); contrary by more than"
+        f"C++: peak resident set of processes, each direction (Welch); contrary by more than"
         f" {MEMORY_MARGIN_MIB:g} MiB",
         memory,
     ),

@@ -9,7 +9,7 @@ from ivsim.papers.base import left_out, within
 from ivsim.papers.ifip2020.claims import CLAIMS, OF_BLOCKS
 from ivsim.papers.ifip2020.codec_claims import FORMAT_CLAIMS, FormatCells
 from ivsim.papers.ifip2020.paper import BLOCK_BYTES, PaperCells, WholeCells, pings_together
-from ivsim.study.claims import Decided, decide
+from ivsim.study.claims import Decided, decide, judged_together
 from ivsim.study.engines.echo.engine import pings, pings_of_sweep
 from ivsim.study.engines.echo.observations import EchoObservations
 from ivsim.study.report import results
@@ -75,14 +75,12 @@ def settings_of(observations: PaperCells) -> dict[str, PaperCells]:
 def decided_claims(observations: AllObservations) -> list[Decided]:
     """Return the twenty claims in their order."""
     found = some(observations.sent, tuple(claim.number for claim in CLAIMS))
-    found += decide(FORMAT_CLAIMS, observations.formats)
-    return sorted(found, key=lambda decided: decided.number)
+    return judged_together([*found, *decide(FORMAT_CLAIMS, observations.formats)])
 
 
 def some(observations: PaperCells, numbers: tuple[int, ...]) -> list[Decided]:
-    """Return some of the claims that cells of the main study decide, those of blocks in both settings."""
+    """Return some of the claims that cells of the main study decide, those of blocks in both settings; not judged together."""
     wanted = [claim for claim in CLAIMS if claim.number in numbers]
     plain = [claim for claim in wanted if claim.number not in OF_BLOCKS]
     of_blocks = [claim for claim in wanted if claim.number in OF_BLOCKS]
-    found = decide(plain, observations) + decide(of_blocks, observations, settings_of(observations))
-    return sorted(found, key=lambda decided: decided.number)
+    return decide(plain, observations) + decide(of_blocks, observations, settings_of(observations))

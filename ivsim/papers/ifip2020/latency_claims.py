@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from scipy import stats
@@ -31,6 +30,7 @@ from ivsim.papers.ifip2020.paper import (
 )
 from ivsim.study.claims import (
     AGREE,
+    ALPHA,
     CANNOT_TELL,
     DISAGREE,
     Finding,
@@ -40,6 +40,7 @@ from ivsim.study.claims import (
     not_comparable,
     ordered,
     p_beyond,
+    p_of_border,
     some_of,
 )
 from ivsim.study.clusters import difference_of_means
@@ -49,7 +50,7 @@ from ivsim.study.engines.echo.observations import (
     compare_latency,
     latency_ratio,
 )
-from ivsim.study.statistics import Comparison, Interval, holm
+from ivsim.study.statistics import Comparison, Interval
 
 # The share of lost messages between "none" and "some".
 ENOUGH: Final = 0.005
@@ -114,7 +115,9 @@ def growth_con(observations: Observations) -> list[Finding]:
             continue
         text = f"{mode}: {other.estimate:.2f} [{other.low:.2f}, {other.high:.2f}]"
         above, below = own.low > other.high, own.high < other.low  # type: ignore[operator]
-        found.append(Finding(AGREE if above else DISAGREE if below else CANNOT_TELL, text))
+        # Intervals that do not meet: neither reaches the other's nearer bound, which is the less sure of the two.
+        p_value = max(p_of_border(own, other.estimate or 0.0), p_of_border(other, own.estimate or 0.0))
+        found.append(Finding(AGREE if above else DISAGREE if below else CANNOT_TELL, text, p_value))
     return found
 
 
@@ -140,12 +143,12 @@ def tcp_delivers(observations: Observations) -> list[Finding]:
         due = sum(c.due for c in cells if c is not None)
         missing = sum(c.missing for c in cells if c is not None)
         lost = sum(c.overtaken for c in cells if c is not None)
-        verdict, text = none_of(f"{size} {mode} lost", lost, due, ENOUGH)
+        verdict, text, p_value = none_of(f"{size} {mode} lost", lost, due, ENOUGH)
         if missing > lost:
             text += f", {missing - lost} perhaps still on the way at the end"
         if verdict == AGREE and (None in cells or missing > lost):
             verdict = CANNOT_TELL
-        found.append(Finding(verdict, text))
+        found.append(Finding(verdict, text, p_value))
     return found
 
 
@@ -196,36 +199,40 @@ def _order_stays(conditions: Sequence[tuple[str, dict[str, EchoObservations | No
     measured = [(name, pair, found, margin) for name, pair, found, margin in tests if found is not None]
     if len(measured) < len(tests):
         return [Finding(CANNOT_TELL, "not all measured")]
-    rejected = holm([_p_of_either(found, margin) for *_, found, margin in measured])
-    apart: dict[tuple[str, str], dict[str, float]] = {}
+    # Of each pair, by condition: how sure it is that the first is slower, and faster, by more than the margin.
+    turned: dict[tuple[str, str], list[tuple[str, Comparison, float]]] = {pair: [] for pair in pairs}
     kept: dict[tuple[str, str], tuple[bool, bool]] = dict.fromkeys(pairs, (True, True))
-    for (name, pair, found, margin), significant in zip(measured, rejected, strict=True):
-        if significant and (found.low > margin or found.high < -margin):
-            apart.setdefault(pair, {})[name] = found.difference
+    for name, pair, found, margin in measured:
+        turned[pair].append((name, found, margin))
         above, below = kept[pair]
         kept[pair] = (above and found.low > -margin, below and found.high < margin)
     means = [
         [c.latency().estimate or 0.0 for m in MODES if (c := cells[m]) is not None] for _, cells in conditions
     ]
     least = min(float(stats.spearmanr(a, b).statistic) for a, b in itertools.combinations(means, 2))
-    return [
-        _pair_stays(
-            pair, apart.get(pair, {}), kept=any(kept[pair]), rank=f"lowest rank correlation {least:.2f}"
+    rank = f"lowest rank correlation {least:.2f}"
+    return [_pair_stays(pair, turned[pair], kept=any(kept[pair]), rank=rank) for pair in pairs]
+
+
+def _pair_stays(
+    pair: tuple[str, str], found: Sequence[tuple[str, Comparison, float]], *, kept: bool, rank: str
+) -> Finding:
+    """Decide one pair: it is turned round where it is one way somewhere and the other way elsewhere.
+
+    Either may be by chance under any of the conditions (Bonferroni).
+    """
+    name = f"{pair[0]} / {pair[1]}"
+    up, down = (
+        min(
+            (p_beyond(c, sign * margin) for _, c, margin in found if sign * c.difference > margin),
+            default=1.0,
         )
-        for pair in pairs
-    ]
-
-
-def _p_of_either(found: Comparison, margin: float) -> float:
-    """Return the p-value of "the two differ by no more than the margin"."""
-    return p_beyond(found, math.copysign(margin, found.difference)) if abs(found.difference) > margin else 1.0
-
-
-def _pair_stays(pair: tuple[str, str], apart: Mapping[str, float], *, kept: bool, rank: str) -> Finding:
-    first, second = pair
-    name = f"{first} / {second}"
-    if apart and min(apart.values()) < 0 < max(apart.values()):
-        return Finding(DISAGREE, f"{name}: " + ", ".join(f"{n} {d:+.1f} ms" for n, d in apart.items()))
+        for sign in (1, -1)
+    )
+    p_value = min(1.0, len(found) * max(up, down))
+    if p_value < ALPHA:
+        apart = ", ".join(f"{n} {c.difference:+.1f} ms" for n, c, m in found if c.low > m or c.high < -m)
+        return Finding(DISAGREE, f"{name}: {apart}", p_value)
     return (
         Finding(AGREE, f"{name} stays ({rank})") if kept else Finding(CANNOT_TELL, f"{name} is open ({rank})")
     )

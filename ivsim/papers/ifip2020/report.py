@@ -21,9 +21,10 @@ from ivsim.papers.ifip2020.decisions import (
     some,
 )
 from ivsim.papers.ifip2020.paper import LOSSES, MODES, SIZES, PaperCells
-from ivsim.papers.ifip2020.reasons import reasons
+from ivsim.papers.ifip2020.reasons import causes, reasons
 from ivsim.report.drawing import Charts
-from ivsim.study.claims import Decided, answer, claims_section, reasons_section
+from ivsim.study.claims import Decided, judged_together
+from ivsim.study.claims_report import answer, claims_section, evidence_section, number_of
 from ivsim.study.corpus import time_metric
 from ivsim.study.engines.codec_cpp.driver import DIRECTIONS, OPERATIONS
 from ivsim.study.engines.codec_cpp.observations import memory_metric
@@ -48,14 +49,15 @@ class Ifip2020(Paper):
 
     def report_parts(self, store: Store, decided: Sequence[Decided]) -> list[str]:
         observations = AllObservations(store)
+        why = reasons(observations, decided)
         study, found = store.study, results(store)
         head = f"# {study.title}\n\n{study.question}\n\n**{answer(decided)}**"
         if store.quick:
             head += "\n\nA quick run: one repetition of small samples, which decides no claim."
         return [
             f"{head}\n\n{_size(store, found)}",
-            claims_section(decided, "bytes are per crossing of the link"),
-            reasons_section(decided, reasons(observations, decided)),
+            claims_section(decided, "bytes are per crossing of the link", causes(why)),
+            evidence_section(decided, why),
             _results(observations.sent),
             controls_section(observations.sent, store),
             _bare(observations.bare),
@@ -125,7 +127,8 @@ def _bare(observations: PaperCells) -> str:
         rows.append([mode, *(DASH if c is None else written(c.overhead()) for c in cells)])
     head = ["mode", *(f"{size}, {loss}" for size in SIZES for loss in ("0%", "25%"))]
     verdicts = [
-        [str(d.number), d.claim.statement, f"**{d.verdict}**", d.summary] for d in some(observations, BYTES)
+        [str(d.number), d.claim.statement, f"**{d.verdict}**", number_of(d)]
+        for d in judged_together(some(observations, BYTES))
     ]
     return (
         "### The same bytes without TCP segments that only acknowledge\n\n"
@@ -145,8 +148,8 @@ def _due(observations: PaperCells) -> str:
         rows.append([mode, *(DASH if c is None else written(c.latency()) for c in cells)])
     head = ["mode", *(f"{size}, {loss}" for size in SIZES for loss in ("0%", "10%", "25%"))]
     verdicts = [
-        [str(d.number), d.claim.statement, f"**{d.verdict}**", d.summary]
-        for d in some(observations, LATENCIES)
+        [str(d.number), d.claim.statement, f"**{d.verdict}**", number_of(d)]
+        for d in judged_together(some(observations, LATENCIES))
     ]
     return (
         "### The same latencies from the moment a message was due\n\n"

@@ -10,7 +10,8 @@ from ivsim.papers.base import Paper
 from ivsim.papers.ingestion_platforms.cells import CACHE, LABELS, SYNCED, Cells
 from ivsim.papers.ingestion_platforms.claims import CLAIMS
 from ivsim.report.style import number
-from ivsim.study.claims import Decided, answer, claims_section, decide
+from ivsim.study.claims import Decided, decide, judged_together
+from ivsim.study.claims_report import answer, claims_section, evidence_section
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.markdown import table
 from ivsim.study.report import results, sections
@@ -38,7 +39,9 @@ class IngestionPlatforms(Paper):
         return [
             f"{head}\n\n**As published: {answer(decided)}**\n\n**Synced: {answer(synced)}**",
             claims_section(decided, NOTE),
-            claims_section(synced, NOTE).replace("## Claims", "## Claims, every record on the disk", 1),
+            claims_section(synced, NOTE, title="Claims, every record on the disk"),
+            evidence_section(decided),
+            evidence_section(synced, title="Evidence, every record on the disk"),
             promises(),
             costs(found),
             kills(found),
@@ -48,7 +51,7 @@ class IngestionPlatforms(Paper):
 
 def decided_claims(found: Sequence[CellResult], durability: str) -> list[Decided]:
     """Return the twenty claims in their order, from the cells of one durability."""
-    return decide(CLAIMS, Cells(found, durability))
+    return judged_together(decide(CLAIMS, Cells(found, durability)))
 
 
 def promises() -> str:

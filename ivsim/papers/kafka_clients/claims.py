@@ -1,7 +1,7 @@
 """The twelve claims, and the rule by which each is decided; J is the Java client in the process, L librdkafka.
 
 The unit is a pair of runs of the same size, count and repetition. A ratio agrees or disagrees by the 95 % interval of
-its mean logarithm over at least 20 pairs, Holm over a claim's cells.
+its mean logarithm over at least 20 pairs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ivsim.papers.kafka_clients.cells import (
 )
 from ivsim.papers.kafka_clients.statistics import Spread, spread_ratio
 from ivsim.papers.parts import ANY, Part, found_of
-from ivsim.study.claims import AGREE, CANNOT_TELL, DISAGREE, Claim, Finding, together
+from ivsim.study.claims import AGREE, ALPHA, CANNOT_TELL, DISAGREE, Claim, Finding, together
 from ivsim.study.statistics import holm
 
 PAIRS: Final = 20
@@ -112,24 +112,41 @@ def _spreads(cells: Cells) -> list[Finding]:
         found.append(spread_ratio(pairs) if len(pairs) >= PAIRS else None)
     told = holm([1.0 if one is None else one.p_value for one in found])
     sides: dict[str, list[int]] = {metric: [] for metric in LABELS}
+    p_values: dict[str, list[tuple[bool, float]]] = {metric: [] for metric in LABELS}
     for (metric, _, _), one, significant in zip(keys, found, told, strict=True):
         sure = one is not None and significant and not one.low <= 1 <= one.high
         sides[metric].append(0 if one is None or not sure else 1 if one.ratio > 1 else -1)
+        if one is not None:
+            p_values[metric].append((one.ratio > 1, one.p_value))
+    asked = (("produce", PRODUCE, 1, MORE), ("consume", CONSUME, 1, MORE))
+    whole = ("round trip", ROUND_TRIP, -1, len(sides[ROUND_TRIP]))
     return [
-        _counted("produce", sides[PRODUCE], 1, MORE),
-        _counted("consume", sides[CONSUME], 1, MORE),
-        _counted("round trip", sides[ROUND_TRIP], -1, len(sides[ROUND_TRIP])),
+        _counted(what, sides[metric], claimed, least, p_values[metric])
+        for what, metric, claimed, least in (*asked, whole)
     ]
 
 
-def _counted(what: str, sides: Sequence[int], claimed: int, least: int) -> Finding:
-    """Return whether so many cells are on the claimed side: shown, out of reach, or neither."""
+def _counted(
+    what: str, sides: Sequence[int], claimed: int, least: int, p_values: Sequence[tuple[bool, float]]
+) -> Finding:
+    """Return whether so many cells are on the claimed side: shown, out of reach, or neither.
+
+    That at least r of n cells are on a side has the p-value n - r + 1 times the r-th smallest of theirs (partial conjunction,
+    Benjamini and Heller 2008).
+    """
     yes, no = sides.count(claimed), sides.count(-claimed)
     word = "more" if claimed > 0 else "less"
     text = f"{what}: J varies {word} in {yes}, the other way in {no}, not told in {len(sides) - yes - no} of {len(sides)}"
+
+    def at_least(r: int, above: bool) -> float:
+        own = sorted(p for side, p in p_values if side == above)
+        return min(1.0, (len(sides) - r + 1) * own[r - 1]) if len(own) >= r else 1.0
+
     if yes >= least:
-        return Finding(AGREE, text)
-    return Finding(DISAGREE if len(sides) - no < least else CANNOT_TELL, text)
+        return Finding(AGREE, text, at_least(least, above=claimed > 0))
+    if len(sides) - no < least:
+        return Finding(DISAGREE, text, at_least(len(sides) - least + 1, above=claimed < 0))
+    return Finding(CANNOT_TELL, text)
 
 
 def _bridge(cells: Cells) -> list[Finding]:
@@ -147,7 +164,7 @@ def _bridge(cells: Cells) -> list[Finding]:
 
 def _everywhere(cells: Cells) -> list[Finding]:
     """Return a finding: one of the settings has L ahead in all cells; contrary where each has a cell with J ahead."""
-    verdicts, texts = [], []
+    verdicts, texts, p_values = [], [], list[float]()
     for sweep in SETTINGS:
         counts = COUNTS if sweep == DOCUMENT else COUNTS[:1]
         parts = [
@@ -162,13 +179,17 @@ def _everywhere(cells: Cells) -> list[Finding]:
         ]
         found = decided(parts)
         verdicts.append(together(found))
+        # One contrary cell of many is enough, and may be by chance (Bonferroni).
+        contrary = [one.p_value for one in found if one.verdict == DISAGREE]
+        p_values.append(len(found) * min(contrary, default=1.0))
         ahead = sum(one.verdict == AGREE for one in found)
         behind = sum(one.verdict == DISAGREE for one in found)
         texts.append(f"{sweep}: L ahead in {ahead}, J in {behind} of {len(found)}")
     text = "; ".join(texts)
     if AGREE in verdicts:
         return [Finding(AGREE, text)]
-    return [Finding(DISAGREE if set(verdicts) == {DISAGREE} else CANNOT_TELL, text)]
+    p_value = max(p_values)
+    return [Finding(DISAGREE, text, p_value) if p_value < ALPHA else Finding(CANNOT_TELL, text)]
 
 
 def _of(

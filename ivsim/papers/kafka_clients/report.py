@@ -23,7 +23,8 @@ from ivsim.papers.kafka_clients.claims import CLAIMS
 from ivsim.papers.kafka_clients.statistics import as_published, median_ratio
 from ivsim.papers.parts import Part, ratios
 from ivsim.report.style import number
-from ivsim.study.claims import Decided, answer, claims_section, decide
+from ivsim.study.claims import Decided, decide, judged_together
+from ivsim.study.claims_report import answer, claims_section, evidence_section
 from ivsim.study.markdown import table
 from ivsim.study.report import results, sections
 from ivsim.study.results import CellResult
@@ -62,6 +63,7 @@ class KafkaClients(Paper):
             claims_section(
                 decided, f"ratios are of pairs of runs of one repetition; J is {JAVA}, L {LIBRDKAFKA}"
             ),
+            evidence_section(decided),
             published(cells),
             *(ratios_of(cells, sweep) for sweep in SETTINGS[1:]),
             *(one(further[COSTS]) for one in (costs, singles, starts, harness) if COSTS in further),
@@ -72,7 +74,7 @@ class KafkaClients(Paper):
 
 def decided_claims(found: Sequence[CellResult]) -> list[Decided]:
     """Return the twelve claims in their order."""
-    return decide(CLAIMS, Cells(found))
+    return judged_together(decide(CLAIMS, Cells(found)))
 
 
 def published(cells: Cells) -> str:

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from ivsim.papers.kafka_formats.cells import AVRO, Cells
 from ivsim.papers.kafka_formats.claims import BOTH, CLAIMS, MEAN, MEDIAN, OF_SCHEMAS, SPEED
 from ivsim.papers.parts import Figures
-from ivsim.study.claims import Decided, decide
+from ivsim.study.claims import Decided, decide, judged_together
+from ivsim.study.claims_report import number_of
 from ivsim.study.markdown import table
 from ivsim.study.results import CellResult
 
@@ -88,15 +89,17 @@ MENDS: Final = (
 
 def mended(found: Sequence[CellResult]) -> list[tuple[Mend, Decided]]:
     """Return the claims that a mended method decides, by the claims' own rules."""
-    decided = []
+    decided: list[Decided] = []
+    by_number: dict[int, Mend] = {}
     for mend in MENDS:
         cells, plain = mend.cells(found), mend.cells(found, {AVRO: "avro-plain"})
         for number in mend.numbers:
             claims = [one for one in CLAIMS if one.number == number]
             twice = mend.schemas and number in OF_SCHEMAS
             settings = {"nullable Avro": cells, "plain Avro": plain} if twice else None
-            decided += [(mend, one) for one in decide(claims, cells, settings)]
-    return decided
+            decided += decide(claims, cells, settings)
+            by_number[number] = mend
+    return [(by_number[one.number], one) for one in judged_together(decided)]
 
 
 def mended_section(before: Sequence[Decided], found: Sequence[CellResult]) -> str:
@@ -107,7 +110,14 @@ def mended_section(before: Sequence[Decided], found: Sequence[CellResult]) -> st
         if one.verdict != was[one.number]:
             changed.append(str(one.number))
         verdicts = (was[one.number], f"**{one.verdict}**")
-        rows.append([str(one.number), one.claim.statement, *verdicts, mend.text, one.summary])
+        rows.append([str(one.number), one.claim.statement, *verdicts, mend.text, number_of(one)])
     said = f"Claims whose verdict changes: {', '.join(changed)}." if changed else "No verdict changes."
-    head = ["#", "claim", "by the thesis's figures", "mended", "what stands for what", "found here"]
+    head = [
+        "#",
+        "claim",
+        "by the thesis's figures",
+        "mended",
+        "what stands for what",
+        "the number that decides it",
+    ]
     return f"## The claims by a mended method\n\n{said}\n\n{table(head, rows)}"

@@ -11,7 +11,8 @@ from ivsim.papers.kafka_formats import tables
 from ivsim.papers.kafka_formats.cells import AVRO, PROTOBUF, Cells
 from ivsim.papers.kafka_formats.claims import CLAIMS, OF_SCHEMAS, OF_TYPES
 from ivsim.papers.kafka_formats.mended import mended_section
-from ivsim.study.claims import Decided, answer, claims_section, decide
+from ivsim.study.claims import Decided, decide, judged_together
+from ivsim.study.claims_report import answer, claims_section, evidence_section
 from ivsim.study.report import results, sections
 from ivsim.study.results import CellResult
 from ivsim.study.store import Store
@@ -33,6 +34,7 @@ class KafkaFormats(Paper):
         return [
             f"{head}\n\n**{answer(decided)}**",
             claims_section(decided, "ratios are of two formats of one repetition"),
+            evidence_section(decided),
             mended_section(decided, found),
             *beyond(found, store.head["machine"]["cores"]),
             *others,
@@ -48,7 +50,7 @@ def decided_claims(found: Sequence[CellResult]) -> list[Decided]:
     decided = decide([one for one in CLAIMS if one.number not in open_claims], cells)
     decided += decide([one for one in CLAIMS if one.number in OF_TYPES], cells, types)
     decided += decide([one for one in CLAIMS if one.number in OF_SCHEMAS], cells, schemas)
-    return sorted(decided, key=lambda one: one.number)
+    return judged_together(decided)
 
 
 def beyond(found: Sequence[CellResult], cores: int) -> list[str]:

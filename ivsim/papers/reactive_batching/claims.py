@@ -1,7 +1,7 @@
 """The eighteen claims, and the rule by which each is decided; B_S is the count of a batch, B_T its age, ten times as fast.
 
 The unit is a run, since records of a batch are late together: intervals are 95 % over repetitions (Student's t), ratios
-by their logarithms, the parts of a claim together at 5 % (Holm).
+by their logarithms.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from ivsim.papers.reactive_batching.laws import (
     mean_errors,
     shares_outside,
 )
-from ivsim.study.claims import AGREE, CANNOT_TELL, DISAGREE, Finding, together
+from ivsim.study.claims import AGREE, ALPHA, CANNOT_TELL, DISAGREE, Finding, together
 
 # What l2 may change, and the mean above the hinge.
 SAME_MS: Final = 5.0
@@ -138,10 +138,17 @@ def misleading(cells: Cells) -> list[Finding]:
         ]
         each.append(found_of(parts))
     text = "; ".join(", ".join(finding.text for finding in one) for one in each)
-    verdicts = {together(one) for one in each}
-    if AGREE in verdicts:
-        return [Finding(AGREE, text)]
-    return [Finding(DISAGREE if verdicts == {DISAGREE} else CANNOT_TELL, text)]
+    # Any count may be the one that is as claimed, any part of a count the contrary one: both by chance (Bonferroni).
+    agreeing = [max(part.p_value for part in one) for one in each if together(one) == AGREE]
+    agree = len(each) * min(agreeing, default=1.0)
+    contrary = max(
+        len(one) * min((part.p_value for part in one if part.verdict == DISAGREE), default=1.0)
+        for one in each
+    )
+    for verdict, p_value in ((AGREE, agree), (DISAGREE, contrary)):
+        if p_value < ALPHA:
+            return [Finding(verdict, text, p_value)]
+    return [Finding(CANNOT_TELL, text)]
 
 
 ErrorsOf = Callable[[Cells, str, int], Errors]

@@ -12,9 +12,10 @@ from ivsim.papers.reactive_batching.accuracy import accuracy
 from ivsim.papers.reactive_batching.cells import Cells
 from ivsim.papers.reactive_batching.charts import paper_charts
 from ivsim.papers.reactive_batching.claims import CLAIMS
-from ivsim.papers.reactive_batching.reasons import reasons
+from ivsim.papers.reactive_batching.reasons import causes, reasons
 from ivsim.report.drawing import Charts
-from ivsim.study.claims import Decided, answer, claims_section, decide, reasons_section
+from ivsim.study.claims import Decided, decide, judged_together
+from ivsim.study.claims_report import answer, claims_section, evidence_section
 from ivsim.study.report import results
 from ivsim.study.report import sections as study_sections
 from ivsim.study.results import CellResult
@@ -37,16 +38,17 @@ class ReactiveBatching(Paper):
         self._last: tuple[Store, Cells] | None = None
 
     def decided(self, store: Store) -> list[Decided]:
-        return decide(CLAIMS, self._cells(store))
+        return judged_together(decide(CLAIMS, self._cells(store)))
 
     def report_parts(self, store: Store, decided: Sequence[Decided]) -> list[str]:
         found = everything(store)
         cells = self._cells(store)
         head, *others = study_sections(store, results(store))
+        why = reasons(cells)
         return [
             f"{head}\n\n**{answer(decided)}**",
-            claims_section(decided, NOTE),
-            reasons_section(decided, reasons(cells)),
+            claims_section(decided, NOTE, causes(why)),
+            evidence_section(decided, why),
             sections.causes(cells),
             sections.hinge(cells),
             sections.laws(cells),

@@ -27,16 +27,10 @@ from ivsim.papers.ifip2020.paper import (
     WholeCells,
     pings_together,
 )
-from ivsim.papers.ifip2020.reasons import REASONS, reasons
+from ivsim.papers.ifip2020.reasons import CAUSES, REASONS, causes, reasons
 from ivsim.study.cells import DONE, Cell, Kept, Task
-from ivsim.study.claims import (
-    Decided,
-    Finding,
-    answer,
-    decide,
-    reasons_section,
-    together,
-)
+from ivsim.study.claims import Decided, Finding, decide, together
+from ivsim.study.claims_report import MOST_WORDS, answer, cause_of, evidence_section
 from ivsim.study.clusters import Clusters
 from ivsim.study.engines.echo.observations import EchoObservations
 from ivsim.study.messages import keys_of
@@ -256,7 +250,8 @@ def test_messages_above_a_block_are_looked_up_where_they_were_sent_whole():
         "blocks of 1,024 B": "disagree",
         "one datagram": "agree",
     }
-    assert one.verdict == "cannot tell"
+    assert one.verdict == "depends"
+    assert cause_of(one) == "agrees with one datagram, disagrees with blocks of 1,024 B"
 
 
 def test_a_claim_without_three_repetitions_is_not_decided():
@@ -269,7 +264,7 @@ def test_a_claim_without_three_repetitions_is_not_decided():
     few = observations(lambda s, m, p: (Once if p == 0.25 else World)(100.0 if m == NON else 200.0), whole)
     for cells, verdict in ((many, "agree"), (few, "cannot tell")):
         assert some(cells, (1,))[0].verdict == verdict
-    assert "too few repetitions (1 of at least 3)" in some(few, (1,))[0].summary
+    assert cause_of(some(few, (1,))[0]) == "1 of at least 3 repetitions"
 
 
 def test_without_any_measurement_nothing_can_be_told():
@@ -359,7 +354,7 @@ def test_formats_are_decided_from_the_libraries_that_the_paper_measured(
     decided = decide(FORMAT_CLAIMS, cells)
     assert [one.verdict for one in decided] == verdicts
     if "not comparable" in verdicts:
-        assert "g++ missing" in decided[1].summary
+        assert "g++ missing" in evidence_section(decided)
 
 
 def test_formats_are_not_decided_from_two_repetitions():
@@ -396,6 +391,11 @@ def test_a_reason_is_given_for_a_contradicted_claim_alone():
     assert [one.verdict for one in decided] == ["disagree", "agree"]
     found = reasons(world, decided)
     assert list(found) == [1]
-    section = reasons_section(decided, found)
-    assert "- **1.**" in section
-    assert "- **6.**" not in section
+    assert list(causes(found)) == []  # its blocks were not measured
+    first, second = evidence_section(decided, {1: ["A reason."]}).split("### 6.")
+    assert "A reason." in first
+    assert "at every loss rate" in second
+
+
+def test_causes_are_short():
+    assert all(len(text.split()) <= MOST_WORDS for text in CAUSES.values())

@@ -12,6 +12,7 @@ from ivsim.papers.ingestion_platforms.claims import CLAIMS
 from ivsim.papers.ingestion_platforms.report import IngestionPlatforms, costs, decided_claims, kills, promises
 from ivsim.study.catalogue import study_named
 from ivsim.study.cells import DONE, Kept, Task
+from ivsim.study.claims_report import number_of
 from ivsim.study.model import cells_of
 from ivsim.study.results import CellResult
 
@@ -118,7 +119,7 @@ def test_two_repetitions_decide_nothing():
 def test_what_was_not_measured_cannot_be_told():
     found = decided_claims([], CACHE)
     assert {one.verdict for one in found} == {"cannot tell", "not comparable"}
-    assert all("not measured" in one.summary for one in found if one.number not in NOT_COMPARABLE)
+    assert all("not measured" in number_of(one) for one in found if one.number not in NOT_COMPARABLE)
 
 
 def test_a_tie_is_shown_and_not_taken_from_noise():

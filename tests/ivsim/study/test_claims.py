@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ivsim.study.claims import (
     AGREE,
     CANNOT_TELL,
+    DEPENDS,
     DISAGREE,
     NOT_COMPARABLE,
     VERDICTS,
@@ -22,18 +23,25 @@ from ivsim.study.claims import (
     Published,
     RepetitionCount,
     across,
-    answer,
-    claims_section,
-    claims_text,
     decide,
-    differ,
     inside,
+    judged_together,
     none_of,
     not_comparable,
     ordered,
     p_beyond,
+    p_of_counts,
     some_of,
     together,
+)
+from ivsim.study.claims_report import (
+    MOST_WORDS,
+    answer,
+    cause_of,
+    claims_section,
+    claims_text,
+    evidence_section,
+    number_of,
 )
 from ivsim.study.clusters import MIN_REPETITIONS, Clusters
 from ivsim.study.statistics import Comparison, Interval
@@ -66,10 +74,12 @@ def test_parts_make_a_verdict(parts: list[str], verdict: str):
     assert together([finding(part) for part in parts]) == verdict
 
 
-def test_settings_that_differ_leave_a_claim_open():
+def test_a_claim_depends_on_settings_that_are_all_decided():
     assert across([AGREE, AGREE]) == AGREE
     assert across([DISAGREE, DISAGREE]) == DISAGREE
-    assert across([AGREE, DISAGREE]) == CANNOT_TELL
+    assert across([AGREE, DISAGREE]) == DEPENDS
+    assert across([AGREE, CANNOT_TELL]) == CANNOT_TELL
+    assert across([DISAGREE, CANNOT_TELL]) == CANNOT_TELL
     assert across([NOT_COMPARABLE, DISAGREE]) == CANNOT_TELL
 
 
@@ -98,13 +108,62 @@ def test_an_ordering_without_margin_is_contrary_as_soon_as_it_is_significant():
     assert [f.verdict for f in found] == [DISAGREE, CANNOT_TELL]
 
 
-def test_many_orderings_are_tested_together():
+def judged(*parts: list[Finding]) -> list[str]:
+    claims = [Claim(k, f"claim {k}", "rule", lambda _, found=found: found) for k, found in enumerate(parts)]
+    return [one.verdict for one in judged_together(decide(claims, None))]
+
+
+def test_agreement_needs_no_correction_and_contradiction_does_over_all_claims():
     # p = 0.02 decides alone, not as one of ten.
-    alone = comparison(1.0, 0.84)
-    assert 0.01 < alone.p_value < 0.05
-    assert ordered([Ordering("x", alone)])[0].verdict == AGREE
-    ten = [Ordering("x", alone), *[Ordering("n", comparison(0.1, 1.0))] * 9]
-    assert ordered(ten)[0].verdict == CANNOT_TELL
+    weak = comparison(1.0, 0.84)
+    assert 0.01 < weak.p_value < 0.05
+    contrary = comparison(-1.0, 0.84)
+    assert judged(ordered([Ordering("x", weak)] * 10)) == [AGREE]
+    assert judged(ordered([Ordering("x", contrary)])) == [DISAGREE]
+    assert judged(ordered([Ordering("x", contrary), *[Ordering("n", None)] * 9])) == [CANNOT_TELL]
+    # The others may be of other claims.
+    nine = ordered([Ordering("n", weak)] * 9)
+    assert judged(ordered([Ordering("x", contrary)]), nine) == [CANNOT_TELL, AGREE]
+    sure = ordered([Ordering("x", comparison(-1.0, 0.5))])
+    assert judged(sure, nine) == [DISAGREE, AGREE]
+
+
+def test_of_works_whose_claims_all_hold_one_in_twenty_is_contradicted_at_most():
+    """Each true difference is the margin itself, where a contradiction is likeliest: 20 claims of 5 parts, 400 works."""
+    rng = np.random.default_rng(8)
+    wrong = 0
+    for shifts in rng.normal(0, 1, (400, 20, 5)):
+        parts = [
+            ordered([Ordering("x", comparison(one - 2.0, 1.959964), "ms", 2.0) for one in some])
+            for some in shifts
+        ]
+        wrong += DISAGREE in judged(*parts)
+    assert wrong <= 400 * 0.05 + 3 * (400 * 0.05 * 0.95) ** 0.5
+
+
+def test_a_claim_at_its_border_agrees_by_chance_in_one_of_twenty_at_most():
+    """Several parts, all at the border: agreement of all of them is no likelier than that of one."""
+    rng = np.random.default_rng(9)
+    for parts in (1, 3):
+        found = [
+            judged(ordered([Ordering("x", comparison(one, 1.959964)) for one in some]))
+            for some in rng.normal(0, 1, (1_000, parts))
+        ]
+        assert found.count([AGREE]) <= 1_000 * 0.05
+
+
+def test_the_same_within_a_margin_is_two_one_sided_tests():
+    # 95 %: -1.1 to 1.1; 90 %: -0.92 to 0.92.
+    assert inside("x", Interval(0.0, -1.1, 1.1, 9), -1.0, 1.0).verdict == AGREE
+    assert inside("x", Interval(0.0, -1.3, 1.3, 9), -1.0, 1.0).verdict == CANNOT_TELL
+    assert inside("x", Interval(0.0, -1.1, 1.1, 9), -float("inf"), 1.0).verdict == CANNOT_TELL
+    # At a border it is found in one of twenty: the other bound is far.
+    rng = np.random.default_rng(10)
+    found = [
+        inside("x", Interval(one, one - 1.959964, one + 1.959964, 9), -20.0, 0.0).verdict
+        for one in rng.normal(0, 1, 2_000)
+    ]
+    assert 0.035 < found.count(AGREE) / 2_000 < 0.065
 
 
 @pytest.mark.parametrize(
@@ -167,6 +226,9 @@ def test_some_of_many(count: int, n: int, verdict: str):
 
 
 def test_two_counts_differ_by_more_than_chance():
+    def differ(here: tuple[int, int], there: tuple[int, int]) -> bool:
+        return p_of_counts(here, there) < 0.05
+
     assert not differ((1, 450), (0, 450))
     assert not differ((3, 450), (0, 450))
     assert differ((12, 450), (0, 450))
@@ -178,10 +240,12 @@ def test_two_counts_differ_by_more_than_chance():
 def test_fewer_than_three_repetitions_decide_nothing():
     claim = Claim(7, "words", "rule", lambda _: [])
     for verdict in VERDICTS:
+        if verdict == DEPENDS:
+            continue  # of settings, not of a finding
         few = Decided(claim, [finding(verdict)], MIN_REPETITIONS - 1)
         assert few.found == verdict
         assert few.verdict == (NOT_COMPARABLE if verdict == NOT_COMPARABLE else CANNOT_TELL)
-        assert few.summary.startswith("too few repetitions (2 of at least 3)")
+        assert verdict == NOT_COMPARABLE or cause_of(few) == "2 of at least 3 repetitions"
         assert Decided(claim, [finding(verdict)], MIN_REPETITIONS).verdict == verdict
         assert Decided(claim, [finding(verdict)]).verdict == verdict
     few = Decided(claim, [finding(AGREE)], 1)
@@ -224,10 +288,35 @@ def test_a_claim_is_decided_in_every_setting():
     claim = Claim(1, "blocks", "rule", lambda verdict: [Finding(verdict, f"it is {verdict}")])
     same = decide([claim], None, {"one": AGREE, "other": AGREE})[0]
     split = decide([claim], None, {"one": AGREE, "other": DISAGREE})[0]
-    assert (same.verdict, split.verdict) == (AGREE, CANNOT_TELL)
-    assert "one: *agree*" in split.summary
-    assert "other: *disagree*" in split.summary
-    assert "it is disagree" in claims_section([split])
+    assert (same.verdict, split.verdict) == (AGREE, DEPENDS)
+    assert cause_of(split) == "agrees with one, disagrees with other"
+    assert number_of(split) == "other: it is disagree"
+    assert "**depends**" in claims_section([split])
+    assert "1 depend on what the work does not state (1)" in answer([split])
+    assert "| one | it is agree | agree |" in evidence_section([split])
+
+
+def test_the_table_has_a_line_with_one_number_and_a_cause_for_each_claim():
+    """The number is the surest contrary part, or the least sure of those that agree; all parts stand below."""
+    parts = ordered([Ordering("near", comparison(1.0, 0.9)), Ordering("far", comparison(9.0, 0.9))])
+    contrary = ordered([Ordering("a bit", comparison(-1.0, 0.5)), Ordering("much", comparison(-9.0, 0.5))])
+    claims = [
+        Claim(1, "holds", "rule", lambda _: parts, "a.svg"),
+        Claim(2, "does not", "rule", lambda _: [*parts, *contrary], "a.svg"),
+        Claim(3, "open", "rule", lambda _: [*parts, Finding(CANNOT_TELL, "not measured")]),
+    ]
+    decided = judged_together(decide(claims, None))
+    assert [number_of(one).split(":")[0] for one in decided] == ["near", "much", "not measured"]
+    said = [cause_of(one, "because of something") for one in decided]
+    assert said == ["all 2 parts as claimed", "because of something", "1 of 3 parts open"]
+    assert cause_of(decided[1]) == "2 of 4 parts contrary"
+    assert all(len(text.split()) <= MOST_WORDS for text in said)
+    rows = [line for line in claims_section(decided).splitlines() if line.startswith("| ")]
+    assert len(rows) == 2 + 3
+    assert "a bit" not in claims_section(decided)
+    evidence = evidence_section(decided, {2: ["A sentence."]})
+    assert all(text in evidence for text in ("a bit", "far", "A sentence.", "Picture: at claim 1."))
+    assert evidence.count("![](a.svg)") == 1
 
 
 def test_what_cannot_be_compared_is_said_with_its_reason():
