@@ -118,14 +118,14 @@ class Cells(RepetitionCount):
         return self._cells.get((sweep, _key(values)))
 
     def figures(self, metric: str, sweep: str, **values: Any) -> Figures:
-        """Return a figure of each repetition that has it."""
+        """Return a figure of each valid repetition that has it: the others decide nothing."""
         found = self.get(sweep, **values)
         if found is None:
             return {}
-        self.looked_at(len(found.done))
+        self.looked_at(len(found.valid))
         return {
             kept.task.repetition: float(kept.figures[metric])
-            for kept in found.done
+            for kept in found.valid
             if kept.figures.get(metric) is not None
         }
 

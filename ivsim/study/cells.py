@@ -79,6 +79,7 @@ class Kept(NamedTuple):
     Attributes:
         seed: the repetition's, as it was stored with the cell; None where nothing was drawn or nothing is kept.
         invalid: it failed since its figures are invalid.
+        load_average: the machine's, of the minute in which it ended; None where an earlier version did not note it.
     """
 
     task: Task
@@ -88,3 +89,19 @@ class Kept(NamedTuple):
     directory: Path
     seed: int | None = None
     invalid: bool = False
+    load_average: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Return what its engine says of its figures: valid, degraded or invalid; valid where it judges none."""
+        return (
+            "invalid" if self.invalid else str((self.figures.get("validity") or {}).get("verdict") or "valid")
+        )
+
+    @property
+    def causes(self) -> list[str]:
+        """Return why it is not valid, in words."""
+        if self.invalid:
+            return [self.reason or "without a reason"]
+        causes = (self.figures.get("validity") or {}).get("causes") or ()
+        return [str(cause.get("name") or cause["words"]).replace("_", " ") for cause in causes]

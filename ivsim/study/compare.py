@@ -26,7 +26,9 @@ RELEVANT: Final = 0.05
 MESSAGE, APART = "message", "apart"
 # Below that many, figures that a repetition has once are compared by their intervals, too.
 MIN_PAIRED_REPETITIONS: Final = 4
-Verdict = Literal["yes", "no", "too small", "too few repetitions", "cannot tell", "invalid", "not measured"]
+Verdict = Literal[
+    "yes", "no", "too small", "too few repetitions", "cannot tell", "invalid", "degraded", "not measured"
+]
 
 
 class Row(NamedTuple):
@@ -35,8 +37,8 @@ class Row(NamedTuple):
     Attributes:
         by: what was set against itself, MESSAGE, VEHICLE or REPETITION; APART where the two have nothing in common.
         verdict: whether the second differs by more than noise: `yes` needs significance and relevance; `too small` is
-            significant and not relevant. `too few repetitions`, `cannot tell` (no interval), `invalid` (of a run
-            that says so itself) and `not measured` are no verdicts.
+            significant and not relevant. `too few repetitions`, `cannot tell` (no interval), `invalid` and
+            `degraded` (of a run that says so itself) and `not measured` are no verdicts.
     """
 
     cell: str
@@ -112,8 +114,9 @@ def row_of(metric: str, a: CellResult, b: CellResult) -> Row:
     def row(verdict: Verdict, found: Comparison | None = None, by: str = APART) -> Row:
         return Row(a.cell.name, metric, left, right, found, verdict, by)
 
-    if "invalid" in (a.validity, b.validity):
-        return row("invalid")
+    for unsound in ("invalid", "degraded"):
+        if unsound in (a.validity, b.validity):
+            return row(unsound)
     if left.estimate is None or right.estimate is None:
         return row("not measured")
     found, by = _difference(metric, a, b)
@@ -183,8 +186,7 @@ def _notes(
     for pair in common:
         for store, side in zip((one, two), pair, strict=True):
             if side.validity != "valid":
-                left = "; not compared" if side.validity == "invalid" else ""
-                yield f"{store.path}: {side.cell.name} is {side.validity}{left}"
+                yield f"{store.path}: {side.cell.name} is {side.validity}; not compared"
 
 
 def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 from ivsim.report.drawing import Charts
-from ivsim.study import differences
+from ivsim.study import differences, soundness
 from ivsim.study.clusters import MIN_BEYOND, MIN_REPETITIONS
 from ivsim.study.headline import headline
 from ivsim.study.markdown import page, table
@@ -82,6 +82,7 @@ def sections(store: Store, found: Sequence[CellResult]) -> list[str]:
         _levels(study, found),
         _certainty(study, found),
         *study.measured_by.sections(store.path, found),
+        soundness.section(found),
         machine_section(store),
         caveats(store, found),
     ]

@@ -53,6 +53,11 @@ class CellResult:
         return [one for one in self.kept if one.state == DONE]
 
     @property
+    def valid(self) -> list[Kept]:
+        """Return the repetitions that may decide something: done, and neither degraded nor invalid."""
+        return [one for one in self.done if one.verdict == "valid"]
+
+    @property
     def reasons(self) -> list[str]:
         """Return why repetitions failed."""
         return [one.reason or "unknown" for one in self.failures]
@@ -84,7 +89,7 @@ class CellResult:
     @property
     def validity(self) -> str:
         """Return the worst validity of the repetitions done: valid, degraded or invalid; valid where an engine has none."""
-        verdicts = {str((one.figures.get("validity") or {}).get("verdict")) for one in self.done}
+        verdicts = {one.verdict for one in self.done}
         return next((verdict for verdict in ("invalid", "degraded") if verdict in verdicts), "valid")
 
 

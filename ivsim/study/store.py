@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -142,9 +143,10 @@ class Store:
             raise Refusal(
                 f"{file}: seed {found['seed']}: this repetition's is {task.seed}; nothing was changed"
             )
-        invalid = bool(found.get("invalid"))  # an earlier version did not say
+        # An earlier version did not say.
+        invalid, load = bool(found.get("invalid")), found.get("load_average")
         return Kept(
-            task, found["state"], found["reason"], found["figures"], directory, found["seed"], invalid
+            task, found["state"], found["reason"], found["figures"], directory, found["seed"], invalid, load
         )
 
     def all_kept(self, cells: list[Cell]) -> list[Kept]:
@@ -181,7 +183,14 @@ class Store:
     def _keep(
         self, task: Task, state: str, reason: str | None, figures: dict[str, Any], *, invalid: bool = False
     ) -> None:
-        found = {"state": state, "seed": task.seed, "reason": reason, "invalid": invalid, "figures": figures}
+        found = {
+            "state": state,
+            "seed": task.seed,
+            "reason": reason,
+            "invalid": invalid,
+            "load_average": os.getloadavg()[0],
+            "figures": figures,
+        }
         write_sealed(self.directory(task) / "state.json", found)
 
 

@@ -61,7 +61,7 @@ class AllObservations:
 
 def observations_of(store: Store, *, bare: bool = False, since_sent: bool = True) -> PaperCells:
     """Return the measured cells of the main study, and the pings of the links that the paper's are compared with."""
-    cells = [EchoObservations(r.cell, r.done, bare, since_sent) for r in results(store) if r.done]
+    cells = [EchoObservations(r.cell, r.valid, bare, since_sent) for r in results(store) if r.valid]
     return PaperCells(
         cells, pings(store.path, "direct"), pings_together(pings_of_sweep(store.path, "paper_ping"))
     )

@@ -23,6 +23,7 @@ from ivsim.papers.ifip2020.decisions import (
 from ivsim.papers.ifip2020.paper import LOSSES, MODES, SIZES, PaperCells
 from ivsim.papers.ifip2020.reasons import causes, reasons
 from ivsim.report.drawing import Charts
+from ivsim.study import soundness
 from ivsim.study.claims import Decided, judged_together
 from ivsim.study.claims_report import answer, claims_section, evidence_section, number_of
 from ivsim.study.corpus import time_metric
@@ -65,6 +66,7 @@ class Ifip2020(Paper):
             _formats(observations.formats),
             _method(found),
             *study.measured_by.sections(store.path, found),
+            soundness.section(found),
             machine_section(store),
             caveats(store, found),
         ]

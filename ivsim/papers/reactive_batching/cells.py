@@ -87,8 +87,8 @@ class Cells(parts.Cells):
         found = self.get(sweep, **values)
         if found is None:
             return {}
-        self.looked_at(len(found.done))
-        runs = {kept.task.repetition: self._latencies(kept) for kept in found.done}
+        self.looked_at(len(found.valid))
+        runs = {kept.task.repetition: self._latencies(kept) for kept in found.valid}
         return {repetition: run for repetition, run in runs.items() if run.latency.size}
 
     def _latencies(self, kept: Kept) -> Latencies:

@@ -165,4 +165,10 @@ class OpenPipe:
             write_samples(found, directory / SAMPLES)
             write_link(found, directory / LINK)
             write_decisions(found, directory / DECISIONS)
-            yield Outcome(task, figures_of(found))
+            figures = figures_of(found)
+            validity = figures["validity"]
+            if validity["verdict"] == "invalid":
+                why = "; ".join(cause["words"] for cause in validity["causes"])
+                yield Outcome(task, {}, f"invalid: {why}", invalid=True)
+            else:
+                yield Outcome(task, figures)
