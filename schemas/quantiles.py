@@ -20,5 +20,11 @@ def rank_index(count: int, share: float) -> int:
 
 
 def nearest_rank_ms(ordered_ns: Ordered, share: float) -> float | None:
-    """Return that value of sorted ns, in ms; None without values."""
-    return int(ordered_ns[rank_index(len(ordered_ns), share)]) / 1e6 if len(ordered_ns) else None
+    """Return that value of sorted ns, in ms; None without values.
+
+    None, too, for a value below 0: two clocks are further apart than the time was long, which is then not known.
+    """
+    if not len(ordered_ns):
+        return None
+    value_ns = int(ordered_ns[rank_index(len(ordered_ns), share)])
+    return value_ns / 1e6 if value_ns >= 0 else None

@@ -63,9 +63,10 @@ class Values:
         self._values.extend(value for value in values if value is not None)
 
     def ms(self, *hundredths: int) -> list[float | None]:
-        """Return a nearest rank for each share."""
+        """Return a nearest rank for each share; None for a time below 0, which no clock can have seen."""
         ordered = np.sort(np.array(self._values, np.int64))
-        return [_ms(_at_rank(ordered, share)) for share in hundredths]
+        ranks = [_at_rank(ordered, share) for share in hundredths]
+        return [None if rank is not None and rank < 0 else _ms(rank) for rank in ranks]
 
 
 def _quantiles(name: str, values: Values) -> Figures:

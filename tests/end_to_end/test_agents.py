@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -30,13 +31,33 @@ VEHICLES, SECONDS, KILLED_AT_S = 6, 6, 3.0
 ENDS_S = 20.0
 
 
-class AgentProcess:
-    """`ivsim agent` on a free port of loopback, with a state directory and a directory for files of its own."""
+# A wall clock that is ahead, and gains; the monotonic one is the machine's. Python imports a module of this name first.
+CLOCK = """
+import time
+real_ns, begun_ns = time.time_ns, time.time_ns()
+def time_ns():
+    now_ns = real_ns()
+    return now_ns + {ahead_ns} + (now_ns - begun_ns) * {gains_us_per_s} // 1_000_000
+time.time_ns, time.time = time_ns, lambda: time_ns() / 1e9
+"""
 
-    def __init__(self, directory: Path, token_file: Path) -> None:
+
+class AgentProcess:
+    """`ivsim agent` on a free port of loopback, with a state directory and a directory for files of its own.
+
+    Its clock, and that of its senders, is ahead by so much and gains so much.
+    """
+
+    def __init__(
+        self, directory: Path, token_file: Path, *, ahead_ms: int = 0, gains_us_per_s: int = 0
+    ) -> None:
         self.state, self.scratch = directory / "state", directory / "scratch"
         self.scratch.mkdir(parents=True)
         environment = os.environ | {"IVSIM_STATE_DIR": str(self.state), "TMPDIR": str(self.scratch)}
+        if ahead_ms or gains_us_per_s:
+            clock = CLOCK.format(ahead_ns=ahead_ms * 1_000_000, gains_us_per_s=gains_us_per_s)
+            (directory / "sitecustomize.py").write_text(clock)
+            environment["PYTHONPATH"] = os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")])
         environment.pop(TOKEN_VARIABLE, None)
         self._errors = (directory / "errors").open("w")
         self.process = subprocess.Popen(
@@ -60,9 +81,21 @@ class AgentProcess:
 
 
 @contextmanager
-def agents(directory: Path, count: int, token_file: Path) -> Iterator[list[AgentProcess]]:
+def agents(
+    directory: Path,
+    count: int,
+    token_file: Path,
+    *,
+    ahead_ms: Sequence[int] = (0, 0),
+    gains_us_per_s: int = 0,
+) -> Iterator[list[AgentProcess]]:
     with ExitStack() as stack:
-        made = [AgentProcess(directory / f"agent-{number}", token_file) for number in range(count)]
+        made = [
+            AgentProcess(
+                directory / f"agent-{number}", token_file, ahead_ms=ahead_ms[number], gains_us_per_s=gains_us_per_s
+            )
+            for number in range(count)
+        ]  # fmt: skip
         for one in made:
             stack.callback(one.end)
         yield made
@@ -127,3 +160,40 @@ def test_an_agent_that_dies_takes_its_own_vehicles_alone(
     assert f"lost: {second['lost']}" in report
     sheets = audit(tmp_path / "run").sheets
     assert {sheet.name: sheet.differences for sheet in sheets if sheet.differences} == {}
+
+
+@pytest.mark.full
+def test_clocks_that_are_half_a_second_apart_and_drift_change_no_delay(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """The agents' vehicles stamp by clocks of +500 and -500 ms that gain 30 us/s; the gateway by the coordinator's.
+
+    Each delay across the two clocks is as far from the coordinator's own vehicles' as the stated uncertainty allows.
+    """
+    token = tmp_path / "token"
+    token.write_text(secrets.token_hex(24))
+    with agents(tmp_path, 2, token, ahead_ms=(500, -500), gains_us_per_s=30) as (one, other):
+        options = run_options(
+            vehicles=9, duration_s=10, loss_timeout_s=5, link="direct", entrance="127.0.0.1", shards="3",
+            agents=[one.address, other.address], agent_token_file=str(token),
+        )  # fmt: skip
+        outcome = testbed.run(options, tmp_path / "run")
+        assert outcome.error is None
+    rows = pq.read_table(tmp_path / "run" / "ledger.parquet").to_pylist()
+    assert {row["fate"] for row in rows} == {"delivered"}
+    assert len(rows) == 90
+    delays_ms: dict[int, list[float]] = {}
+    for row in rows:
+        number = next(n for n in range(1, 10) if row["vehicle_id"] == vehicle_id(n))
+        delay_ms = (row["received_at_ns"] - row["emitted_at_ns"]) / 1e6
+        assert delay_ms >= 0
+        delays_ms.setdefault((number - 1) % 3, []).append(delay_ms)
+    own, *theirs = (statistics.median(values) for _, values in sorted(delays_ms.items()))
+    for agent, ahead_ms, median_ms in zip(outcome.metrics["agents"], (500, -500), theirs, strict=True):
+        within_ms = agent["clock_uncertainty_ms"]
+        # It has gained since it began, for some tens of seconds.
+        assert 0 <= agent["clock_ahead_before_ms"] + within_ms - ahead_ms < 5
+        gained_ms = agent["clock_ahead_after_ms"] - agent["clock_ahead_before_ms"]
+        assert gained_ms == pytest.approx(0.3 + 30e-3 * 5, abs=2 * within_ms)
+        assert abs(median_ms - own) < within_ms + 5
+        assert within_ms < 5

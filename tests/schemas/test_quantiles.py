@@ -25,3 +25,10 @@ def test_numpy_calls_it_the_inverted_cdf(count: int, share: float) -> None:
 
 def test_of_nothing_it_is_none() -> None:
     assert nearest_rank_ms([], 0.5) is None
+
+
+def test_a_time_below_zero_is_not_known():
+    """Stamps of two machines, or of Kafka's whole milliseconds: no time is negative."""
+    assert nearest_rank_ms([-300_000, 0, 5_000_000], 0.3) is None
+    assert nearest_rank_ms([-300_000, 0, 5_000_000], 0.6) == 0.0
+    assert nearest_rank_ms([-300_000, 0, 5_000_000], 0.9) == 5.0

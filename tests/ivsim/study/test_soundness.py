@@ -11,9 +11,10 @@ import pytest
 from ivsim.commands.study import EXIT_INVALID, _told
 from ivsim.library.studies import load_study
 from ivsim.study.cells import DONE, FAILED, Cell, Kept, Task
+from ivsim.study.compare import compare
 from ivsim.study.report import sections
 from ivsim.study.results import CellResult
-from ivsim.study.soundness import beside, first_words
+from ivsim.study.soundness import beside, first_words, section
 from ivsim.study.store import Store
 
 LATE = {"verdict": "degraded", "causes": [{"name": "link_changes_late"}]}
@@ -44,6 +45,40 @@ def test_reasons_are_counted_by_repetition_and_an_off_link_is_one() -> None:
     )
     assert [beside(one) for one in found] == ["2 degraded, 1 link off", "invalid", "valid"]
     assert beside(CellResult(found[0].cell)) == "none"
+
+
+def test_repetitions_that_are_not_valid_stand_with_their_reasons_and_the_load() -> None:
+    of_pipe = {"verdict": "degraded", "causes": [{"words": "emission lag p99 40 ms (limit 10 ms)"}]}
+    found = [result({"validity": of_pipe}, {"validity": LATE}, {})]
+    failed = (
+        found[0]
+        .kept[2]
+        ._replace(state=FAILED, reason="invalid: 3 arrivals", invalid=True, figures={}, load_average=7.25)
+    )
+    found[0].kept[2] = failed
+    assert first_words(found).startswith(
+        "**3 of 3 repetitions are not valid** (2 degraded, 1 invalid): emission lag"
+    )
+    text = section(found)
+    assert "| one/1 | degraded | emission lag p99 40 ms (limit 10 ms) | – |" in text.replace("—", "–")
+    assert "| one/3 | invalid | invalid: 3 arrivals | 7.2 |" in text
+    assert section([result({})]) == ""
+    assert found[0].valid == []
+
+
+def test_a_degraded_cell_has_no_verdict_in_a_difference(
+    made_store: Callable[..., tuple[Store, list[Cell]]],
+) -> None:
+    store, cells = made_store("first", lambda _: 90.0)
+    other, _ = made_store("second", lambda _: 200.0)
+    sides = [(one, load_study(one.path).cells) for one in (store, other)]
+    before = {row.verdict for row in compare(*sides).rows if row.cell == cells[0].name}
+    assert "yes" in before
+    degraded(other, cells)
+    sides[1] = (other, load_study(other.path).cells)
+    found = compare(*sides)
+    assert {row.verdict for row in found.rows if row.cell == cells[0].name} == {"degraded"}
+    assert any("is degraded; not compared" in note for note in found.notes)
 
 
 def degraded(store: Store, cells: list[Cell]) -> None:
