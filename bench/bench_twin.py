@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ivsim.testbed.kafka import KafkaServer
@@ -45,12 +46,24 @@ class Twin:
         self._errors = (run_dir / "log").open("wb")
         self._bootstrap = bootstrap
         self._sequence = 0
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "twin", str(path)],
+        self._config = path
+        self.process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "twin", str(self._config)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
         )
+
+    def kill_and_start(self) -> None:
+        """End Python and Java with SIGKILL, and start them again on what they have left."""
+        whole = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+        for one in whole:
+            one.kill()
+        self.process.wait(10)
+        self.process = self._started()
 
     def ready(self) -> dict[str, Any]:
         assert self.process.stdout is not None
