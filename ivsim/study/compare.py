@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ivsim.study.clusters import (
     MIN_REPETITIONS,
@@ -14,6 +14,7 @@ from ivsim.study.clusters import (
 )
 from ivsim.study.messages import by_message, quantile_of
 from ivsim.study.model import Study
+from ivsim.study.pairs import APART, Row, Verdict
 from ivsim.study.results import CellResult
 from ivsim.study.statistics import Comparison, Interval, holm
 from ivsim.study.store import Store
@@ -22,36 +23,10 @@ from schemas.errors import Refusal
 
 # A difference of less than this share of the first figure is of no interest, however sure it is.
 RELEVANT: Final = 0.05
-# By what two cells are compared.
-MESSAGE, APART = "message", "apart"
+# By what two cells are compared, beside pairs.APART.
+MESSAGE: Final = "message"
 # Below that many, figures that a repetition has once are compared by their intervals, too.
 MIN_PAIRED_REPETITIONS: Final = 4
-Verdict = Literal[
-    "yes", "no", "too small", "too few repetitions", "cannot tell", "invalid", "degraded", "not measured"
-]
-
-
-class Row(NamedTuple):
-    """One metric of one cell in both results.
-
-    Attributes:
-        by: what was set against itself, MESSAGE, VEHICLE or REPETITION; APART where the two have nothing in common.
-        verdict: whether the second differs by more than noise: `yes` needs significance and relevance; `too small` is
-            significant and not relevant. `too few repetitions`, `cannot tell` (no interval), `invalid` and
-            `degraded` (of a run that says so itself) and `not measured` are no verdicts.
-    """
-
-    cell: str
-    metric: str
-    first: Interval
-    second: Interval
-    comparison: Comparison | None
-    verdict: Verdict
-    by: str = APART
-
-    @property
-    def more_than_noise(self) -> bool:
-        return self.verdict == "yes"
 
 
 class Compared(NamedTuple):
@@ -86,12 +61,21 @@ def compare(first: Measured, second: Measured, relevant: float = RELEVANT) -> Co
     return Compared(list(_notes(first, second, common)), judged(rows, first[0].study, relevant))
 
 
-def judged(rows: Sequence[Row], study: Study, relevant: float = RELEVANT) -> list[Row]:
-    """Return the rows of a table with their verdicts: all tests together keep 5 % (Holm)."""
+def judged(
+    rows: Sequence[Row], study: Study, relevant: float = RELEVANT, tests: int | None = None
+) -> list[Row]:
+    """Return the rows of a table with their verdicts: all tests together keep 5 % (Holm).
+
+    Args:
+        rows: of the table.
+        study: whose metrics they are.
+        relevant: smallest difference of interest, as a share of the first figure.
+        tests: how many there would be, where the rows are chosen by their figures.
+    """
     rows = list(rows)
     testable = [k for k, row in enumerate(rows) if row.verdict == "no" and row.comparison is not None]
     p_values = [c.p_value for k in testable if (c := rows[k].comparison) is not None]
-    for k, significant in zip(testable, holm(p_values), strict=True):
+    for k, significant in zip(testable, holm(p_values, tests), strict=True):
         if significant:
             large = study.metric(rows[k].metric).unit == "ratio" or _relevant(rows[k], relevant)
             rows[k] = rows[k]._replace(verdict="yes" if large else "too small")

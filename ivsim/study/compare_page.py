@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from ivsim.report.html import rendered
 from ivsim.study import charts
-from ivsim.study.compare import Compared, Measured, Row
+from ivsim.study.compare import Compared, Measured
+from ivsim.study.pairs import Row
 from ivsim.study.results import CellResult
 from ivsim.study.statistics import Comparison, Interval
 from ivsim.study.summary import DASH, scaled, short

@@ -1,30 +1,71 @@
-"""The first sentence of a study's report, computed from its figures: kinds of headline, chosen in study.toml.
+"""The first paragraph of a study's report: what to choose, and how sure it is; kinds of headline, chosen in study.toml.
 
-A study says `[headline] kind = "steps"` and what that kind needs; without it the extremes of the first metric are
-named. Every number of the sentence is a figure of the results; only the words around it stand in study.toml.
+A study says `[headline] kind = "choose"` and what that kind needs; without it the extremes of the first metric are
+compared. Its numbers are those of the report's table of differences that are more than noise; the others are counted.
 """
 
 from __future__ import annotations
 
+import math
 import string
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from statistics import fmean, median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ivsim.study.engines.base import Engine
-from ivsim.study.pairs import Pair, along, by_axis, cell_label, label, others
+from ivsim.study.pairs import (
+    JUDGED,
+    Difference,
+    Pair,
+    Row,
+    along,
+    by_axis,
+    cell_label,
+    named,
+    others,
+    plural,
+    units_of,
+)
 from ivsim.study.results import CellResult, done_of
-from ivsim.study.statistics import Interval
-from ivsim.study.summary import scaled, short, written
+from ivsim.study.summary import scale_of, scaled, short, written
 from schemas.errors import Refusal
 
 UNDEFINED: Final = "undefined"
-# What may stand behind a metric's name in a text, such as {vehicle_month_bytes:MB}.
-SCALES: Final = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
+# So many combinations of axes are named one by one; of more it says how many they are.
+MOST_NAMED: Final = 4
+# What the verdicts that are not `yes` are called behind a number.
+_REST: Final = {"no": "no more than noise", "too small": "too small to matter"}
+
+# Under what two cells were compared: the sweep, and the values of the axes that both have.
+Condition = tuple[tuple[str, str], ...]
+
+
+class Choice(NamedTuple):
+    """Values of an axis than which none is better by more than noise, under one condition.
+
+    Attributes:
+        unknown: values without any verdict.
+        best: that of them with the best figure that is better than another by more than noise.
+        next: of those that are out the one with the best figure that `best` is better than.
+        row: their difference.
+    """
+
+    values: tuple[str, ...]
+    unknown: tuple[str, ...]
+    best: str
+    next: str
+    row: Row
+
+
+class Claim(NamedTuple):
+    """A part of a headline, and the differences that it says."""
+
+    text: str
+    rows: list[Row]
 
 
 class Headline(BaseModel):
@@ -53,60 +94,80 @@ class Headline(BaseModel):
                     f"headline: metric {name!r}: `ivsim study metrics` lists those of {engine.name}"
                 )
 
+    @property
+    def compared(self) -> list[str]:
+        """Return the metrics whose differences it says."""
+        return []
+
     def named_axes(self) -> list[str]:
         return []
 
     def named_metrics(self) -> list[str]:
-        return []
-
-    def pairs(self, engine: Engine, done: Sequence[CellResult]) -> list[Pair]:
-        """Return the cells that the headline sets against each other."""
-        del engine, done
-        return []
+        return self.compared
 
     @abstractmethod
-    def sentence(self, engine: Engine, done: Sequence[CellResult]) -> str:
-        """Return the headline of cells that were measured, at least one."""
+    def pairs(self, engine: Engine, cells: Sequence[CellResult]) -> list[Pair]:
+        """Return the cells that the headline sets against each other."""
+
+    def tests(self, cells: Sequence[CellResult]) -> int | None:
+        """Return from how many comparisons those of the headline are chosen; None where all are made."""
+        del cells
+        return None
+
+    @abstractmethod
+    def said(self, engine: Engine, found: Sequence[Difference]) -> str:
+        """Return what the differences say, of which at least one is more than noise."""
+
+    def closed(self, cells: Sequence[CellResult]) -> str:
+        """Return what stands behind the differences whatever they are."""
+        del cells
+        return ""
 
 
 class Extremes(Headline):
-    """Names the lowest and the highest cell of one metric, by default the study's first."""
+    """Says by how much one metric, by default the study's first, is less in its lowest cell than in its highest."""
 
     metric: str
 
-    def named_metrics(self) -> list[str]:
+    @property
+    def compared(self) -> list[str]:
         return [self.metric]
 
-    def pairs(self, engine: Engine, done: Sequence[CellResult]) -> list[Pair]:
-        del engine
-        ends = self._ends(done)
-        if len(ends) < 2 or ends[0] is ends[1]:
+    def pairs(self, engine: Engine, cells: Sequence[CellResult]) -> list[Pair]:
+        known = self._known(cells)
+        if len(known) < 2:
             return []
-        return [Pair(f"{cell_label(ends[0])} to {cell_label(ends[1])}", "", *ends)]
+        low, high = (choose(known, key=lambda pair: pair[0])[1] for choose in (min, max))
+        return (
+            []
+            if low is high
+            else [Pair(f"{cell_label(engine, low)} to {cell_label(engine, high)}", "", low, high)]
+        )
 
-    def _ends(self, done: Sequence[CellResult]) -> list[CellResult]:
-        """Return the lowest and the highest cell; none where the metric is defined in none."""
-        known = [(value, r) for r in done if (value := r.interval(self.metric).estimate) is not None]
-        return [choose(known, key=lambda pair: pair[0])[1] for choose in (min, max)] if known else []
+    def tests(self, cells: Sequence[CellResult]) -> int | None:
+        """Return every pair of cells: which are the lowest and the highest is chosen by the figures that are tested."""
+        return math.comb(len(self._known(cells)), 2)
 
-    def sentence(self, engine: Engine, done: Sequence[CellResult]) -> str:
-        ends = self._ends(done)
-        if not ends:
-            return f"{self.metric} is defined in no cell."
-        low, high = (self._end(engine, result) for result in ends)
-        return f"{self.metric} is lowest for {low} and highest for {high}."
+    def _known(self, cells: Sequence[CellResult]) -> list[tuple[float, CellResult]]:
+        return [(value, r) for r in cells if (value := r.interval(self.metric).estimate) is not None]
 
-    def _end(self, engine: Engine, result: CellResult) -> str:
-        interval, unit = scaled(result.interval(self.metric), engine.metrics[self.metric].unit)
-        return f"{cell_label(result)} with {written(interval)} {unit}".strip()
+    def said(self, engine: Engine, found: Sequence[Difference]) -> str:
+        ((pair, row),) = found
+        low, high = (self._end(engine, cell) for cell in (pair.below, pair.above))
+        difference = ranged([row], engine.metrics[self.metric].unit)
+        word = "less" if rises(row) else "more"
+        return f"{self.metric} is {difference} {word} for {low} than for {high}, n = {units_of([row])}."
+
+    def _end(self, engine: Engine, cell: CellResult) -> str:
+        interval, unit = scaled(cell.interval(self.metric), engine.metrics[self.metric].unit)
+        return f"{cell_label(engine, cell)} ({f'{written(interval)} {unit}'.strip()})"
 
 
 class Steps(Headline):
-    """Says what each step along an axis changes: medians, over the other axes, before it and after it and of the differences.
+    """Says what each step along an axis changes: the smallest and the largest difference over the other axes.
 
     Attributes:
-        steps: pairs of values of the axis, from and to; one of which no pair was measured is left out.
-        metrics: metric to what is written behind its number.
+        steps: pairs of values of the axis, from and to; one that changes nothing by more than noise is left out.
         each: an axis whose values are listed one by one.
         opening, closing: stand around the steps; `{metric}` in the closing is its sum over the cells that
             `closing_where` names.
@@ -114,11 +175,15 @@ class Steps(Headline):
 
     axis: str
     steps: list[tuple[Any, Any]] = Field(min_length=1)
-    metrics: dict[str, str] = Field(min_length=1)
+    metrics: list[str] = Field(min_length=1)
     each: str | None = None
     opening: str = ""
     closing: str = ""
     closing_where: dict[str, Any] = {}
+
+    @property
+    def compared(self) -> list[str]:
+        return self.metrics
 
     def named_axes(self) -> list[str]:
         return [self.axis, *([self.each] if self.each else []), *self.closing_where]
@@ -126,112 +191,164 @@ class Steps(Headline):
     def named_metrics(self) -> list[str]:
         return [*self.metrics, *placeholders(self.closing)]
 
-    def pairs(self, engine: Engine, done: Sequence[CellResult]) -> list[Pair]:
-        return along(engine, done, self.axis, [(str(low), str(high)) for low, high in self.steps])
+    def pairs(self, engine: Engine, cells: Sequence[CellResult]) -> list[Pair]:
+        return along(engine, cells, self.axis, [(str(low), str(high)) for low, high in self.steps])
 
-    def sentence(self, engine: Engine, done: Sequence[CellResult]) -> str:
-        groups = {"": done}
-        if self.each is not None:
-            groups = {
-                f"{label(engine, self.each, one)} ": some for one, some in by_axis(done, self.each).items()
-            }
-        found = [
-            f"{name}{self._named(engine, low, high)}{step}"
-            for name, some in groups.items()
-            for low, high in self.steps
-            if (step := self._step(some, low, high))
-        ]
-        return f"{self.opening} {'; '.join(found) or UNDEFINED}.{self._closed(done)}".strip()
+    def said(self, engine: Engine, found: Sequence[Difference]) -> str:
+        places: dict[str, dict[str, dict[str, list[Difference]]]] = {}
+        for one in found:
+            group = "" if self.each is None else str(one.pair.below.cell.values.get(self.each))
+            metrics = places.setdefault(group, {}).setdefault(one.pair.step, {})
+            metrics.setdefault(one.row.metric, []).append(one)
+        claims = []
+        for group, steps in places.items():
+            place = "" if self.each is None else f"{named(engine, self.each, group)}, "
+            for step, metrics in steps.items():
+                parts = [part for some in metrics.values() if (part := self._part(engine, some))]
+                if parts:
+                    claims.append((f"{place}{step}: ", parts))
+        return f"{self.opening} {joined(claims)}.".strip()
 
-    def _named(self, engine: Engine, low: Any, high: Any) -> str:
-        """Return the step's name; "" for the only one of a headline that goes by another axis."""
-        if self.each is not None and len(self.steps) == 1:
-            return ""
-        return f"{label(engine, self.axis, low)} to {label(engine, self.axis, high)}: "
+    def _part(self, engine: Engine, some: Sequence[Difference]) -> Claim | None:
+        """Return what a step does to a metric; None where it does nothing by more than noise."""
+        every = [condition(one.pair, self.axis) for one in some]
+        sure = [one for one in some if one.row.more_than_noise]
+        metric = some[0].row.metric
+        said = []
+        for word, up in (("more", True), ("less", False)):
+            if those := [one for one in sure if rises(one.row) == up]:
+                difference = ranged([one.row for one in those], engine.metrics[metric].unit)
+                place = place_of(engine, [condition(one.pair, self.axis) for one in those], every)
+                said.append(f"{difference} {word}{place}")
+        if not said:
+            return None
+        others_ = rest([one.row for one in some])
+        behind = f" ({len(sure)} of {len(some)}; {others_})" if others_ else ""
+        return Claim(f"{metric} {' and '.join(said)}{behind}", [one.row for one in sure])
 
-    def _step(self, done: Sequence[CellResult], low: Any, high: Any) -> str:
-        at = {(others(r, self.axis), str(r.cell.values.get(self.axis))): r for r in done}
-        pairs = [
-            (below, at.get((beside, str(high)))) for (beside, value), below in at.items() if value == str(low)
-        ]
-        if all(above is None for _, above in pairs):
-            return ""
-        parts: list[str] = []
-        numbers: list[int] = []
-        for metric, unit in self.metrics.items():
-            known = [
-                (a, b)
-                for below, above in pairs
-                if above is not None
-                and (a := below.interval(metric).estimate) is not None
-                and (b := above.interval(metric).estimate) is not None
-            ]
-            if not known:
-                parts.append(f"{UNDEFINED} {unit}")
-                continue
-            before, after = (median(side) for side in zip(*known, strict=True))
-            difference = median(b - a for a, b in known)
-            word = "less" if difference < 0 else "more"
-            parts.append(f"{short(before)} to {short(after)} {unit} ({short(abs(difference))} {word})")
-            numbers.append(len(known))
-        return ", ".join([*parts, *([f"n = {min(numbers)}"] if numbers else [])])
-
-    def _closed(self, done: Sequence[CellResult]) -> str:
+    def closed(self, cells: Sequence[CellResult]) -> str:
         wanted = {(axis, str(value)) for axis, value in self.closing_where.items()}
-        some = [r for r in done if wanted <= {(axis, str(value)) for axis, value in r.cell.values.items()}]
+        some = [r for r in cells if wanted <= {(axis, str(value)) for axis, value in r.cell.values.items()}]
         sums = {}
         for metric in placeholders(self.closing):
             figures = [one.figures.get(metric) for r in some for one in r.done]
             known = [figure for figure in figures if figure is not None]
             sums[metric] = f"{sum(known):,}" if known and len(known) == len(figures) else UNDEFINED
-        return f" {self.closing.format_map(sums)}" if self.closing else ""
+        return self.closing.format_map(sums)
 
 
-class EachValue(Headline):
-    """Says one text for each value of an axis: `{value}` and `{metric}`, the mean over the cells of the value."""
+class Choose(Headline):
+    """Says which value of an axis to choose for each metric, under which conditions, and how far the next is behind.
+
+    A value is out when another one is better by more than noise. Where several are left, they are too close to call.
+
+    Attributes:
+        metrics: of which less is better, unless they are among `higher`.
+    """
 
     axis: str
-    text: str
-    opening: str = ""
+    metrics: list[str] = Field(min_length=1)
+    higher: list[str] = []
+
+    @property
+    def compared(self) -> list[str]:
+        return self.metrics
 
     def named_axes(self) -> list[str]:
         return [self.axis]
 
-    def named_metrics(self) -> list[str]:
-        return [name for name in placeholders(self.text) if name != "value"]
-
-    def pairs(self, engine: Engine, done: Sequence[CellResult]) -> list[Pair]:
-        return along(engine, done, self.axis, list(combinations(by_axis(done, self.axis), 2)))
-
     def check(self, engine: Engine) -> None:
         super().check(engine)
-        for _, _, scale, _ in string.Formatter().parse(self.text):
-            if scale and scale not in SCALES:
-                raise Refusal(f"headline: {scale!r} behind a metric: allowed are {', '.join(SCALES)}")
+        for name in self.higher:
+            if name not in self.metrics:
+                raise Refusal(f"headline.higher: {name!r}: allowed are {', '.join(self.metrics)}")
 
-    def sentence(self, engine: Engine, done: Sequence[CellResult]) -> str:
-        found = [self._said(engine, value, some) for value, some in by_axis(done, self.axis).items()]
-        return f"{self.opening} {'; '.join(found)}.".strip()
+    def pairs(self, engine: Engine, cells: Sequence[CellResult]) -> list[Pair]:
+        return along(engine, cells, self.axis, list(combinations(by_axis(cells, self.axis), 2)))
 
-    def _said(self, engine: Engine, value: str, some: Sequence[CellResult]) -> str:
-        parts = []
-        for text, name, scale, _ in string.Formatter().parse(self.text):
-            parts.append(text)
-            if name == "value":
-                parts.append(label(engine, self.axis, value))
-            elif name is not None:
-                known = [v for r in some if (v := r.interval(name).estimate) is not None]
-                mean = fmean(known) / SCALES.get(scale or "", 1.0) if known else None
-                shown = scaled(Interval(mean, None, None, len(known)), engine.metrics[name].unit)[0].estimate
-                parts.append(UNDEFINED if shown is None else short(shown))
-        return "".join(parts)
+    def said(self, engine: Engine, found: Sequence[Difference]) -> str:
+        return " ".join(
+            self._of_metric(engine, m, [d for d in found if d.row.metric == m]) for m in self.metrics
+        )
+
+    def _of_metric(self, engine: Engine, metric: str, found: Sequence[Difference]) -> str:
+        under: dict[Condition, list[Difference]] = {}
+        for one in found:
+            under.setdefault(condition(one.pair, self.axis), []).append(one)
+        alike: dict[tuple[Any, ...], list[tuple[Condition, Choice]]] = {}
+        undecided: dict[str, list[Condition]] = {}
+        for where, some in under.items():
+            if choice := self._choice(some):
+                alike.setdefault((choice.values, choice.unknown), []).append((where, choice))
+            else:
+                judged = any(one.row.verdict in JUDGED for one in some)
+                why = "no difference is more than noise" if judged else "there is no verdict"
+                undecided.setdefault(why, []).append(where)
+        behind = "; ".join(
+            f"{place_of(engine, some, list(under))} {why}".strip() for why, some in undecided.items()
+        )
+        if not alike:
+            return f"{metric} decides nothing: {behind}."
+        claims = [
+            self._claim(engine, metric, place_of(engine, [where for where, _ in those], list(under)), those)
+            for those in alike.values()
+        ]
+        most = "most" if metric in self.higher else "least"
+        said = joined([("", [claim]) for claim in claims])
+        return f"For {most} {metric} choose {'; '.join(filter(None, (said, behind)))}."
+
+    def _claim(
+        self, engine: Engine, metric: str, place: str, those: Sequence[tuple[Condition, Choice]]
+    ) -> Claim:
+        """Return what conditions have in common under which the same is to be chosen."""
+        choices = [choice for _, choice in those]
+        rows = [choice.row for choice in choices]
+        text = self._any(engine, choices[0].values)
+        if len(choices[0].values) > 1:
+            text += " (too close to call)"
+        text += f"{place}: "
+        if len(choices[0].values) > 1:
+            text += f"{self._any(engine, [choice.best for choice in choices])} is "
+        side = "above" if metric in self.higher else "below"
+        text += f"{ranged(rows, engine.metrics[metric].unit)} {side} the next"
+        text += f" ({self._any(engine, [choice.next for choice in choices])})"
+        if unknown := choices[0].unknown:
+            text += f", without a verdict on {self._any(engine, unknown)}"
+        return Claim(text, rows)
+
+    def _choice(self, some: Sequence[Difference]) -> Choice | None:
+        """Return what is left of the values of the axis under one condition; None where no value is out."""
+        figures: dict[str, float] = {}
+        better: dict[tuple[str, str], Row] = {}
+        judged = set()
+        for pair, row in some:
+            first, second = (str(cell.cell.values[self.axis]) for cell in (pair.below, pair.above))
+            for value, side in ((first, row.first), (second, row.second)):
+                figures[value] = math.nan if side.estimate is None else side.estimate
+            if row.verdict in JUDGED:
+                judged |= {first, second}
+            if row.more_than_noise:
+                second_is = rises(row) == (row.metric in self.higher)
+                better[(second, first) if second_is else (first, second)] = row
+        order = sorted(judged, key=lambda one: figures[one], reverse=some[0].row.metric in self.higher)
+        out = {worse for _, worse in better}
+        left = tuple(value for value in figures if value in judged - out)
+        unknown = tuple(value for value in figures if value not in judged)
+        for worse in order:
+            for best in order:
+                if best in left and (best, worse) in better:
+                    return Choice(left, unknown, best, worse, better[best, worse])
+        return None
+
+    def _any(self, engine: Engine, values: Sequence[str]) -> str:
+        return " or ".join(dict.fromkeys(named(engine, self.axis, one) for one in values))
 
 
 # kind in study.toml -> its class; a new kind is one class and one line
 HEADLINES: Final[dict[str, type[Headline]]] = {
     "extremes": Extremes,
     "steps": Steps,
-    "each": EachValue,
+    "choose": Choose,
 }
 
 
@@ -255,15 +372,106 @@ def headline_of(chosen: Mapping[str, Any], metrics: Sequence[str]) -> Headline:
         raise Refusal(f"{key}: {first['msg']}{keys}") from None
 
 
-def headline(chosen: Headline, engine: Engine, results: Sequence[CellResult]) -> str:
-    """Return the sentence; says so when nothing was measured."""
-    done = about(chosen, results)
-    return chosen.sentence(engine, done) if done else "Nothing was measured."
+def headline(
+    chosen: Headline, engine: Engine, results: Sequence[CellResult], found: Sequence[Difference]
+) -> str:
+    """Return the first paragraph, of the differences between the cells that the headline compares."""
+    done = done_of(about(chosen, results))
+    if not done:
+        return "Nothing was measured."
+    return " ".join(filter(None, (_answer(chosen, engine, found), chosen.closed(done))))
+
+
+def _answer(chosen: Headline, engine: Engine, found: Sequence[Difference]) -> str:
+    rows = [one.row for one in found]
+    judged = [row for row in rows if row.verdict in JUDGED]
+    if not rows:
+        return "It compares no two cells."
+    if not judged:
+        return f"No verdict on any difference: {', '.join(dict.fromkeys(row.verdict for row in rows))}."
+    if any(row.more_than_noise for row in rows):
+        behind = f" Of {len(rows)} differences compared, {more}." if (more := rest(rows)) else ""
+        return chosen.said(engine, found) + behind
+    if len(rows) == 1:
+        return "The difference that it compares is no more than noise."
+    open_ = rest([row for row in rows if row.verdict not in JUDGED])
+    said = f"None of the {len(judged)} differences that it compares is more than noise"
+    return f"{said}; {open_}." if open_ else f"{said}."
 
 
 def about(chosen: Headline, results: Sequence[CellResult]) -> list[CellResult]:
-    """Return the measured cells that a headline is about."""
-    return [r for r in done_of(results) if chosen.sweep is None or r.cell.sweep == chosen.sweep]
+    """Return the cells that a headline is about, measured or not."""
+    return [r for r in results if chosen.sweep is None or r.cell.sweep == chosen.sweep]
+
+
+def rest(rows: Sequence[Row]) -> str:
+    """Return how many of some differences are not more than noise, and why; "" where all are."""
+    counts = Counter(row.verdict for row in rows if not row.more_than_noise)
+    return ", ".join(
+        f"{number} {'is' if number == 1 else 'are'} {_REST.get(verdict, f'without a verdict ({verdict})')}"
+        for verdict, number in counts.items()
+    )
+
+
+def rises(row: Row) -> bool:
+    """Return whether the second figure is the greater one."""
+    return row.comparison is not None and row.comparison.difference > 0
+
+
+def ranged(rows: Sequence[Row], unit: str) -> str:
+    """Return the smallest and the largest of differences of one direction, without sign, with their intervals."""
+    known = sorted((c for row in rows if (c := row.comparison)), key=lambda c: abs(c.difference))
+    factor, shown = scale_of(known[-1].difference, unit)
+    said = []
+    for one in (known[0], known[-1]):
+        signed = -factor if one.difference < 0 else factor
+        low, high = sorted((signed * one.low, signed * one.high))
+        said.append(f"{short(signed * one.difference)} [{short(low)}, {short(high)}]")
+    return f"{' to '.join(dict.fromkeys(said))} {shown}".strip()
+
+
+def joined(claims: Sequence[tuple[str, Sequence[Claim]]]) -> str:
+    """Return claims behind their names, each with its n, or with one n behind all where they have the same."""
+    every = [claim for _, some in claims for claim in some]
+    same = len({units_of(claim.rows) for claim in every}) == 1
+    said = "; ".join(
+        name
+        + ", ".join(claim.text if same else f"{claim.text} (n = {units_of(claim.rows)})" for claim in some)
+        for name, some in claims
+    )
+    return f"{said}, n = {units_of(every[0].rows)}" if same else said
+
+
+def condition(pair: Pair, axis: str) -> Condition:
+    """Return under what two cells along an axis were compared."""
+    sweep, values = others(pair.below, axis)
+    return (("sweep", sweep), *values)
+
+
+def place_of(engine: Engine, some: Sequence[Condition], every: Sequence[Condition]) -> str:
+    """Return which of all conditions some are: ` on all 3 traces`, ` on car-2024`; "" where there is but one."""
+    each = [dict(one) for one in every]
+    names = dict.fromkeys(name for one in each for name in one)
+    varying = [name for name in names if len({one.get(name) for one in each}) > 1]
+    if not varying:
+        return ""
+    kinds = plural(varying[0]) if len(varying) == 1 else f"combinations of {' and '.join(varying)}"
+    if len(some) == len(every):
+        return f" on {'both' if len(every) == 2 else f'all {len(every)}'} {kinds}"
+    for name in varying:
+        values = dict.fromkeys(value for one in some if (value := dict(one).get(name)) is not None)
+        if sum(one.get(name) in values for one in each) == len(some):
+            return f" on {_listed([named(engine, name, value) for value in values])}"
+    if len(some) > MOST_NAMED:
+        return f" on {len(some)} of {len(every)} {kinds}"
+    words = [
+        " with ".join(named(engine, name, value) for name, value in one if name in varying) for one in some
+    ]
+    return f" on {_listed(words)}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def placeholders(text: str) -> list[str]:

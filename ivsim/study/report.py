@@ -68,8 +68,7 @@ def sections(store: Store, found: Sequence[CellResult]) -> list[str]:
     """Return the parts of the report: the first two stand before the charts."""
     study = store.study
     apart = differences.differences(study, found)
-    said = headline(study.headline_kind, study.measured_by, found), differences.told(study, apart)
-    sentence = " ".join(filter(None, said))
+    sentence = headline(study.headline_kind, study.measured_by, found, apart)
     head = "\n\n".join(
         filter(None, (f"# {study.title}", study.question, first_words(found), f"**{sentence}**"))
     )

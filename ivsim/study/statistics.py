@@ -115,12 +115,13 @@ class Comparison(NamedTuple):
         return self.p_value < 1 - CONFIDENCE
 
 
-def holm(p_values: Sequence[float]) -> list[bool]:
-    """Return which of several hypotheses are rejected together at 5 % (Holm 1979)."""
+def holm(p_values: Sequence[float], tests: int | None = None) -> list[bool]:
+    """Return which of several hypotheses are rejected together at 5 % (Holm 1979); of `tests`, where these are some of more."""
+    tests = tests or len(p_values)
     order = sorted(range(len(p_values)), key=lambda k: p_values[k])
     rejected = [False] * len(p_values)
     for rank, index in enumerate(order):
-        if p_values[index] > (1 - CONFIDENCE) / (len(p_values) - rank):
+        if p_values[index] > (1 - CONFIDENCE) / (tests - rank):
             break
         rejected[index] = True
     return rejected

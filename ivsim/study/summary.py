@@ -17,6 +17,16 @@ def scaled(interval: Interval, unit: str) -> tuple[Interval, str]:
     return interval._replace(estimate=e, low=low, high=high), "%"
 
 
+def scale_of(largest: float, unit: str) -> tuple[float, str]:
+    """Return by what a sentence multiplies differences up to `largest`, and the unit that they have then."""
+    if unit == "ratio":
+        return 100.0, "percentage points"
+    for factor, larger in ((1e9, "GB"), (1e6, "MB")):
+        if unit == "B" and abs(largest) >= factor:
+            return 1 / factor, larger
+    return 1.0, "" if unit == "1" else unit
+
+
 def written(interval: Interval) -> str:
     """Return an interval as a table shows it: estimate and bounds; a dash where it is not defined."""
     if interval.estimate is None:

@@ -109,12 +109,30 @@ vehicles = 3
         ('"echo"', '"ekko"', "engine 'ekko': allowed are whole_run, echo, codec"),
         ('"echo"', '"codec"', "axes.mode: no such axis; axes of the engine codec are format, record"),
         ("latency_mean_ms", "recovery_s", "the engine echo has no such metric"),
-        ('question = "q"', 'question = "q"\nheadline = {kind = "best"}', "allowed are extremes, steps, each"),
-        ('question = "q"', 'question = "q"\nheadline = {kind = "each", axis = "x", text = ""}', "axis 'x'"),
         (
             'question = "q"',
-            'question = "q"\nheadline = {kind = "each", axis = "mode", text = "{fun}"}',
+            'question = "q"\nheadline = {kind = "best"}',
+            "allowed are extremes, steps, choose",
+        ),
+        (
+            'question = "q"',
+            'question = "q"\nheadline = {kind = "choose", axis = "x", metrics = ["lost"]}',
+            "axis 'x'",
+        ),
+        (
+            'question = "q"',
+            'question = "q"\nheadline = {kind = "choose", axis = "mode", metrics = ["fun"]}',
             "metric 'fun'",
+        ),
+        (
+            'question = "q"',
+            'question = "q"\nheadline = {kind = "choose", axis = "mode", metrics = ["lost"], higher = ["sent"]}',
+            "headline.higher: 'sent': allowed are lost",
+        ),
+        (
+            'question = "q"',
+            'question = "q"\nheadline = {kind = "choose", axis = "mode", metrics = []}',
+            "headline.metrics: List should have at least 1 item",
         ),
         ("[scenario]", "[scenario", "study.toml"),
         (

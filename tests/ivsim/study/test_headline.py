@@ -1,0 +1,208 @@
+"""The first paragraph of a report: differences that are more than noise, what to choose by them, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ivsim.study.differences import differences
+from ivsim.study.headline import headline
+from ivsim.study.report import results
+from ivsim.study.statistics import holm
+from ivsim.study.summary import scale_of
+
+Make = Callable[..., tuple[Any, list[Any]]]
+MODES = ["mqtt qos0", "mqtt qos1", "amqp auto", "coap non"]
+AXES = {"mode": MODES, "loss": [0.0, 0.25]}
+CHOOSE = {"kind": "choose", "axis": "mode", "metrics": ["latency_mean_ms"]}
+STEPS = {
+    "kind": "steps",
+    "axis": "mode",
+    "steps": [["mqtt qos0", "mqtt qos1"], ["mqtt qos1", "amqp auto"]],
+    "metrics": ["latency_mean_ms"],
+}
+# Figures with their interval: 30.2 [27.5, 32.9]
+D = r"\d+\.?\d* \[\d+\.?\d*, \d+\.?\d*\]"
+
+
+def latencies(*by_mode: float, lossy: tuple[float, ...] = ()) -> Callable[[Any], float]:
+    """Return the mean latency of each of MODES; `lossy` where a quarter is lost."""
+
+    def mean(cell: Any) -> float:
+        figures = lossy if lossy and cell.values.get("loss") == 0.25 else by_mode
+        return figures[MODES.index(cell.values["mode"])]
+
+    return mean
+
+
+def first_words(store: Any) -> str:
+    found = results(store)
+    study = store.study
+    return headline(study.headline_kind, study.measured_by, found, differences(study, found))
+
+
+def said(made_store: Make, mean: Callable[[Any], float], **fields: Any) -> str:
+    return first_words(made_store("a", mean, **({"axes": AXES} | fields))[0])
+
+
+def test_one_choice_under_all_conditions_is_said_once(made_store: Make) -> None:
+    text = said(made_store, latencies(100, 140, 130, 160), headline=CHOOSE)
+    assert re.fullmatch(
+        rf"For least latency_mean_ms choose MQTT QoS 0 on both losses: {D} to {D} ms below the next \(AMQP auto\),"
+        r" n = 15 vehicles\.( Of 12 differences compared, \d (is|are) no more than noise\.)?",
+        text,
+    )
+
+
+def test_values_that_are_too_close_are_named_together(made_store: Make) -> None:
+    text = said(made_store, latencies(100, 100.2, 130, 160), headline=CHOOSE)
+    assert "choose MQTT QoS 0 or MQTT QoS 1 (too close to call) on both losses: MQTT QoS " in text
+    assert "ms below the next (AMQP auto), n = 15 vehicles. Of 12 differences compared, 2 are no more" in text
+
+
+def test_another_choice_under_another_condition_stands_behind_it(made_store: Make) -> None:
+    mean = latencies(100, 140, 130, 160, lossy=(100, 140, 130, 50))
+    text = said(made_store, mean, headline=CHOOSE)
+    assert re.search(
+        rf"choose MQTT QoS 0 on loss 0\.0: {D} ms below the next \(AMQP auto\); CoAP NON on", text
+    )
+    assert re.search(rf"CoAP NON on loss 0\.25: {D} ms below the next \(MQTT QoS 0\), n = 15 vehicles", text)
+
+
+def test_a_condition_that_decides_nothing_says_so(made_store: Make) -> None:
+    text = said(made_store, latencies(100, 140, 130, 160, lossy=(90, 90, 90, 90)), headline=CHOOSE)
+    assert "n = 15 vehicles; on loss 0.25 no difference is more than noise. Of 12" in text
+    both = CHOOSE | {"metrics": ["latency_mean_ms", "unsuccessful_ratio"]}
+    store, _ = made_store("b", latencies(100, 140, 130, 160), headline=both, axes=AXES)
+    assert "unsuccessful_ratio decides nothing: on both losses no difference is more than noise. Of 24" in (
+        first_words(store)
+    )
+
+
+def test_of_some_metrics_more_is_better(made_store: Make) -> None:
+    text = said(made_store, latencies(100, 140, 130, 160), headline=CHOOSE | {"higher": ["latency_mean_ms"]})
+    assert re.match(
+        rf"For most latency_mean_ms choose CoAP NON on both losses: {D} to {D} ms above the", text
+    )
+    assert "the next (MQTT QoS 1)" in text
+
+
+def test_a_value_without_a_verdict_is_not_passed_over(made_store: Make) -> None:
+    store, cells = made_store("a", latencies(100, 140, 130, 160), headline=CHOOSE, axes={"mode": MODES})
+    for one in store.all_kept(cells)[:3]:
+        store.fail(one.task, "the link broke")
+    text = first_words(store)
+    assert re.match(
+        rf"For least latency_mean_ms choose AMQP auto: {D} ms below the next \(MQTT QoS 1\), without a verdict on"
+        r" MQTT QoS 0, n",
+        text,
+    )
+    assert text.endswith(" Of 6 differences compared, 3 are without a verdict (not measured).")
+
+
+def test_steps_say_the_smallest_and_the_largest_difference(made_store: Make) -> None:
+    mean = latencies(100, 140, 140, 160, lossy=(100, 120, 160, 160))
+    text = said(made_store, mean, headline=STEPS)
+    first, second = re.fullmatch(
+        rf"MQTT QoS 0 to MQTT QoS 1: latency_mean_ms ({D}) to ({D}) ms more on both losses; MQTT QoS 1 to AMQP auto:"
+        rf" latency_mean_ms {D} ms more on loss 0\.25 \(1 of 2; 1 is no more than noise\), n = 15 vehicles\."
+        r" Of 4 differences compared, 1 is no more than noise\.",
+        text,
+    ).groups()  # type: ignore[union-attr]
+    assert float(first.split()[0]) == pytest.approx(20, abs=4)
+    assert float(second.split()[0]) == pytest.approx(40, abs=4)
+
+
+def test_steps_that_go_both_ways_say_where(made_store: Make) -> None:
+    text = said(made_store, latencies(100, 140, 140, 160, lossy=(140, 100, 100, 160)), headline=STEPS)
+    assert re.match(
+        rf"MQTT QoS 0 to MQTT QoS 1: latency_mean_ms {D} ms more on loss 0\.0 and {D} ms less on loss 0\.25, n",
+        text,
+    )
+    assert "AMQP" not in text, "what is no more than noise is counted, not said"
+
+
+def test_steps_stand_for_each_value_of_an_axis_between_opening_and_closing(made_store: Make) -> None:
+    chosen = STEPS | {"each": "loss", "opening": "Per message:", "steps": [["mqtt qos0", "mqtt qos1"]]}
+    chosen |= {"closing": "{lost} were lost.", "closing_where": {"loss": 0.0}}
+    text = said(made_store, latencies(100, 140, 130, 160), headline=chosen)
+    assert re.fullmatch(
+        rf"Per message: loss 0\.0, MQTT QoS 0 to MQTT QoS 1: latency_mean_ms {D} ms more; loss 0\.25, MQTT QoS 0 to"
+        rf" MQTT QoS 1: latency_mean_ms {D} ms more, n = 15 vehicles\. 0 were lost\.",
+        text,
+    )
+
+
+def test_extremes_say_their_difference(made_store: Make) -> None:
+    text = said(made_store, latencies(100, 140, 130, 160), axes={"mode": MODES, "loss": [0.25]})
+    assert re.fullmatch(
+        rf"latency_mean_ms is {D} ms less for MQTT QoS 0, loss 0\.25 \({D} ms\) than for CoAP NON, loss 0\.25 \({D} ms\),"
+        r" n = 15 vehicles\.",
+        text,
+    )
+
+
+def test_ends_that_are_chosen_by_their_figures_are_tested_as_all_pairs(made_store: Make) -> None:
+    assert holm([0.02, 0.04]) == [True, True]
+    assert holm([0.02, 0.001], 10) == [False, True]
+    store, _ = made_store("a", latencies(100, 140, 130, 160), axes=AXES)
+    assert store.study.headline_kind.tests(results(store)) == 8 * 7 / 2
+
+
+@pytest.mark.parametrize("chosen", [CHOOSE, STEPS])
+def test_what_no_difference_supports_is_not_said(made_store: Make, chosen: dict[str, Any]) -> None:
+    compared = 12 if chosen is CHOOSE else 4
+    assert said(made_store, latencies(100, 100, 100, 100), headline=chosen) == (
+        f"None of the {compared} differences that it compares is more than noise."
+    )
+
+
+def test_ends_that_differ_by_noise_are_not_named(made_store: Make) -> None:
+    assert said(made_store, latencies(100, 100, 100, 100)) == (
+        "The difference that it compares is no more than noise."
+    )
+
+
+@pytest.mark.parametrize("chosen", [CHOOSE, STEPS, {}])
+def test_too_few_repetitions_give_no_verdict(made_store: Make, chosen: dict[str, Any]) -> None:
+    assert said(made_store, latencies(100, 140, 130, 160), headline=chosen, repetitions=2) == (
+        "No verdict on any difference: too few repetitions."
+    )
+
+
+@pytest.mark.parametrize("chosen", [CHOOSE, STEPS, {}])
+def test_one_cell_is_compared_with_none(made_store: Make, chosen: dict[str, Any]) -> None:
+    one = {"mode": ["mqtt qos0"]}
+    assert said(made_store, latencies(100, 0, 0, 0), headline=chosen, axes=one) == "It compares no two cells."
+
+
+def test_conditions_of_two_axes_are_named_by_the_one_that_decides(made_store: Make) -> None:
+    def mean(cell: Any) -> float:
+        fast = ("coap non" if cell.values["loss"] else "mqtt qos0") == cell.values["mode"]
+        return 100.0 if fast else 150.0
+
+    axes = {"mode": ["mqtt qos0", "coap non"], "loss": [0.0, 0.25], "format": ["json", "avro"]}
+    text = said(made_store, mean, headline=CHOOSE, axes=axes)
+    assert re.search(r"choose MQTT QoS 0 on loss 0\.0: .*; CoAP NON on loss 0\.25: ", text)
+    text = first_words(made_store("b", lambda c: mean(c) + 30 * (c.values["format"] == "avro") * (
+        (c.values["loss"], c.values["mode"]) == (0.25, "mqtt qos0")), headline=CHOOSE, axes=axes)[0])  # fmt: skip
+    assert " on loss 0.25: " in text
+
+
+@pytest.mark.parametrize(
+    ("largest", "unit", "shown"),
+    [
+        (-2.5e9, "B", (1e-9, "GB")),
+        (2.5e6, "B", (1e-6, "MB")),
+        (12_186, "B", (1, "B")),
+        (0.1, "ratio", (100, "percentage points")),
+        (2e9, "1", (1, "")),
+        (2e9, "us", (1, "us")),
+    ],
+)
+def test_a_difference_has_a_unit_that_suits_it(largest: float, unit: str, shown: tuple[float, str]) -> None:
+    factor, name = scale_of(largest, unit)
+    assert (factor, name) == (pytest.approx(shown[0]), shown[1])
