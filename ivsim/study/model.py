@@ -63,7 +63,7 @@ class Study(Strict):
         scenario: fields of the engine that all cells share; `quick` replaces some of them for a quick look.
         apart: axes whose values are never measured at the same time (as each needs the machine's CPU alone).
         repetitions: of every cell, each with a seed of its own (`repetition_seed`); `quick` runs one.
-        headline: how the report's first sentence is made; see ivsim.study.headline.
+        headline: how the report's first paragraph is made; see ivsim.study.headline.
     """
 
     schema_version: Literal[2] = 2

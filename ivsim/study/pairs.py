@@ -115,9 +115,11 @@ def units_of(rows: Sequence[Row]) -> str:
     """Return how many units stand on either side of differences, with what they are: `14 to 15 vehicles`."""
     found: dict[str, list[int]] = {}
     for row in rows:
+        paired = row.comparison.repetitions if row.comparison is not None else 0
         for side in (row.first, row.second):
-            if row.by == REPETITION != side.unit and row.comparison is not None:
-                found.setdefault(REPETITION, []).append(row.comparison.repetitions)
+            # One repetition may hold a unit of each kind of message: that makes it no more than one repetition.
+            if REPETITION in (row.by, side.unit):
+                found.setdefault(REPETITION, []).append(paired or side.repetitions or side.units)
             else:
                 number = side.units if side.unit else side.n
                 found.setdefault(side.unit or "measurement", []).append(number)

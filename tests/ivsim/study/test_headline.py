@@ -10,8 +10,9 @@ import pytest
 
 from ivsim.study.differences import differences
 from ivsim.study.headline import headline
+from ivsim.study.pairs import Row, units_of
 from ivsim.study.report import results
-from ivsim.study.statistics import holm
+from ivsim.study.statistics import Comparison, Interval, holm
 from ivsim.study.summary import scale_of
 
 Make = Callable[..., tuple[Any, list[Any]]]
@@ -190,6 +191,28 @@ def test_conditions_of_two_axes_are_named_by_the_one_that_decides(made_store: Ma
     text = first_words(made_store("b", lambda c: mean(c) + 30 * (c.values["format"] == "avro") * (
         (c.values["loss"], c.values["mode"]) == (0.25, "mqtt qos0")), headline=CHOOSE, axes=axes)[0])  # fmt: skip
     assert " on loss 0.25: " in text
+
+
+@pytest.mark.parametrize(
+    ("side", "by", "n"),
+    [
+        ({"unit": "vehicle", "units": 15, "repetitions": 3}, "message", "15 vehicles"),
+        ({"unit": "vehicle", "units": 15, "repetitions": 3}, "repetition", "3 repetitions"),
+        ({"unit": "repetition", "units": 12, "repetitions": 3}, "repetition", "3 repetitions"),
+        ({"unit": "batch of messages in a row", "units": 60}, "apart", "60 batches of messages in a row"),
+        ({}, "apart", "900 measurements"),
+    ],
+)
+def test_n_is_of_the_unit_that_was_compared(side: dict[str, Any], by: str, n: str) -> None:
+    one = Interval(1.0, 0.9, 1.1, 900, **side)
+    row = Row("a", "lost", one, one, Comparison(1.0, 0.9, 1.1, 0.01, side.get("repetitions", 0)), "yes", by)
+    assert units_of([row]) == n
+
+
+def test_n_of_several_is_from_the_fewest_to_the_most() -> None:
+    few, many = (Interval(1.0, 0.9, 1.1, 900, "vehicle", units) for units in (14, 15))
+    rows = [Row("a", "lost", one, many, None, "not measured") for one in (many, few)]
+    assert units_of(rows) == "14 to 15 vehicles"
 
 
 @pytest.mark.parametrize(
