@@ -23,7 +23,7 @@ from ivsim.papers.ifip2020.decisions import (
 from ivsim.papers.ifip2020.paper import LOSSES, MODES, SIZES, PaperCells
 from ivsim.papers.ifip2020.reasons import causes, reasons
 from ivsim.report.drawing import Charts
-from ivsim.study import soundness
+from ivsim.study import differences, soundness
 from ivsim.study.claims import Decided, judged_together
 from ivsim.study.claims_report import answer, claims_section, evidence_section, number_of
 from ivsim.study.corpus import time_metric
@@ -32,6 +32,7 @@ from ivsim.study.engines.codec_cpp.observations import memory_metric
 from ivsim.study.engines.echo.observations import Observations
 from ivsim.study.engines.echo.placement import STAGGER_NS
 from ivsim.study.engines.run_axes import options_of
+from ivsim.study.headline import headline
 from ivsim.study.markdown import table
 from ivsim.study.report import caveats, machine_section, results
 from ivsim.study.results import CellResult
@@ -52,7 +53,9 @@ class Ifip2020(Paper):
         observations = AllObservations(store)
         why = reasons(observations, decided)
         study, found = store.study, results(store)
-        head = f"# {study.title}\n\n{study.question}\n\n**{answer(decided)}**"
+        apart = differences.differences(study, found)
+        advice = headline(study.headline_kind, study.measured_by, found, apart)
+        head = f"# {study.title}\n\n{study.question}\n\n**{advice}**\n\n**{answer(decided)}**"
         if store.quick:
             head += "\n\nA quick run: one repetition of small samples, which decides no claim."
         return [
@@ -64,6 +67,7 @@ class Ifip2020(Paper):
             _bare(observations.bare),
             _due(observations.due),
             _formats(observations.formats),
+            differences.section(study, apart),
             _method(found),
             *study.measured_by.sections(store.path, found),
             soundness.section(found),
