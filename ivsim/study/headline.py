@@ -455,15 +455,16 @@ def place_of(engine: Engine, some: Sequence[Condition], every: Sequence[Conditio
     varying = [name for name in names if len({one.get(name) for one in each}) > 1]
     if not varying:
         return ""
-    kinds = plural(varying[0]) if len(varying) == 1 else f"combinations of {' and '.join(varying)}"
+    alone = len(varying) == 1
+    kinds = plural(varying[0]) if alone else f"combinations of {' and '.join(varying)}"
     if len(some) == len(every):
-        return f" on {'both' if len(every) == 2 else f'all {len(every)}'} {kinds}"
+        return f" {'on' if alone else 'in'} {'both' if len(every) == 2 else f'all {len(every)}'} {kinds}"
     for name in varying:
         values = dict.fromkeys(value for one in some if (value := dict(one).get(name)) is not None)
         if sum(one.get(name) in values for one in each) == len(some):
             return f" on {_listed([named(engine, name, value) for value in values])}"
     if len(some) > MOST_NAMED:
-        return f" on {len(some)} of {len(every)} {kinds}"
+        return f" in {len(some)} of {len(every)} {kinds}"
     words = [
         " with ".join(named(engine, name, value) for name, value in one if name in varying) for one in some
     ]
