@@ -55,7 +55,8 @@ def section(study: Study, found: Sequence[Difference]) -> str:
         "The second minus the first [95 % interval]. By: what both have and is compared with itself, as repetitions of one seed"
         " have the same messages over the same seconds of the trace: each message (of a mean its mean difference, of a median the"
         " median of the differences), each vehicle, or each repetition. n: units on either side."
-        " More than noise: significant, with all tests of this table together at 5 % (Holm), and at least"
+        " More than noise: significant, with all tests of this table, and of the pairs of cells that it was chosen from, together"
+        " at 5 % (Holm), and at least"
         f" {RELEVANT * 100:g} % of the first figure (of shares of messages any); below {MIN_REPETITIONS} repetitions there is no"
         " verdict."
     )

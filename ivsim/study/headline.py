@@ -95,9 +95,9 @@ class Headline(BaseModel):
                 )
 
     @property
+    @abstractmethod
     def compared(self) -> list[str]:
         """Return the metrics whose differences it says."""
-        return []
 
     def named_axes(self) -> list[str]:
         return []
@@ -138,11 +138,8 @@ class Extremes(Headline):
         if len(known) < 2:
             return []
         low, high = (choose(known, key=lambda pair: pair[0])[1] for choose in (min, max))
-        return (
-            []
-            if low is high
-            else [Pair(f"{cell_label(engine, low)} to {cell_label(engine, high)}", "", low, high)]
-        )
+        step = f"{cell_label(engine, low)} to {cell_label(engine, high)}"
+        return [] if low is high else [Pair(step, "", low, high)]
 
     def tests(self, cells: Sequence[CellResult]) -> int | None:
         """Return every pair of cells: which are the lowest and the highest is chosen by the figures that are tested."""
@@ -303,15 +300,13 @@ class Choose(Headline):
         """Return what conditions have in common under which the same is to be chosen."""
         choices = [choice for _, choice in those]
         rows = [choice.row for choice in choices]
-        text = self._any(engine, choices[0].values)
-        if len(choices[0].values) > 1:
-            text += " (too close to call)"
-        text += f"{place}: "
-        if len(choices[0].values) > 1:
-            text += f"{self._any(engine, [choice.best for choice in choices])} is "
-        side = "above" if metric in self.higher else "below"
-        text += f"{ranged(rows, engine.metrics[metric].unit)} {side} the next"
-        text += f" ({self._any(engine, [choice.next for choice in choices])})"
+        several = len(choices[0].values) > 1
+        best = f"{self._any(engine, [choice.best for choice in choices])} is " if several else ""
+        text = (
+            f"{self._any(engine, choices[0].values)}{' (too close to call)' if several else ''}{place}:"
+            f" {best}{ranged(rows, engine.metrics[metric].unit)} {'above' if metric in self.higher else 'below'}"
+            f" the next ({self._any(engine, [choice.next for choice in choices])})"
+        )
         if unknown := choices[0].unknown:
             text += f", without a verdict on {self._any(engine, unknown)}"
         return Claim(text, rows)
