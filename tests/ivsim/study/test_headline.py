@@ -10,7 +10,7 @@ import pytest
 
 from ivsim.study.differences import differences
 from ivsim.study.engines.base import engine_named
-from ivsim.study.headline import headline, place_of
+from ivsim.study.headline import Extremes, headline, place_of
 from ivsim.study.pairs import Row, units_of
 from ivsim.study.report import results
 from ivsim.study.statistics import Comparison, Interval, holm
@@ -147,11 +147,16 @@ def test_extremes_say_their_difference(made_store: Make) -> None:
     )
 
 
-def test_ends_that_are_chosen_by_their_figures_are_tested_as_all_pairs(made_store: Make) -> None:
+def test_ends_that_are_chosen_by_their_figures_are_tested_as_all_pairs(
+    made_store: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert holm([0.02, 0.04]) == [True, True]
     assert holm([0.02, 0.001], 10) == [False, True]
     store, _ = made_store("a", latencies(100, 140, 130, 160), axes=AXES)
     assert store.study.headline_kind.tests(results(store)) == 8 * 7 / 2
+    assert " ms less for MQTT QoS 0, loss " in first_words(store)
+    monkeypatch.setattr(Extremes, "tests", lambda *_: 10**60)
+    assert first_words(store) == "The difference that it compares is no more than noise."
 
 
 @pytest.mark.parametrize("chosen", [CHOOSE, STEPS])
