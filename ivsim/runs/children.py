@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from ivsim.testbed.child import Child, Event, write_config
+from ivsim.testbed.forked import ForkedChild, ForkServer
 from ivsim.testbed.process import ProcessDied
 from ivsim.testbed.registry import RunRecord
 from schemas.control import LAST_WORDS
@@ -55,6 +56,8 @@ class Part(Protocol):
 class Children:
     """The processes of one run by name, in the order in which they were started; `stack` stops them in reverse.
 
+    With `forks` they are forked of it, and leave no last words.
+
     Whose process is on another machine is known by `part` alone: its owner there stops it.
 
     Attributes:
@@ -62,8 +65,10 @@ class Children:
         dead: how processes ended whose end the run survives.
     """
 
-    def __init__(self, record: RunRecord, work: Path, stack: ExitStack) -> None:
-        self._record, self._work, self._stack = record, work, stack
+    def __init__(
+        self, record: RunRecord, work: Path, stack: ExitStack, forks: ForkServer | None = None
+    ) -> None:
+        self._record, self._work, self._stack, self._forks = record, work, stack, forks
         self._specs: dict[str, ChildSpec] = {}
         self._running: dict[str, Child] = {}
         self._elsewhere: dict[str, Part] = {}
@@ -95,15 +100,18 @@ class Children:
             before.stop()  # lets go of its pipes
         path = self._work / f"{spec.name}.json"
         write_config(path, spec.config)
-        last_words = last_words_of(self._work, spec.name)
-        last_words.unlink(missing_ok=True)  # of one of its name that was before
-        child = Child(
-            spec.name,
-            [*spec.arguments, str(path)],
-            self._record,
-            namespace=spec.namespace,
-            environment={LAST_WORDS: str(last_words)},
-        )
+        arguments = [*spec.arguments, str(path)]
+        if self._forks is not None:
+            child: Child = ForkedChild(
+                self._forks, spec.name, arguments, self._record, namespace=spec.namespace
+            )
+        else:
+            last_words = last_words_of(self._work, spec.name)
+            last_words.unlink(missing_ok=True)  # of one of its name that was before
+            environment = {LAST_WORDS: str(last_words)}
+            child = Child(
+                spec.name, arguments, self._record, namespace=spec.namespace, environment=environment
+            )
         self._specs[spec.name] = spec
         self._running[spec.name] = child
         self._stack.callback(child.stop)

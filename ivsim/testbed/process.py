@@ -72,25 +72,34 @@ class OwnedProcess:
         namespace: str | None = None,
         environment: Mapping[str, str] | None = None,
         pipes: bool = False,
+        stdin: int = subprocess.DEVNULL,
         stop_timeout_s: float = 10.0,
     ) -> None:
         self.name = name
+        self._pipes, self._stdin = pipes, stdin
         self.stop_timeout_s = stop_timeout_s
         self.log_path = record.directory / "logs" / f"{name}.log"
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         self.kept_log_path = record.kept_logs / self.log_path.name
         with self.log_path.open("ab") as log:
             self._log_begins_at = log.tell()  # one of its name may have written before
-            self.popen: subprocess.Popen[str] = subprocess.Popen(
-                command(argv, namespace, OWNER_DIED if pipes else signal.SIGTERM),
-                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if pipes else log,
-                stderr=log,
-                env={**os.environ, **(environment or {}), **record.environment},
-                start_new_session=True,  # Ctrl-C reaches the owner alone, which closes in order
-                text=True,
-            )
+            marks = {**os.environ, **(environment or {}), **record.environment}
+            self.popen = self._started(argv, log, namespace, marks)
         record.process(name, self.popen.pid)
+
+    def _started(
+        self, argv: Sequence[str], log: IO[bytes], namespace: str | None, environment: Mapping[str, str]
+    ) -> subprocess.Popen[str]:
+        pipes = self._pipes
+        return subprocess.Popen(
+            command(argv, namespace, OWNER_DIED if pipes else signal.SIGTERM),
+            stdin=subprocess.PIPE if pipes else self._stdin,
+            stdout=subprocess.PIPE if pipes else log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches the owner alone, which closes in order
+            text=True,
+        )
 
     def __enter__(self) -> Self:
         return self

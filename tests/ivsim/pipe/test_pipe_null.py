@@ -12,7 +12,7 @@ import pytest
 
 from ivsim import cli
 from ivsim.runs import children as starting
-from ivsim.study.engines.pipe import measurement
+from ivsim.study.engines.pipe import engine, measurement
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import PIPE_METRICS, STAGES, figures_of
 from ivsim.study.engines.pipe.options import pipe_options
@@ -28,6 +28,7 @@ schema_version = 2
 title = "Idioms"
 question = "What does a record cost?"
 engine = "pipe"
+repetitions = 2
 metrics = ["client_cpu_us", "payload_bytes", "consumed"]
 [scenario]
 platform = "null"
@@ -122,14 +123,14 @@ def test_a_consumer_that_dies_is_named_and_nothing_is_left(run_record, tmp_path,
                 children[child.stem].kill()
 
     children = {}
-    real = starting.Child
+    real = starting.ForkedChild
 
     class Watched(real):
-        def __init__(self, name, *rest, **more):
-            super().__init__(name, *rest, **more)
+        def __init__(self, server, name, *rest, **more):
+            super().__init__(server, name, *rest, **more)
             children[name] = self
 
-    monkeypatch.setattr(starting, "Child", Watched)
+    monkeypatch.setattr(starting, "ForkedChild", Watched)
     with Platforms(run_record, tmp_path / "work") as platforms:
         options = pipe_options({"platform": "null", "rate": 100.0, "duration_s": 20, "different": 5})
         with pytest.raises(ProcessDied, match=r"consumer-0 was ended by SIGKILL"):
@@ -203,15 +204,21 @@ def test_a_killed_producer_loses_what_it_had_not_written_and_its_next_one_goes_o
     assert figures["validity"]["verdict"] == "degraded"
 
 
-def test_a_study_measures_every_cell_and_reports_it(tmp_path):
+def test_a_study_measures_every_cell_and_reports_it(tmp_path, monkeypatch):
     file = tmp_path / "study.toml"
     file.write_text(STUDY)
+    checked = []
+    real = engine.check_records
+    monkeypatch.setattr(
+        engine, "check_records", lambda options: checked.append(options.format) or real(options)
+    )
     study = read_study(file)
     store = Store.create(tmp_path / "out", "idioms", study, quick=False)
     run_study(store, cells_of(study, str(file)))
+    assert sorted(checked) == ["json", "protobuf"]  # once a run, and not for each repetition
     found = {result.cell.values["format"]: result for result in results(store)}
     assert [result.reasons for result in found.values()] == [[], []]
-    assert [len(result.done) for result in found.values()] == [1, 1]
+    assert [len(result.done) for result in found.values()] == [2, 2]
     assert found["protobuf"].interval("payload_bytes").estimate == 185
     assert found["json"].interval("client_cpu_us").estimate > 0
     assert "What does a record cost?" in write_report(store, tmp_path / "report").read_text()

@@ -1,4 +1,4 @@
-"""A consumer's process: `python -m ivsim.study.engines.pipe.consumer CONFIGURATION`.
+"""A consumer's process, forked of one that has imported this module (`ivsim.testbed.forked`).
 
 It reads its partitions from their beginning until it has reached the offsets that it is told, decodes every record and
 touches every field.
@@ -6,7 +6,6 @@ touches every field.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -160,5 +159,6 @@ class Consumer:
         }
 
 
-if __name__ == "__main__":
-    Consumer(configuration(sys.argv[1:])).run()
+def main(arguments: list[str]) -> None:
+    """Be one, as the file that is the one argument says."""
+    Consumer(configuration(arguments)).run()

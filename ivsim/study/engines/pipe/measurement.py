@@ -28,6 +28,7 @@ from ivsim.study.engines.pipe.platforms.base import OpenPlatform, Place
 from ivsim.study.engines.pipe.registry_stub import registry_if
 from ivsim.study.engines.pipe.site import Asked, Site
 from ivsim.testbed.child import Child
+from ivsim.testbed.forked import ForkServer
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 
@@ -43,6 +44,26 @@ END_S: Final = 30.0
 Tell = Callable[[str, float, int, int], None]
 
 
+def module_of(role: str) -> str:
+    """Return the module of a role's processes."""
+    return f"ivsim.study.engines.pipe.{role}"
+
+
+def clients_of(options: PipeOptions, role: str) -> str:
+    """Return the module of a role's clients."""
+    row = platform_named(options.platform)
+    if role == PRODUCER and options.batching != FIXED:
+        assert row.choosing is not None
+        return row.choosing
+    return row.clients
+
+
+def modules_of(options: PipeOptions) -> tuple[str, ...]:
+    """Return what producers and consumers of a measurement import."""
+    roles = (PRODUCER, CONSUMER)
+    return tuple(dict.fromkeys([*map(module_of, roles), *(clients_of(options, role) for role in roles)]))
+
+
 class Measurement:
     """The processes of one measurement.
 
@@ -51,6 +72,7 @@ class Measurement:
         name: of the place on the platform; files are called after it.
         opened: the platform.
         record: of the run; the processes' logs lie in its directory.
+        forks: what starts producers and consumers.
         work: scratch directory.
         site: the link on which it stands; None: everything on loopback.
         tell: called now and then.
@@ -63,6 +85,7 @@ class Measurement:
         name: str,
         opened: OpenPlatform,
         record: RunRecord,
+        forks: ForkServer,
         *,
         work: Path,
         site: Site | None = None,
@@ -73,6 +96,7 @@ class Measurement:
         self._name = name
         self._opened = opened
         self._record = record
+        self._forks = forks
         self._work = work
         self._site = site
         self._crossing: Crossing | None = None
@@ -101,7 +125,7 @@ class Measurement:
                     self._site.crossing(self._work / f"{self._name}-link", self._asked())
                 )
             self._tell("starting producers and consumers", 0.0, 0, 0)
-            children = Children(self._record, self._work, stack)
+            children = Children(self._record, self._work, stack, self._forks)
             consumers = [self._child(children, CONSUMER, index) for index in range(self._options.consumers)]
             producers = [self._child(children, PRODUCER, index) for index in range(self._options.producers)]
             for child in (*consumers, *producers):
@@ -129,7 +153,7 @@ class Measurement:
         config = {
             "settings": self._settings,
             "index": index,
-            "clients": self._clients(role),
+            "clients": clients_of(self._options, role),
             "place": self._place,
             "registry": self._registry,
             "out": str(self._out(role, index)),
@@ -138,15 +162,8 @@ class Measurement:
         }
         if role == CONSUMER:
             config["partitions"] = self._shares()[index]
-        arguments = (f"ivsim.study.engines.pipe.{role}",)
+        arguments = (module_of(role),)
         return children.start(ChildSpec(name, arguments, config, self._namespace(role)))
-
-    def _clients(self, role: str) -> str:
-        """Return the module of a role's clients."""
-        if role == PRODUCER and self._options.batching != FIXED:
-            assert self._row.choosing is not None
-            return self._row.choosing
-        return self._row.clients
 
     def _namespace(self, role: str) -> str | None:
         """Return where clients of a role stand: producers at the far end of the link, consumers beside the platform."""

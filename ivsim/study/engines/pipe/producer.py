@@ -1,4 +1,4 @@
-"""A producer's process: `python -m ivsim.study.engines.pipe.producer CONFIGURATION`.
+"""A producer's process, forked of one that has imported this module (`ivsim.testbed.forked`).
 
 At a rate it is an open loop: each record has a due time, fixed before, and is sent then or as soon after as the loop and
 the library let it, whatever became of the others. Without a rate it sends as fast as it goes, held up by the library's
@@ -7,7 +7,6 @@ full queue alone; such a record is due when it is sent, and nothing is called a 
 
 from __future__ import annotations
 
-import sys
 import time
 from array import array
 from collections import Counter
@@ -263,5 +262,6 @@ def _work(codec: Codec, content: str) -> tuple[Callable[[Any], Any] | None, Call
     return (codec.build if content == "built" else None), codec.encode
 
 
-if __name__ == "__main__":
-    Producer(configuration(sys.argv[1:])).run()
+def main(arguments: list[str]) -> None:
+    """Be one, as the file that is the one argument says."""
+    Producer(configuration(arguments)).run()

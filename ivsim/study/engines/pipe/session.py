@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 
 from ivsim.study.engines.pipe.ledger import FATES, Integers
 from ivsim.study.engines.pipe.measured import Measured
-from ivsim.study.engines.pipe.measurement import Measurement, Tell
+from ivsim.study.engines.pipe.measurement import Measurement, Tell, modules_of
 from ivsim.study.engines.pipe.options import PipeOptions
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import LOOPBACK, OpenPlatform
 from ivsim.study.engines.pipe.site import Site
+from ivsim.testbed.forked import ForkServer
 from ivsim.testbed.process import NotReady, ProcessDied
 from ivsim.testbed.registry import RunRecord
 from simulator.links import LinkError
@@ -43,6 +44,16 @@ def key_of(options: PipeOptions) -> _Key:
     return _Key(options.platform, options.brokers, options.link)
 
 
+class _Origin(NamedTuple):
+    """What producers and consumers of one server have alike: what it imported, and the seed of their repetition.
+
+    With another seed comes another server, for all that it forks have its order of sets and its addresses.
+    """
+
+    modules: tuple[str, ...]
+    seed: int
+
+
 class _Open(NamedTuple):
     platform: OpenPlatform
     site: Site | None
@@ -64,18 +75,34 @@ class Platforms:
         self._work = work
         self._opened: dict[_Key, _Open] = {}
         self._new: set[_Key] = set()
+        self._forks: tuple[_Origin, ForkServer] | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with ExitStack() as stack:
+            stack.callback(self._end_forks)
             for key in list(self._opened):
                 stack.callback(self._end, key)
 
     def _end(self, key: _Key) -> None:
         self._new.discard(key)
         self._opened.pop(key).stack.close()
+
+    def _end_forks(self) -> None:
+        if self._forks is not None:
+            self._forks[1].stop()
+            self._forks = None
+
+    def _forks_for(self, options: PipeOptions) -> ForkServer:
+        """Return what starts producers and consumers; one is up at a time."""
+        origin = _Origin(modules_of(options), options.seed)
+        if self._forks is None or self._forks[0] != origin or not self._forks[1].running():
+            self._end_forks()
+            name = f"forks-{secrets.token_hex(4)}"
+            self._forks = (origin, ForkServer(name, origin.modules, self._record))
+        return self._forks[1]
 
     def open(self, options: PipeOptions) -> _Open:
         """Return the platform that a measurement asks for, started where it has not been, on its link if it has one.
@@ -123,6 +150,7 @@ class Platforms:
             name,
             found.platform,
             self._record,
+            self._forks_for(options),
             work=self._work / "clients",
             site=found.site,
             tell=tell,

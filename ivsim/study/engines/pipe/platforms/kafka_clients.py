@@ -223,9 +223,10 @@ class KafkaReceiver:
             # An offset below 0: nothing was committed.
             committed = self._consumer.committed(assigned, timeout=ANSWER_S)
             assigned = [TopicPartition(self._topic, one.partition, max(0, one.offset)) for one in committed]
-        self._consumer.assign(assigned)
+        # Before it fetches: a broker holds back a fetch of nothing, and what is asked behind it on the connection.
         for one in assigned:
             self._consumer.get_watermark_offsets(one, timeout=ANSWER_S)
+        self._consumer.assign(assigned)
         # Called once, so that fetching has begun; a topic that is not new may give its first record at once.
         self._early = self._consumer.poll(0)
         return {one.partition: one.offset for one in assigned}

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ivsim.testbed.forked import ForkedChild, ForkServer
+from ivsim.testbed.process import ProcessDied
+
+TOLD = """
+import json, os, sys, time
+from schemas.control import commands, emit
+
+IMPORTED_BY = os.getpid()
+
+def main(arguments):
+    emit(
+        "ready", pid=os.getpid(), parent=os.getppid(), group=os.getpgid(0), imported_by=IMPORTED_BY,
+        cpu_s=time.process_time(), words=arguments, hash=hash("a word"),
+    )
+    print("a word for the log", file=sys.stderr)
+    for command in commands():
+        if command["command"] == "crash":
+            sys.exit("no such vehicle")
+        if command["command"] == "stop":
+            emit("done")
+            return
+"""
+OWNER = """
+import os, sys, threading
+from pathlib import Path
+from ivsim.testbed.forked import ForkedChild, ForkServer
+from ivsim.testbed.registry import RunRecord
+record = RunRecord(f"owner-{os.getpid()}", Path(sys.argv[1]))
+server = ForkServer("forks", ["told"], record)
+child = ForkedChild(server, "one", ["told"], record)
+print(server.pid, child.wait_for("ready", 30)["pid"], flush=True)
+threading.Event().wait()
+"""
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "told.py").write_text(TOLD)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+
+
+@pytest.fixture
+def server(told, run_record):
+    with ForkServer("forks", ["told"], run_record) as found:
+        yield found
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_until_gone(*pids: int) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while not all(gone(pid) for pid in pids):
+        assert time.monotonic() < end_s
+        time.sleep(0.02)  # another's processes, which tell nobody
+
+
+def test_a_forked_child_is_the_owners_own_and_has_imported_nothing_itself(server, run_record):
+    with ForkedChild(server, "one", ["told", "a", "b"], run_record) as child:
+        said = child.wait_for("ready", WAIT_S)
+        assert said["parent"] == os.getpid()
+        assert said["pid"] == said["group"] == child.pid
+        assert said["imported_by"] == server.pid
+        assert said["words"] == ["a", "b"]
+        assert said["cpu_s"] < 0.3  # its own CPU time alone, from its birth
+        assert child.stop() == 0
+    assert "a word for the log" in child.log_path.read_text()
+    assert child.latest["done"] is not None
+
+
+def test_children_of_one_server_have_its_hashes_and_those_of_another_have_not(server, run_record):
+    hashes = []
+    with ForkServer("others", ["told"], run_record) as other:
+        for origin, name in ((server, "one"), (server, "two"), (other, "three")):
+            with ForkedChild(origin, name, ["told"], run_record) as child:
+                hashes.append(child.wait_for("ready", WAIT_S)["hash"])
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_how_a_forked_child_ends_is_told_as_of_every_other(server, run_record):
+    with ForkedChild(server, "one", ["told"], run_record) as child:
+        child.wait_for("ready", WAIT_S)
+        child.send("crash")
+        assert child.wait_end(WAIT_S)
+        with pytest.raises(ProcessDied, match=r"one ended with exit code 1.*no such vehicle"):
+            child.check()
+    with ForkedChild(server, "two", ["told"], run_record) as child:
+        child.wait_for("ready", WAIT_S)
+        child.kill()
+        with pytest.raises(ProcessDied, match="two was ended by SIGKILL"):
+            child.check()
+
+
+def test_a_forked_child_outlives_its_server_and_no_other_is_born(server, run_record):
+    with ForkedChild(server, "one", ["told"], run_record) as child:
+        child.wait_for("ready", WAIT_S)
+        server.kill()
+        assert child.running()
+        with pytest.raises(ProcessDied, match="forks was ended by SIGKILL"):
+            ForkedChild(server, "two", ["told"], run_record)
+        assert child.stop() == 0
+
+
+def test_a_module_that_cannot_be_imported_is_named(told, run_record):
+    with (
+        ForkServer("forks", ["told", "no_such_module"], run_record) as server,
+        pytest.raises(ProcessDied, match="no_such_module"),
+    ):
+        ForkedChild(server, "one", ["told"], run_record)
+
+
+def test_a_module_that_starts_a_thread_is_refused(tmp_path, told, run_record):
+    (tmp_path / "threaded.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    with (
+        ForkServer("forks", ["threaded"], run_record) as server,
+        pytest.raises(ProcessDied, match="threaded: imported with 1 threads"),
+    ):
+        ForkedChild(server, "one", ["told"], run_record)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_its_owner(told, tmp_path, number):
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        pids = [int(word) for word in owner.stdout.readline().split()]
+        assert len(pids) == 2
+        owner.send_signal(number)
+    wait_until_gone(*pids)
