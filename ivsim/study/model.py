@@ -40,7 +40,7 @@ class Sweep(Strict):
     """One set of axes with what differs from the study's scenario; every combination of values is a cell.
 
     Attributes:
-        quick: replaces some fields of its scenario for a quick look.
+        quick: replaces some fields of the scenarios and of the study's `quick` for a quick look.
         metrics: what its table shows; the study's where there are none.
         repetitions: of its cells, the study's first ones; all of them where it says none.
     """
@@ -60,7 +60,8 @@ class Study(Strict):
 
     Attributes:
         engine: what measures its cells; a row of ENGINES.
-        scenario: fields of the engine that all cells share; `quick` replaces some of them for a quick look.
+        scenario: fields of the engine that all cells share; `quick` replaces some of them for a quick look, and a sweep's
+            own.
         apart: axes whose values are never measured at the same time (as each needs the machine's CPU alone).
         repetitions: of every cell, each with a seed of its own (`repetition_seed`); `quick` runs one.
         headline: how the report's first paragraph is made; see ivsim.study.headline.
@@ -237,8 +238,8 @@ def cells_of(
     idle: dict[str, str] = {}
     effective: set[str] = set()
     for sweep, found in study.all_sweeps().items():
-        looks = (study.quick, found.quick) if quick else ({}, {})
-        fixed = {"seed": study.seed, **study.scenario, **looks[0], **found.scenario, **looks[1]}
+        look = study.quick | found.quick if quick else {}
+        fixed = {"seed": study.seed, **study.scenario, **found.scenario, **look}
         # In the engine's order, not the file's: a cell's name must not depend on how the axes were written down.
         axes = {name: found.axes[name] for name in engine.axes() if name in found.axes}
         left_out = set[int]()

@@ -80,7 +80,7 @@ vehicles = 3
         ("one_mode=mqtt-qos0", 7),
         ("two_mode=mqtt-qos0", 3),
     ]
-    assert [c.options.vehicles for c in cells_of(study, "here", quick=True)] == [2, 3]
+    assert [c.options.vehicles for c in cells_of(study, "here", quick=True)] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -256,6 +256,11 @@ mode = ["mqtt qos0"]
 [sweeps.all.axes]
 mode = ["coap non"]
 """
+
+
+def test_the_studys_quick_look_goes_before_the_scenario_of_a_sweep(tmp_path: Path):
+    study = read_study(written(tmp_path, SWEEPS.replace("quick = {vehicles = 4}\n", "")))
+    assert [cell.options.vehicles for cell in cells_of(study, "here", quick=True)] == [3, 3]
 
 
 def test_a_sweep_has_repetitions_and_a_quick_look_of_its_own(tmp_path: Path):

@@ -15,7 +15,7 @@ from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Ti
 from ivsim.study.engines.pipe.metrics import PIPE_METRICS, figures_of
 from ivsim.study.engines.pipe.options import OPTIONS, PipeOptions, pipe_options
 from ivsim.study.engines.pipe.platforms import platform_named
-from ivsim.study.engines.pipe.preflight import check_records
+from ivsim.study.engines.pipe.preflight import check_records, same_check
 from ivsim.study.engines.pipe.session import (
     DECISIONS,
     LINK,
@@ -35,7 +35,7 @@ from simulator.links import AUTO, choose, why_not
 from simulator.links.privileges import ensure_privileges
 
 # Starting clients, preparing their records, draining and clearing: what a measurement takes beside its own time.
-AROUND_S: Final = 3.5
+AROUND_S: Final = 2.0
 _TYPES: Final = {str: "text", int: "integer", float: "number", bool: "true or false"}
 _LOOKS: Final = {
     "json": ("#D55E00", "o"),
@@ -95,8 +95,8 @@ class Pipe(Engine):
     @contextmanager
     def open(self, work: Path, results: Results, sessions: Sequence[Session]) -> Iterator[OpenPipe]:
         del results
-        cells = {_options(cell) for session in sessions for cell in session.cells}
-        for options in cells:
+        cells = [_options(cell) for session in sessions for cell in session.cells]
+        for options in {same_check(one): one for one in cells}.values():
             check_records(options)
         if any(options.link is not None for options in cells):
             ensure_privileges()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
 from ivsim.study.engines.pipe.idioms import codec_of, contents, needs_registry
@@ -12,6 +13,13 @@ from ivsim.study.engines.pipe.schema_registry import is_registry
 from schemas.errors import Refusal
 
 SAMPLED: Final = 1_000
+
+
+def same_check(options: PipeOptions) -> Hashable:
+    """Return what measurements have alike for which one check is enough, whatever the seed."""
+    row = platform_named(options.platform)
+    held = () if row.memory_bytes is None else (options.rate, options.duration_s)
+    return (options.platform, options.record, options.format, options.registry, *held)
 
 
 def check_records(options: PipeOptions) -> int:
