@@ -72,6 +72,11 @@ def test_at_a_rate_every_record_is_due_in_its_turn_and_accounted_for(run_record,
     assert 5 < figures["producer_peak_mib"] < 500
     assert figures["platform_cpu_us"] is None
     assert set(figures) == {*PIPE_METRICS, "validity"}
+    # What was sent is for those that were acknowledged, what is stored for those that came.
+    found.ledger.produced.acknowledged_at_ns[:200] = 0
+    figures = figures_of(found)
+    assert figures["wire_bytes"] == 2 * (185 + 12)
+    assert figures["stored_bytes"] == 185 + 12
 
 
 @pytest.mark.timing
@@ -172,6 +177,7 @@ def test_a_killed_consumer_reads_again_and_nothing_that_it_had_is_forgotten(run_
     again = found.ledger.received_at_ns[mine & ~before]
     assert again.min() > found.killed.back_at_ns - 100_000_000
     assert figures["latency_max_ms"] / 1e3 > figures["outage_s"] * 0.8
+    assert figures["stored_bytes"] == pytest.approx(figures["payload_bytes"] + 12)  # read twice, stored once
     assert figures["damaged"] is None
     assert figures["producer_cpu_us"] > 0
 

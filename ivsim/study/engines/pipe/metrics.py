@@ -169,15 +169,15 @@ def _all() -> list[Metric]:
             "records sent after the warm-up",
             "CPU time of the platform's processes, until the last record is read",
         ),
-        Metric("producer_peak_mib", "MiB", "producers", "largest resident set, the mean of processes"),
-        Metric("consumer_peak_mib", "MiB", "consumers", "largest resident set, the mean of processes"),
+        Metric("producer_peak_mib", "MiB", "producers", _PEAK),
+        Metric("consumer_peak_mib", "MiB", "consumers", _PEAK),
         Metric("platform_peak_mib", "MiB", "platform", "largest resident set seen, sum of processes"),
         Metric("payload_bytes", "B", "produced", "mean payload"),
         Metric(
             "wire_bytes",
             "B",
             "acknowledged",
-            "what producers sent, by record: requests and protocol included, compressed",
+            "what producers sent, by record: requests, protocol and repetitions included, compressed",
         ),
         *(
             Metric(
@@ -189,7 +189,12 @@ def _all() -> list[Metric]:
             )
             for way in WAYS
         ),
-        Metric("stored_bytes", "B", "consumed", "on the platform's disk, by record"),
+        Metric(
+            "stored_bytes",
+            "B",
+            "consumed",
+            "on the disks of all the platform's servers, by record: all copies and duplicates",
+        ),
         Metric("batch_records", "records", "batches", "records of a batch, mean"),
         Metric("full_waits", "1", "all", "waits for room in a producer's queue"),
         Metric(
@@ -209,6 +214,7 @@ def _all() -> list[Metric]:
     return found
 
 
+_PEAK: Final = "largest resident set, the mean of processes; memory that they share included"
 PIPE_METRICS: Final[dict[str, Metric]] = {metric.name: metric for metric in _all()}
 
 
@@ -385,7 +391,7 @@ def _peak_mib(clients: Sequence[Mapping[str, Any]]) -> float:
 def _bytes(found: Measured) -> dict[str, Any]:
     ledger = found.ledger
     consumed = ledger.count(CONSUMED)
-    arrivals = sum(ledger.arrivals.values())
+    acknowledged = int((ledger.produced.acknowledged_at_ns > 0).sum()) if found.acknowledges else 0
     sums = {
         name: _known_sum([one["statistics"][name] for one in found.producers])
         for name in ("wire_bytes", "batches", "batch_records")
@@ -394,13 +400,13 @@ def _bytes(found: Measured) -> dict[str, Any]:
     batches, batched, wire = sums["batches"], sums["batch_records"], sums["wire_bytes"]
     return {
         "payload_bytes": float(ledger.produced.payload_bytes.mean()) if ledger.produced.number.size else None,
-        "wire_bytes": wire / consumed if wire is not None and consumed else None,
+        "wire_bytes": wire / acknowledged if wire is not None and acknowledged else None,
         **{
             f"link_bytes_{way}": count / consumed if count is not None and consumed else None
             for way, count in crossed.items()
         },
-        "stored_bytes": found.stored_bytes / arrivals
-        if found.stored_bytes is not None and arrivals and found.complete
+        "stored_bytes": found.stored_bytes / consumed
+        if found.stored_bytes is not None and consumed and found.complete
         else None,
         "batch_records": batched / batches if batched is not None and batches else None,
     }
