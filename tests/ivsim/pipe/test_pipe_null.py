@@ -95,6 +95,16 @@ def test_at_full_speed_there_is_a_throughput_and_no_latency(run_record, tmp_path
     assert found.complete
 
 
+def test_a_share_of_the_capacity_is_of_what_came_through_just_before(run_record, tmp_path):
+    asked = {"load_ratio": 0.25, "arrivals": "poisson", "limit_ms": 1_000, "duration_s": 0.6, "warmup_s": 0.2}
+    found, figures = measured(run_record, tmp_path, record="s1", **asked)
+    assert figures["capacity_per_s"] > 1_000
+    assert found.options.rate == figures["capacity_per_s"] / 4
+    assert figures["produced"] == pytest.approx(found.options.rate * 0.6, rel=0.2)
+    assert figures["records_per_s"] is None
+    assert figures["latency_p50_ms"] > 0
+
+
 def test_payloads_that_name_their_schema_find_it_in_a_registry(run_record, tmp_path, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):  # a proxy, which knows nothing of our loopback
         monkeypatch.setenv(name, "http://127.0.0.1:9")

@@ -51,6 +51,8 @@ REFUSED = [
     ({"warmup_s": 10}, "--warmup 10: must be shorter than --duration 10"),
     ({"rate": 0}, "--rate 0: input should be greater than 0"),
     ({"rate": 0.1, "duration_s": 3}, "--rate 0.1: no record would be due after the warm-up"),
+    ({"rate": 9.0, "load_ratio": 0.5}, "--load-ratio 0.5: has no effect with --rate 9"),
+    ({"load_ratio": 1.0}, "--load-ratio 1.0: input should be less than 1"),
     ({"rate": 1e6, "duration_s": 3600}, "--rate 1e+06: 3,600,000,000 records in all"),
     ({"emission_limit_ms": 3}, "--emission-limit 3: needs --rate"),
     ({"registry": "nowhere"}, "--registry 'nowhere': write http://HOST:PORT or https://HOST:PORT"),

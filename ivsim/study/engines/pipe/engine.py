@@ -90,7 +90,7 @@ class Pipe(Engine):
         return key_of(_options(session.cells[0]))
 
     def seconds(self, session: Session) -> float:
-        return sum(AROUND_S + _options(cell).duration_s for cell in session.cells)
+        return sum(_seconds(_options(cell)) for cell in session.cells)
 
     @contextmanager
     def open(self, work: Path, results: Results, sessions: Sequence[Session]) -> Iterator[OpenPipe]:
@@ -131,6 +131,11 @@ def _no_link(name: str) -> str | None:
     except Refusal as refusal:
         return str(refusal)
     return None
+
+
+def _seconds(options: PipeOptions) -> float:
+    """Return how long a measurement takes; a share of the capacity takes two."""
+    return (AROUND_S + options.duration_s) * (1 if options.load_ratio is None else 2)
 
 
 def _options(cell: Cell) -> PipeOptions:

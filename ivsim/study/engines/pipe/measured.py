@@ -32,6 +32,7 @@ class Measured:
         acknowledges: whether a delivery report means that the platform has the record.
         killed: what became of the kill that was asked for.
         crossed: what the link between producers and platform did; None without one.
+        capacity_per_s: what came through at full speed just before; None where nothing was asked of it.
         stopped: what ended it early; its records are those that were sent until then.
     """
 
@@ -51,6 +52,7 @@ class Measured:
     clock_drift_ms: float = 0.0
     killed: Killed | None = None
     crossed: Crossed | None = None
+    capacity_per_s: float | None = None
     stopped: Stopped | None = None
 
     @property

@@ -51,6 +51,12 @@ def _all() -> list[Metric]:
         ),
         Metric("payload_mb_per_s", "MB/s", "full speed alone", "their payload"),
         Metric(
+            "capacity_per_s",
+            "1/s",
+            "a share of the capacity alone",
+            "records consumed each second at full speed, just before: the rate is a share of it",
+        ),
+        Metric(
             "wall_records_per_s",
             "1/s",
             "full speed alone",
@@ -228,6 +234,7 @@ def figures_of(found: Measured) -> dict[str, Any]:
     figures["clock_drift_ms"] = found.clock_drift_ms
     if found.crossed is not None:
         figures |= {"certificate": found.crossed.certificate, "replay": found.crossed.replay}
+    figures["capacity_per_s"] = found.capacity_per_s
     figures["validity"] = _validity(found, figures)
     return figures
 

@@ -89,7 +89,10 @@ NAMES_SCHEMA = Need(
 )
 LINKED = Need(lambda options: options.link is not None, lambda _options, name: f"needs {name('link')}")
 EMULATED = none_with("link", DIRECT)
-OPEN_LOOP = Need(lambda options: options.rate is not None, lambda _options, name: f"needs {name('rate')}")
+OPEN_LOOP = Need(
+    lambda options: options.rate is not None or options.load_ratio is not None,
+    lambda _options, name: f"needs {name('rate')}",
+)
 CHOOSES = Need(
     lambda options: options.batching in POLICIES and POLICIES[options.batching].rule is not None,
     lambda options, name: f"has no effect with {name('batching')} {options.batching}: nothing is chosen anew",
@@ -461,6 +464,17 @@ class PipeOptions(BaseModel):
             axis="rate",
         ),
     ] = None
+    load_ratio: Annotated[
+        float | None,
+        Field(gt=0, lt=1),
+        Option(
+            "Rate as a share of what comes through at full speed, which is measured just before for as long.",
+            RUN,
+            "ratio",
+            absent="none",
+            axis="load_ratio",
+        ),
+    ] = None
     arrivals: Annotated[
         Literal["even", "poisson"],
         Option(
@@ -635,6 +649,8 @@ def _together(options: PipeOptions, name: Naming) -> Iterator[str]:
             f"{name('min_insync')} {options.min_insync}: more than {name('replication')} {options.replication}:"
             " nothing would ever be acknowledged"
         )
+    if options.rate is not None and options.load_ratio is not None:
+        yield f"{name('load_ratio')} {options.load_ratio:g}: has no effect with {name('rate')} {options.rate:g}"
     if options.warmup_s >= options.duration_s:
         yield (
             f"{name('warmup_s')} {options.warmup_s:g}: must be shorter than"

@@ -36,7 +36,7 @@ def write_page(directory: Path) -> Path:
     manifest = json.loads((directory / "manifest.json").read_text())
     metrics = json.loads((directory / "metrics.json").read_text())
     options = manifest["options"]
-    key = FULL_SPEED if options["rate"] is None else OPEN_LOOP
+    key = FULL_SPEED if _at_full_speed(options) else OPEN_LOOP
     path = directory / "report.html"
     text = rendered(
         "pipe.html",
@@ -72,9 +72,18 @@ def write_page(directory: Path) -> Path:
     return path
 
 
+def _at_full_speed(options: dict[str, Any]) -> bool:
+    return options["rate"] is None and options.get("load_ratio") is None
+
+
 def head(options: dict[str, Any]) -> str:
     """Return what was measured, in a line."""
-    speed = "as fast as it goes" if options["rate"] is None else f"{options['rate']:g} records/s due"
+    if _at_full_speed(options):
+        speed = "as fast as it goes"
+    elif options["rate"] is None:
+        speed = f"{options['load_ratio']:g} of the records/s at full speed due"
+    else:
+        speed = f"{options['rate']:g} records/s due"
     more = (
         [f"{options['brokers']} brokers, replication {options['replication']}"]
         if options["brokers"] > 1
@@ -143,7 +152,7 @@ def _delays(directory: Path, manifest: dict[str, Any]) -> dict[str, Any]:
         for name in ("due", "emitted", "acknowledged", "received")
     )
     warm = due >= warm_at_ns
-    if options["rate"] is None:
+    if _at_full_speed(options):
         pairs = {"transit": (received, emitted)}
     else:
         pairs = {

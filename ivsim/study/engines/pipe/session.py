@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from ivsim.study.engines.pipe.ledger import FATES, Integers
 from ivsim.study.engines.pipe.measured import Measured
 from ivsim.study.engines.pipe.measurement import Measurement, Tell, modules_of
-from ivsim.study.engines.pipe.options import PipeOptions
+from ivsim.study.engines.pipe.metrics import figures_of
+from ivsim.study.engines.pipe.options import FIXED, PipeOptions
 from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.platforms.base import LOOPBACK, OpenPlatform
 from ivsim.study.engines.pipe.site import Site
@@ -132,7 +133,7 @@ class Platforms:
         key = key_of(options)
         self.open(options)
         if key in self._new and platform_named(key.platform).has_brokers:
-            work = {"duration_s": BREAK_IN_S, "warmup_s": 0.0, "kill": None}
+            work = {"duration_s": BREAK_IN_S, "warmup_s": 0.0, "kill": None, "load_ratio": None}
             self.measure(options.model_copy(update=work))
 
     def measure(
@@ -140,8 +141,25 @@ class Platforms:
     ) -> Measured:
         """Measure once, in a place of its own on the platform; ProcessDied or NotReady when a part ended or hung.
 
-        The next measurement has a platform that is started anew then. `accounts_stopped` as of `Measurement`.
+        The next measurement has a platform that is started anew then. `accounts_stopped` as of `Measurement`. Where the rate
+        is a share of the capacity, that is measured first.
         """
+        if options.load_ratio is not None and options.rate is None:
+            capacity_per_s = self._capacity_per_s(options, tell)
+            rate = {"rate": options.load_ratio * capacity_per_s}
+            found = self.measure(options.model_copy(update=rate), tell, accounts_stopped=accounts_stopped)
+            found.capacity_per_s = capacity_per_s
+            return found
+        return self._measure(options, tell, accounts_stopped=accounts_stopped)
+
+    def _capacity_per_s(self, options: PipeOptions, tell: Tell) -> float:
+        full_speed = {"load_ratio": None, "batching": FIXED, "kill": None}
+        speed = figures_of(self._measure(options.model_copy(update=full_speed), tell))["records_per_s"]
+        if not speed:
+            raise NotReady("nothing came through at full speed: there is no share of it")
+        return float(speed)
+
+    def _measure(self, options: PipeOptions, tell: Tell, *, accounts_stopped: bool = False) -> Measured:
         found = self.open(options)
         self._new.discard(key_of(options))
         name = f"pipe-{secrets.token_hex(4)}"
