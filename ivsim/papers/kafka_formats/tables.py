@@ -1,8 +1,9 @@
-"""What the study measured beyond the thesis, as tables: costs by stage, idioms, codecs, TLS, acks, causes, the machine."""
+"""What the study measured beyond the thesis, as tables: costs by stage, idioms, codecs, settings, causes, the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, Final
 
@@ -99,9 +100,9 @@ def costs(found: Sequence[CellResult]) -> str:
         "deliver",
         *STAGES[3:],
     ]
-    head += ["producer", "consumer", "broker", "CPU s a million records"]
+    head += ["producer", "consumer", "brokers", "CPU s a million records"]
     return (
-        "## What a record costs\n\nThe thesis's design at full speed. From *build* to *broker* in µs of CPU time a record. A"
+        "## What a record costs\n\nThe thesis's design at full speed. From *build* to *brokers* in µs of CPU time a record. A"
         " producer's whole is its four stages, of which *deliver* is what its library does in threads of its own, and its"
         " loop. A dash where a stage has nothing to do. By the thesis's rule a second in which producer and consumers are"
         " both at work counts twice.\n\n" + table(head, rows)
@@ -144,7 +145,7 @@ def fastest(cells: Cells) -> str:
                 *(ratio_text(of(metric), was[metric]) for metric in _SPEEDS),
             ]
         )
-    head = ["record", "format", "fastest idiom", "records/s", "CPU of clients", "CPU of the broker"]
+    head = ["record", "format", "fastest idiom", "records/s", "CPU of clients", "CPU of the brokers"]
     return (
         "## The fastest idioms\n\nThe same records through Kafka, batched, with another way of encoding the same format: its"
         " figure over that of the thesis's way.\n\n" + table(head, rows)
@@ -172,8 +173,8 @@ def codecs(cells: Cells) -> str:
             ]
         )
     head = ["codec", *(f"{LABELS[name]}, B" for name in FORMATS), "JSON/Protobuf: bytes"]
-    head += ["records/s", "CPU of clients", "CPU of the broker"]
-    return "## Codecs\n\nBytes of an S1 record on the broker's disk, linger 50 ms.\n\n" + table(head, rows)
+    head += ["records/s", "CPU of clients", "CPU of the brokers"]
+    return "## Codecs\n\nBytes of an S1 record on the brokers' disks, linger 50 ms.\n\n" + table(head, rows)
 
 
 def million_and_year(found: Sequence[CellResult]) -> str:
@@ -196,34 +197,44 @@ def million_and_year(found: Sequence[CellResult]) -> str:
         )
     order = list(LABELS.values())
     rows.sort(key=lambda row: order.index(row[0]))
-    head = ["format", "codec", "a million: MB sent", "MB on disk", "CPU s of clients", "CPU s of the broker"]
-    head += ["a vehicle's year: MB on disk", "CPU s of clients", "CPU s of the broker"]
+    head = ["format", "codec", "a million: MB sent", "MB on disk", "CPU s of clients", "CPU s of the brokers"]
+    head += ["a vehicle's year: MB on disk", "CPU s of clients", "CPU s of the brokers"]
     return (
-        "## A million records, and a vehicle's year\n\nRecords of S1, batched for 50 ms, one broker, one copy. A vehicle"
+        "## A million records, and a vehicle's year\n\nRecords of S1, batched for 50 ms, three brokers, one copy. A vehicle"
         f" that sends one each {INTERVAL_S} s has {records:,} a year.\n\n" + table(head, rows)
     )
 
 
+# What changes, the sweep in which it does, and its value there; beside the cells of `codecs` without compression.
+_FACTORS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
+    ("TLS / plain text", "tls", {"security": "tls"}),
+    ("linger 5 ms / 50 ms", "linger", {"linger": 5.0}),
+    ("1 partition / 3", "partitions", {"partitions": 1}),
+    ("3 producers and 3 consumers / 1 of each", "clients", {"producers": 3}),
+)
+
+
 def settings(cells: Cells) -> str:
-    """Return what TLS costs, and what acknowledgement by three brokers does."""
+    """Return what each setting changes by itself."""
     rows = []
-    for name in FORMATS:
-        plain = {metric: cells.figures(metric, "codecs", codec="none", format=name) for metric in _SPEEDS}
-        secure = {metric: cells.figures(metric, "tls", security="tls", format=name) for metric in _SPEEDS}
-        rows.append(
-            ["TLS / plain text", LABELS[name], *(ratio_text(secure[one], plain[one]) for one in _SPEEDS)]
+
+    def row(text: str, name: str, changed: Callable[[str], Figures], base: Callable[[str], Figures]) -> None:
+        rows.append([text, LABELS[name], *(ratio_text(changed(one), base(one)) for one in _SPEEDS)])
+
+    for (text, sweep, values), name in product(_FACTORS, (JSON, PROTOBUF)):
+        row(
+            text,
+            name,
+            partial(cells.figures, sweep=sweep, format=name, **values),
+            partial(cells.figures, sweep="codecs", codec="none", format=name),
         )
-    for acks, name in product(("0", "1"), (JSON, PROTOBUF)):
-
-        def of(metric: str, acks: str, name: str = name) -> Figures:
-            return cells.figures(metric, "acks", acks=acks, format=name)
-
-        texts = [ratio_text(of(metric, acks), of(metric, "all")) for metric in _SPEEDS]
-        rows.append([f"acks {acks} / acks all", LABELS[name], *texts])
+    for name in (JSON, PROTOBUF):
+        one, every = (partial(cells.figures, sweep="acks", acks=acks, format=name) for acks in ("1", "all"))
+        row("acks 1 / acks all, three copies", name, one, every)
     head = ["setting", "format", "records/s", "CPU of clients", "CPU of the brokers"]
     return (
-        "## TLS and acknowledgement\n\nRecords of S1 at full speed; TLS with one broker, acks with three that all keep each"
-        " record.\n\n" + table(head, rows)
+        "## One setting at a time\n\nRecords of S1 at full speed, linger 50 ms, one producer, one consumer and 3 partitions"
+        " where the row says nothing else.\n\n" + table(head, rows)
     )
 
 

@@ -28,7 +28,6 @@ def store(tmp_path_factory) -> Store:
     fields = study.model_dump()
     core, half = fields["sweeps"]["core"], fields["sweeps"]["half_load"]
     core["axes"] = {"record": ["s1"], "format": ["json", "protobuf"], "profile": ["document"]}
-    half["scenario"] |= {"rate": 300.0}
     half["axes"] = {"format": ["protobuf"]}
     fields["sweeps"] = {"core": core, "half_load": half}
     store = Store.create(
