@@ -63,7 +63,8 @@ class Study(Strict):
         scenario: fields of the engine that all cells share; `quick` replaces some of them for a quick look, and a sweep's
             own.
         apart: axes whose values are never measured at the same time (as each needs the machine's CPU alone).
-        repetitions: of every cell, each with a seed of its own (`repetition_seed`); `quick` runs one.
+        repetitions: of every cell, each with a seed of its own (`repetition_seed`); `quick` runs one. One repetition of all cells
+            is a block.
         headline: how the report's first paragraph is made; see ivsim.study.headline.
     """
 
@@ -77,7 +78,7 @@ class Study(Strict):
     leave_out: list[dict[str, Any]] = []
     sweeps: dict[str, Sweep] = {}
     apart: list[str] = []
-    repetitions: int = Field(default=1, ge=1, le=1_000)
+    repetitions: int = Field(default=8, ge=1, le=1_000)
     seed: int = Field(default=1, ge=0)
     metrics: list[str] = Field(min_length=1)
     service_levels: dict[str, str] = {}

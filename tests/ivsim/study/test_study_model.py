@@ -44,6 +44,22 @@ def test_cells_are_all_combinations(tmp_path: Path):
     assert cells[3].options.loss_ratio == 0.1
 
 
+def test_a_study_has_eight_repetitions_unless_it_says_otherwise(tmp_path: Path):
+    assert read_study(written(tmp_path, GOOD)).repetitions == 8
+    few = read_study(written(tmp_path, "repetitions = 2" + GOOD))
+    assert few.repetitions == 2
+    with pytest.raises(Refusal, match="repetitions: Input should be greater than"):
+        read_study(written(tmp_path, "repetitions = 0" + GOOD))
+
+
+@pytest.mark.parametrize("name", ["early-ack", "format-and-trace", "qos-price", "tunnel"])
+def test_eight_blocks_of_a_bundled_study_take_forty_minutes_at_most(name: str):
+    study, path = study_named(name)
+    planned = sessions(study, cells_of(study, str(path)), study.repetitions)
+    assert study.repetitions == 8
+    assert sum(map(study.measured_by.seconds, planned)) <= 40 * 60
+
+
 def test_a_cells_name_does_not_depend_on_the_order_of_the_axes(tmp_path: Path):
     turned = GOOD.replace(
         'mode = ["mqtt qos0", "coap non"]\nloss = [0.0, 0.1]',

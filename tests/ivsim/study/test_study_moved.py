@@ -32,6 +32,7 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "question": "Which is faster?",
             "metrics": ["latency_mean_ms"],
             "engine": "echo",
+            "repetitions": 1,
             "scenario": {"vehicles": 5, "interval_s": 10.0, "duration_s": 100.0},
             "axes": {"mode": ["mqtt qos0"], "trace": ["mine/drive.csv", "tunnel"]},
         }
