@@ -72,6 +72,14 @@ def run(
         Path | None, typer.Option(help="Directory of results; default results/studies/STUDY.")
     ] = None,
     quick: _Quick = False,
+    until_width: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WIDTH",
+            help="Run blocks, 4 to 12, until the 95 % interval of each difference that the headline compares is that"
+            " wide at most: in the metric's unit, or of the first figure (10%).",
+        ),
+    ] = None,
     quiet: _Quiet = False,
     progress: _Progress = TERMINAL,
     junit: _Junit = None,
@@ -84,7 +92,7 @@ def run(
 
     _check_junit(junit)
     tell = _tell(progress, quiet=quiet)
-    store = begun(name, output, quick=quick)
+    store = begun(name, output, quick=quick, until_width=until_width)
     raise typer.Exit(_told(measured(store, tell, again=False), junit))
 
 

@@ -13,6 +13,7 @@ from ivsim.papers import paper_of
 from ivsim.report.drawing import Charts
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.own_thread import OwnThread
+from ivsim.study.blocks import check_rule, new_rule
 from ivsim.study.catalogue import name_of, study_named
 from ivsim.study.execution import Tell, check_there, default_output, to_nobody, to_terminal
 from ivsim.study.execution import run_study as run_cells
@@ -62,8 +63,9 @@ class StudyResults:
 
     @property
     def finished(self) -> bool:
-        """Whether every repetition of every cell is done."""
-        return all(
+        """Whether every repetition of every cell is done, and no further block is to come."""
+        until = Store.open(self.directory).until
+        return (until is None or until["reached"] is not None) and all(
             len(cell.done) == self.study.repetitions_of(cell.cell, quick=self.quick) for cell in self.cells
         )
 
@@ -148,7 +150,12 @@ def load_study(directory: str | Path) -> StudyResults:
 
 
 def run_study(
-    study: str | Path, output: str | Path | None = None, *, quick: bool = False, quiet: bool = True
+    study: str | Path,
+    output: str | Path | None = None,
+    *,
+    quick: bool = False,
+    until_width: str | None = None,
+    quiet: bool = True,
 ) -> StudyResults:
     """Run a study, write its report and return its results; a cell that fails is in them, with its reason.
 
@@ -156,13 +163,16 @@ def run_study(
         study: the name of one that comes with the project (`ivsim study list`), or the path of a study.toml.
         output: directory of the results, new or empty; the default is `results/studies/STUDY` below the current one.
         quick: small samples and one repetition: to see that it works.
+        until_width: run blocks, 4 to 12, until the interval of each difference that the headline compares is that wide at
+            most: in the metric's unit, or of the first figure ("10%").
         quiet: no progress on standard error.
 
     Raises:
         Refusal: the study cannot be run, here or anywhere; nothing was started.
         StudyStopped: a signal stopped it; what is finished is kept.
     """
-    store = begun(str(study), None if output is None else Path(output), quick=quick)
+    where = None if output is None else Path(output)
+    store = begun(str(study), where, quick=quick, until_width=until_width)
     return _in_a_thread_without_loop(store, to_nobody if quiet else to_terminal, again=False)
 
 
@@ -179,13 +189,17 @@ def resume_study(directory: str | Path, *, failed: bool = False, quiet: bool = T
     return _in_a_thread_without_loop(store, to_nobody if quiet else to_terminal, again=failed)
 
 
-def begun(study: str, output: Path | None, *, quick: bool) -> Store:
+def begun(study: str, output: Path | None, *, quick: bool, until_width: str | None = None) -> Store:
     """Return the new directory of a study's results, nothing in it measured yet; Refusal for an impossible study."""
     asked, path = study_named(study)
     name = name_of(path)
     cells = cells_of(asked, str(path), quick=quick)
+    if until_width is not None:
+        check_rule(asked, cells, str(path), width=until_width, quick=quick)
     check_there(asked.measured_by, cells)
-    return Store.create(output or default_output(name, quick=quick), name, asked, quick=quick)
+    where = output or default_output(name, quick=quick)
+    until = None if until_width is None else new_rule(until_width)
+    return Store.create(where, name, asked, quick=quick, until=until)
 
 
 def measured(

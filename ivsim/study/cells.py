@@ -69,6 +69,10 @@ class Session(NamedTuple):
     tasks: tuple[Task, ...]
 
     @property
+    def repetition(self) -> int:
+        return self.tasks[0].repetition
+
+    @property
     def cells(self) -> list[Cell]:
         return [task.cell for task in self.tasks]
 

@@ -9,14 +9,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 
 from ivsim.runs.interrupt import interruptible
+from ivsim.study import blocks
 from ivsim.study.cells import FAILED, OPEN, Cell, Session
 from ivsim.study.engines.base import Engine
+from ivsim.study.pilot import width_of
 from ivsim.study.plan import sessions
+from ivsim.study.report import results
 from ivsim.study.store import Store, check_space, full_disk
 from schemas.errors import Refusal
 
@@ -114,7 +117,8 @@ def run_study(
     """
     engine = store.study.measured_by
     todo = _todo(store, cells, again=again)
-    if not todo:
+    if not todo or _ends_before(todo[0].repetition, store):
+        _keep_looked(store)
         return
     check_there(engine, [cell for session in todo for cell in session.cells])
     progress = Progress(engine, todo, tell, after_s)
@@ -126,6 +130,8 @@ def run_study(
         opened = stack.enter_context(engine.open(work, store, todo))
         for index, session in enumerate(todo):
             stopped()
+            if _ends_before(session.repetition, store):
+                break
             check_space(store.path)
             progress.say(index, engine.seconds(session), force=True)
             for outcome in opened.measure(session, store, partial(_tick, progress, index, stopped)):
@@ -133,6 +139,33 @@ def run_study(
                     store.finish(outcome.task, outcome.figures)
                 else:
                     store.fail(outcome.task, outcome.failure, invalid=outcome.invalid)
+    _keep_looked(store)
+
+
+def _ends_before(block: int, store: Store) -> bool:
+    """Return whether the blocks before this one are enough; where they are not, it begins."""
+    until = store.until
+    if until is None or block <= until["blocks"]:
+        return False
+    if until["blocks"] >= blocks.LEAST and (found := _looked(until, store))["reached"]:
+        store.keep_until(found)
+        return True
+    store.keep_until(blocks.new_rule(until["width"]) | {"blocks": block})
+    return False
+
+
+def _looked(until: dict[str, Any], store: Store) -> dict[str, Any]:
+    """Return how wide the widest interval of the headline is, and whether that is narrow enough."""
+    rule = width_of(until["width"], blocks.OPTION)
+    found = blocks.widest(store.study, results(store), rule)
+    reached = found.width is not None and found.width <= rule.value
+    return until | {"reached": reached, "widest": found._asdict()}
+
+
+def _keep_looked(store: Store) -> None:
+    """Keep what the blocks have reached where none is to come."""
+    if store.until is not None:
+        store.keep_until(_looked(store.until, store))
 
 
 def _tick(progress: Progress, index: int, stopped: Callable[[], None], left_s: float) -> None:
@@ -141,7 +174,7 @@ def _tick(progress: Progress, index: int, stopped: Callable[[], None], left_s: f
 
 
 def _todo(store: Store, cells: list[Cell], *, again: bool) -> list[Session]:
-    repetitions = 1 if store.quick else store.study.repetitions
+    repetitions = 1 if store.quick else blocks.MOST if store.until else store.study.repetitions
     wanted = (OPEN, FAILED) if again else (OPEN,)
     found = []
     for session in sessions(store.study, cells, repetitions):

@@ -138,7 +138,7 @@ class Study(Strict):
         """Return how often a cell is measured: as often as its sweep says, else as the study; once in a quick look."""
         if quick:
             return 1
-        return self.all_sweeps()[cell.sweep].repetitions or self.repetitions
+        return min(self.all_sweeps()[cell.sweep].repetitions or self.repetitions, self.repetitions)
 
     def fields(self) -> Iterator[Mapping[str, Any]]:
         """Yield every scenario, quick look and set of axes."""

@@ -59,8 +59,8 @@ class Planned(NamedTuple):
         return most or f"in none of the {missing} cells can it be said"
 
 
-def width_of(text: str) -> Width:
-    """Return a width as it was typed: `12.5`, or `10%` of the estimate."""
+def width_of(text: str, option: str = "--width") -> Width:
+    """Return a width as an option has it: `12.5`, or `10%` of the estimate."""
     relative = text.endswith("%")
     try:
         value = float(text.removesuffix("%")) / (100 if relative else 1)
@@ -68,7 +68,7 @@ def width_of(text: str) -> Width:
         value = math.nan
     if not (value > 0 and math.isfinite(value)):
         raise Refusal(
-            f"--width {text}: a number above 0 in the metric's unit, or a percentage of the estimate such as 10%"
+            f"{option} {text}: a number above 0 in the metric's unit, or a percentage of the estimate such as 10%"
         )
     return Width(value, relative)
 

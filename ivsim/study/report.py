@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 from ivsim.report.drawing import Charts
-from ivsim.study import differences, soundness
+from ivsim.study import blocks, differences, soundness
 from ivsim.study.clusters import MIN_BEYOND, MIN_REPETITIONS
 from ivsim.study.headline import headline
 from ivsim.study.markdown import page, table
@@ -185,6 +185,8 @@ def machine_section(store: Store) -> str:
         "- " + ", ".join(f"{name} {version}" for name, version in versions.items()),
         f"- {minutes_of(store)}",
     ]
+    if by_rule := blocks.told(store):
+        lines.append(f"- {by_rule}")
     return "## Machine and versions\n\n" + "\n".join(lines)
 
 

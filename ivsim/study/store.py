@@ -49,7 +49,9 @@ class Store:
         return self._path
 
     @classmethod
-    def create(cls, path: Path, name: str, study: Study, *, quick: bool) -> Store:
+    def create(
+        cls, path: Path, name: str, study: Study, *, quick: bool, until: dict[str, Any] | None = None
+    ) -> Store:
         """Make the directory; Refusal when it has anything in it or cannot be written."""
         if path.is_dir() and any(path.iterdir()):
             raise Refusal(f"--output {path}: not empty; `ivsim study resume {path}` goes on with it")
@@ -63,6 +65,7 @@ class Store:
                 "name": name,
                 "quick": quick,
                 "study": study.model_dump(),
+                **({} if until is None else {"until": until}),
                 "inputs": copied_in(study.fields(), path),
                 "versions": versions(),
                 "machine": machine(),
@@ -97,9 +100,27 @@ class Store:
         return cls(path, head)
 
     @cached_property
-    def study(self) -> Study:
+    def _begun(self) -> Study:
         """The study as it was begun, checked once: that takes tens of milliseconds, and a report asks for each repetition."""
         return Study.model_validate(self.head["study"])
+
+    @property
+    def study(self) -> Study:
+        """The study as it was begun; where blocks go on until intervals are narrow, it has as many as have begun."""
+        return (
+            self._begun
+            if self.until is None
+            else self._begun.model_copy(update={"repetitions": self.until["blocks"]})
+        )
+
+    @property
+    def until(self) -> dict[str, Any] | None:
+        """Return when blocks are enough: the width wanted, blocks begun, whether they have reached it, and the widest interval."""
+        return self.head.get("until")
+
+    def keep_until(self, found: dict[str, Any]) -> None:
+        self.head["until"] = found
+        _write_head(self.path, self.head)
 
     @property
     def quick(self) -> bool:
