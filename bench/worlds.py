@@ -18,7 +18,7 @@ from scipy import special
 from ivsim.study.catalogue import studies, study_named
 from ivsim.study.clusters import Variance, batches, bounds, difference_error, share_bounds, variance_of
 from ivsim.study.model import cells_of
-from ivsim.study.statistics import holm
+from ivsim.study.statistics import CONFIDENCE, holm
 
 Floats = npt.NDArray[np.float64]
 LAG_1: Final = 0.5
@@ -200,12 +200,33 @@ def false_differences(
     design: Design, tables: int, rows: int, rng: np.random.Generator, *, skew: float = 0.6, apart: float = 0.0
 ) -> Differences:
     """Return how often Holm's tests of a table of `rows` cells find any difference, where there is none."""
+    p_values = _p_values(design, tables * rows, rng, skew=skew, apart=apart)
+    found = np.array([holm(list(table)) for table in p_values.reshape(tables, rows)])
+    return Differences(float(found.any(1).mean()), float(found.mean()))
+
+
+def differences_found(
+    design: Design, trials: int, rng: np.random.Generator, *, difference: float, skew: float = 0.6
+) -> float:
+    """Return how often two studies that differ by so much, each cell of it tested by itself, are said to differ."""
+    p_values = _p_values(design, trials, rng, skew=skew, difference=difference)
+    return float((p_values <= 1 - CONFIDENCE).mean())
+
+
+def _p_values(
+    design: Design,
+    trials: int,
+    rng: np.random.Generator,
+    *,
+    skew: float,
+    apart: float = 0.0,
+    difference: float = 0.0,
+) -> Any:
+    """Return the p-value of `no difference` of each of many pairs of studies that differ in their seed, and by `difference`."""
     sides = []
     for _ in range(2):
-        sums = sum(latencies(design, tables * rows, rng, skew=skew, apart=apart), np.zeros(()))
+        sums = sum(latencies(design, trials, rng, skew=skew, apart=apart), np.zeros(()))
         sides.append(shares_of(sums, design.messages))
     (a, za), (b, zb) = sides
     error = difference_error(_error(za), _error(zb))
-    p_values = 2 * special.stdtr(error.freedom, -np.abs(b - a) / np.sqrt(error.variance))
-    found = np.array([holm(list(table)) for table in p_values.reshape(tables, rows)])
-    return Differences(float(found.any(1).mean()), float(found.mean()))
+    return 2 * special.stdtr(error.freedom, -np.abs(b + difference - a) / np.sqrt(error.variance))

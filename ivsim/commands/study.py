@@ -206,14 +206,20 @@ def plan(
     metric: Annotated[str | None, typer.Option(help="A metric of the study; its first without it.")] = None,
     pilot: Annotated[Path | None, typer.Option(help="Results of a pilot, where STUDY is a name.")] = None,
 ) -> None:
-    """Say how many repetitions of each cell reach an interval of a wanted width, from a pilot's results."""
+    """Say how many repetitions of each cell reach an interval of a wanted width, and what differences are found.
+
+    From a pilot's results. A difference is found when it is significant by itself, at 5 %; with a probability of 80 %.
+    """
     from ivsim.study import pilot as planning  # noqa: PLC0415 - scipy takes a second to load
+    from ivsim.study import power  # noqa: PLC0415
+    from ivsim.study.compare import RELEVANT  # noqa: PLC0415
     from ivsim.study.report import results as results_in  # noqa: PLC0415
     from ivsim.study.store import Store  # noqa: PLC0415
 
     wanted = planning.width_of(width)
     store = Store.open(planning.where(name, pilot))
-    found = planning.plan(store, results_in(store), wanted, metric)
+    measured = results_in(store)
+    found = planning.plan(store, measured, wanted, metric)
     columns = width_of()
     for note in found.notes:
         print("\n".join(paragraph(note, columns)))
@@ -222,6 +228,12 @@ def plan(
         print("\n".join(["", *paragraph(row[0], columns)]))
         print("\n".join(listing(list(zip(head[1:], row[1:], strict=True)), columns, indent=2)))
     print("\n".join(["", *paragraph(found.answer, columns)]))
+    blocks = power.planned_blocks(store.study)
+    margin = f"blocks for {RELEVANT * 100:g} % of the first"
+    for one in power.findable(store.study, measured):
+        place, of, smallest, needed = power.as_table_row(store.study, one)
+        print("\n".join(["", *paragraph(f"{place}: {of}", columns)]))
+        print("\n".join(listing([(f"{blocks} blocks find", smallest), (margin, needed)], columns, indent=2)))
 
 
 _Engine = Annotated[

@@ -304,7 +304,12 @@ class Clusters:
             far = -abs(below - 0.5) / np.sqrt(away.variance)
         p_value = 2 * float(special.stdtr(away.freedom, far)) if below != 0.5 else 1.0
         return Comparison(
-            estimate, min(low, estimate), max(high, estimate), max(p_value, least), self.repetitions
+            estimate,
+            min(low, estimate),
+            max(high, estimate),
+            max(p_value, least),
+            self.repetitions,
+            float(error.freedom),
         )
 
     def _below(self, border: float) -> tuple[float, Floats]:
@@ -360,10 +365,12 @@ def _comparison(difference: float, error: Variance, repetitions: int) -> Compari
     variance = float(error.variance)
     if variance <= (1e-9 * max(abs(difference), 1e-12)) ** 2:
         p_value = 1.0 if difference == 0 else 0.0
-        return Comparison(difference, difference, difference, p_value, repetitions)
+        return Comparison(difference, difference, difference, p_value, repetitions, float(error.freedom))
     half = float(special.stdtrit(error.freedom, _UPPER)) * math.sqrt(variance)
     p_value = 2 * float(special.stdtr(error.freedom, -abs(difference) / math.sqrt(variance)))
-    return Comparison(difference, difference - half, difference + half, p_value, repetitions)
+    return Comparison(
+        difference, difference - half, difference + half, p_value, repetitions, float(error.freedom)
+    )
 
 
 def difference_of_means(first: Clusters, second: Clusters, *, same_units: bool = False) -> Comparison | None:
@@ -445,9 +452,13 @@ def difference_of_intervals(first: Interval, second: Interval) -> Comparison | N
     facing = under if difference > 0 else over
     repetitions = min(first.repetitions, second.repetitions)
     if facing.variance <= 0:
-        return Comparison(difference, difference, difference, float(difference == 0), repetitions)
+        return Comparison(
+            difference, difference, difference, float(difference == 0), repetitions, float(facing.freedom)
+        )
     low, high = (
         float(special.stdtrit(e.freedom, _UPPER)) * math.sqrt(float(e.variance)) for e in (under, over)
     )
     p_value = 2 * float(special.stdtr(facing.freedom, -abs(difference) / math.sqrt(float(facing.variance))))
-    return Comparison(difference, difference - low, difference + high, p_value, repetitions)
+    return Comparison(
+        difference, difference - low, difference + high, p_value, repetitions, float(facing.freedom)
+    )

@@ -124,13 +124,18 @@ def needed(now: Interval, width: Width) -> tuple[int | None, str]:
     # Of the longer side twice, as an interval may lean.
     half = max(now.high - now.estimate, now.estimate - now.low)
     spread = half / _t(now.freedom)
-    between = now.freedom <= now.repetitions - 1
     for repetitions in range(MIN_REPETITIONS, MOST + 1):
         share = repetitions / now.repetitions
-        freedom = repetitions - 1 if between else max(now.freedom, 1) * share
+        freedom = freedom_at(repetitions, now.freedom, now.repetitions)
         if 2 * _t(freedom) * spread / math.sqrt(share) <= wanted:
             return repetitions, ""
     return None, f"more than {MOST}"
+
+
+def freedom_at(repetitions: int, freedom: float, now: int) -> float:
+    """Return the degrees of freedom of so many repetitions, from those of the pilot's, `now` of them."""
+    between = freedom <= now - 1
+    return repetitions - 1 if between else max(freedom, 1) * repetitions / now
 
 
 def _t(freedom: float) -> float:

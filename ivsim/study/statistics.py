@@ -102,6 +102,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         repetitions: the fewer of the two sides; 0 where they are of none.
+        freedom: degrees of freedom behind the bounds.
     """
 
     difference: float
@@ -109,6 +110,14 @@ class Comparison(NamedTuple):
     high: float
     p_value: float
     repetitions: int = 0
+    freedom: float | None = None
+
+    @property
+    def error(self) -> float | None:
+        """Return the standard error that the bounds stand for."""
+        if self.freedom is None:
+            return None
+        return (self.high - self.low) / 2 / float(special.stdtrit(self.freedom, 0.5 + CONFIDENCE / 2))
 
     @property
     def more_than_noise(self) -> bool:
