@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ivsim.study.cells import DONE, Cell, Kept, Task
-from ivsim.study.compare import Row
 from ivsim.study.differences import differences
 from ivsim.study.model import Study
+from ivsim.study.pairs import Row
 from ivsim.study.pilot import Width, width_of
 from ivsim.study.results import CellResult
 from ivsim.study.store import Store

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 from scipy import special
 
 from ivsim.study.compare import MIN_PAIRED_REPETITIONS, RELEVANT
-from ivsim.study.differences import Difference, differences
+from ivsim.study.differences import differences
 from ivsim.study.model import Study
+from ivsim.study.pairs import Difference
 from ivsim.study.pilot import MOST, freedom_at
 from ivsim.study.results import CellResult
 from ivsim.study.statistics import CONFIDENCE, Comparison
