@@ -176,7 +176,7 @@ class Platform(ABC):
         summary: one line.
         settings: fields of the options that it obeys beside those that all obey.
         clients: module with `sender(place, settings, index, report)` and `receiver(place, settings, partitions)`;
-            it is imported in the clients' processes, which should hold little else.
+            clients are forked of a process that has imported it: it should hold little else, and start no thread.
         choosing: module with a `sender` that chooses its batches by a policy; None where `batching` is not obeyed.
         packages: whose versions a result depends on.
         seconds: what opening it takes.
