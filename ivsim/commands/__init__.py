@@ -38,6 +38,9 @@ _ROWS = (
         "export", "ivsim.commands.export", "Write a result's tables as CSV, Parquet or JSON, or its charts."
     ),
     Command("study", "ivsim.commands.study", "Run, resume, report and compare trade-off studies."),
+    Command(
+        "aa", "ivsim.commands.aa", "Measure one setting of a study twice: what differences does that find?"
+    ),
     Command("pipe", "ivsim.commands.pipe", "Measure a platform such as Kafka: latency, throughput and cost."),
     Command(
         "platform",

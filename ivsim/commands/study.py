@@ -91,9 +91,9 @@ def run(
     from ivsim.library.studies import begun, measured  # noqa: PLC0415 - the testbed: not before it is needed
 
     _check_junit(junit)
-    tell = _tell(progress, quiet=quiet)
+    tell = tell_of(progress, quiet=quiet)
     store = begun(name, output, quick=quick, until_width=until_width)
-    raise typer.Exit(_told(measured(store, tell, again=False), junit))
+    raise typer.Exit(outcome_of(measured(store, tell, again=False), junit))
 
 
 @app.command()
@@ -111,13 +111,13 @@ def resume(
     from ivsim.study.store import Store  # noqa: PLC0415
 
     _check_junit(junit)
-    tell = _tell(progress, quiet=quiet)
+    tell = tell_of(progress, quiet=quiet)
     store = Store.open(results)
     store.check_versions()
-    raise typer.Exit(_told(measured(store, tell, again=failed), junit))
+    raise typer.Exit(outcome_of(measured(store, tell, again=failed), junit))
 
 
-def _tell(progress: str, *, quiet: bool) -> Tell:
+def tell_of(progress: str, *, quiet: bool) -> Tell:
     """Return what says how far a study is."""
     from ivsim.study.execution import to_nobody, to_terminal  # noqa: PLC0415 - see the module
 
@@ -140,7 +140,7 @@ def report(
     _check_junit(junit)
     found = load_study(results)
     found.write_report(output)
-    raise typer.Exit(_told(found, junit, output))
+    raise typer.Exit(outcome_of(found, junit, output))
 
 
 @app.command()
@@ -282,7 +282,7 @@ def _check_junit(junit: Path | None) -> None:
         check_writable("--junit", junit)
 
 
-def _told(found: StudyResults, junit: Path | None, written: Path | None = None) -> int:
+def outcome_of(found: StudyResults, junit: Path | None, written: Path | None = None) -> int:
     """Print where the report is and what is amiss, and return the exit code that the results deserve."""
     from ivsim.study import service_levels  # noqa: PLC0415
 

@@ -13,6 +13,7 @@ from ivsim.papers import paper_of
 from ivsim.report.drawing import Charts
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.own_thread import OwnThread
+from ivsim.study import twice
 from ivsim.study.blocks import check_rule, new_rule
 from ivsim.study.catalogue import name_of, study_named
 from ivsim.study.execution import Tell, check_there, default_output, to_nobody, to_terminal
@@ -200,6 +201,21 @@ def begun(study: str, output: Path | None, *, quick: bool, until_width: str | No
     where = output or default_output(name, quick=quick)
     until = None if until_width is None else new_rule(until_width)
     return Store.create(where, name, asked, quick=quick, until=until)
+
+
+def begun_twice(
+    study: str, output: Path | None, *, cell: str | None, repetitions: int | None, quick: bool
+) -> Store:
+    """Return the new directory of one cell of a study that is to be measured twice; Refusal for an impossible one."""
+    whole, path = study_named(study)
+    name = name_of(path)
+    cells = cells_of(whole, str(path), quick=quick)
+    asked, chosen = twice.asked(whole, cells, cell, repetitions)
+    check_there(asked.measured_by, [one for one in cells if one.name == chosen])
+    beside = default_output(name, quick=quick)
+    there = (beside / "study.json").is_file()
+    where = output or (beside / twice.FOLDER if there else default_output(f"{name}-aa", quick=quick))
+    return Store.create(where, f"{name}-aa", asked, quick=quick, twice=chosen)
 
 
 def measured(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +28,12 @@ class Cell(NamedTuple):
     sweep: str
     values: dict[str, Any]
     options: Any
+
+
+def twice(cells: Sequence[Cell], name: str) -> list[Cell]:
+    """Return the cell of a name as two cells that are alike but for their names."""
+    (cell,) = (one for one in cells if one.name == name)
+    return [cell._replace(name=f"{name}-{which}") for which in ("a", "b")]
 
 
 def repetition_seed(seed: int, repetition: int) -> int:

@@ -9,8 +9,9 @@ from statistics import median
 from typing import Final
 
 from ivsim.report.drawing import Charts
-from ivsim.study import blocks, differences, soundness
+from ivsim.study import blocks, differences, soundness, twice
 from ivsim.study.clusters import MIN_BEYOND, MIN_REPETITIONS
+from ivsim.study.compare import Row
 from ivsim.study.headline import headline
 from ivsim.study.markdown import page, table
 from ivsim.study.model import Study
@@ -67,8 +68,12 @@ def write(directory: Path, parts: Sequence[str], charts: Charts) -> Path:
 def sections(store: Store, found: Sequence[CellResult]) -> list[str]:
     """Return the parts of the report: the first two stand before the charts."""
     study = store.study
-    apart = differences.differences(study, found)
-    sentence = headline(study.headline_kind, study.measured_by, found, apart)
+    again = _twice(store, found)
+    apart = [] if store.twice else differences.differences(study, found)
+    if store.twice:
+        sentence = twice.sentence(again) if again else "Nothing was measured."
+    else:
+        sentence = headline(study.headline_kind, study.measured_by, found, apart)
     head = "\n\n".join(
         filter(None, (f"# {study.title}", study.question, first_words(found), f"**{sentence}**"))
     )
@@ -78,6 +83,7 @@ def sections(store: Store, found: Sequence[CellResult]) -> list[str]:
         head,
         _tables(study, found),
         differences.section(study, apart),
+        twice.section(again) if again else "",
         _levels(study, found),
         _certainty(study, found),
         *study.measured_by.sections(store.path, found),
@@ -85,6 +91,17 @@ def sections(store: Store, found: Sequence[CellResult]) -> list[str]:
         machine_section(store),
         caveats(store, found),
     ]
+
+
+def _twice(store: Store, found: Sequence[CellResult]) -> list[Row]:
+    """Return the differences of one setting from itself: of these results, or of those that lie within them."""
+    if store.twice is None:
+        within = store.path / twice.FOLDER
+        if not (within / "study.json").is_file():
+            return []
+        store = Store.open(within)
+        found = results(store)
+    return twice.rows(store.study, found) if store.twice and all(one.done for one in found) else []
 
 
 def _tables(study: Study, found: Sequence[CellResult]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from ivsim.runs.versions import machine, versions
-from ivsim.study.cells import DONE, FAILED, OPEN, Cell, Kept, Task
+from ivsim.study.cells import DONE, FAILED, OPEN, Cell, Kept, Task, twice
 from ivsim.study.inputs import copied_in, paths_of
 from ivsim.study.model import Study, cells_of
 from ivsim.study.sealed import read_sealed, write_sealed
@@ -50,9 +50,25 @@ class Store:
 
     @classmethod
     def create(
-        cls, path: Path, name: str, study: Study, *, quick: bool, until: dict[str, Any] | None = None
+        cls,
+        path: Path,
+        name: str,
+        study: Study,
+        *,
+        quick: bool,
+        until: dict[str, Any] | None = None,
+        twice: str | None = None,
     ) -> Store:
-        """Make the directory; Refusal when it has anything in it or cannot be written."""
+        """Make the directory; Refusal when it has anything in it or cannot be written.
+
+        Args:
+            path: where it is.
+            name: of the study.
+            study: what is to be measured.
+            quick: small samples, one repetition.
+            until: when blocks are enough, where the study does not say how many there are.
+            twice: the cell that alone is measured, as two cells.
+        """
         if path.is_dir() and any(path.iterdir()):
             raise Refusal(f"--output {path}: not empty; `ivsim study resume {path}` goes on with it")
         try:
@@ -66,6 +82,7 @@ class Store:
                 "quick": quick,
                 "study": study.model_dump(),
                 **({} if until is None else {"until": until}),
+                **({} if twice is None else {"twice": twice}),
                 "inputs": copied_in(study.fields(), path),
                 "versions": versions(),
                 "machine": machine(),
@@ -134,7 +151,13 @@ class Store:
         """Return the cells of the study, with the files that it was begun with; Refusal when one of these was changed."""
         # An earlier version's results do not hold them.
         paths = paths_of(self.head.get("inputs", {}), self.path)
-        return cells_of(self.study, str(self.path / "study.json"), quick=self.quick, paths=paths)
+        found = cells_of(self.study, str(self.path / "study.json"), quick=self.quick, paths=paths)
+        return found if self.twice is None else twice(found, self.twice)
+
+    @property
+    def twice(self) -> str | None:
+        """Return the cell that alone is measured, as two cells; None where all are, once each."""
+        return self.head.get("twice")
 
     def check_versions(self) -> None:
         """Refuse to go on under another ivsim: cells of two versions are not one result."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -84,11 +85,14 @@ class Codec(Engine):
             raise Refusal(f"{key}: {first['msg'].removeprefix('Value error, ')}") from None
 
     def sessions(self, cells: Sequence[Cell], apart: Sequence[str]) -> list[list[Cell]]:
-        """Return all formats of equal amounts of the same record together."""
+        """Return all formats of equal amounts of the same record together; a format that comes again is measured again."""
         del apart
-        alike: dict[CodecOptions, list[Cell]] = {}
+        alike: dict[tuple[CodecOptions, int], list[Cell]] = {}
+        before = Counter[CodecOptions]()
         for cell in cells:
-            alike.setdefault(_options(cell).model_copy(update={"format": ""}), []).append(cell)
+            options = _options(cell)
+            alike.setdefault((options.model_copy(update={"format": ""}), before[options]), []).append(cell)
+            before[options] += 1
         return list(alike.values())
 
     def seconds(self, session: Session) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,11 +106,16 @@ class CodecCpp(Engine):
             raise Refusal(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
     def sessions(self, cells: Sequence[Cell], apart: Sequence[str]) -> list[list[Cell]]:
-        """Return both formats of equal amounts together."""
+        """Return both formats of equal amounts together; a format that comes again is measured again."""
         del apart
-        alike: dict[CppOptions, list[Cell]] = {}
+        alike: dict[tuple[CppOptions, int], list[Cell]] = {}
+        before = Counter[CppOptions]()
         for cell in cells:
-            alike.setdefault(_options(cell).model_copy(update={"format": "protobuf"}), []).append(cell)
+            options = _options(cell)
+            alike.setdefault((options.model_copy(update={"format": "protobuf"}), before[options]), []).append(
+                cell
+            )
+            before[options] += 1
         return list(alike.values())
 
     def seconds(self, session: Session) -> float:
