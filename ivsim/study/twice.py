@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ivsim.study.cells import Cell
-from ivsim.study.compare import Row, as_table_row, judged, row_of
-from ivsim.study.differences import JUDGED
+from ivsim.study.compare import as_table_row, judged, row_of
+from ivsim.study.pairs import JUDGED, Row
 from ivsim.study.markdown import table
 from ivsim.study.model import Study
 from ivsim.study.results import CellResult

@@ -109,12 +109,12 @@ def test_a_plan_says_what_is_found(made_store: Callable[..., Any]) -> None:
 
 def test_what_is_not_known_of_a_difference_is_said(made_store: Callable[..., Any]) -> None:
     headline = {"kind": "steps", "axis": "mode", "steps": [["mqtt qos0", "coap non"]]}
-    ratio = headline | {"metrics": {"unsuccessful_ratio": "%"}}
+    ratio = headline | {"metrics": ["unsuccessful_ratio"]}
     store, _ = made_store("a", lambda _: 100.0, headline=ratio)
     rows = [power.as_table_row(store.study, one) for one in power.findable(store.study, results(store))]
     assert [row[3] for row in rows] == ["a share of messages has no margin"] * 2
-    once, _ = made_store("b", lambda _: 100.0, headline=headline | {"metrics": {"latency_mean_ms": "ms"}})
+    once, _ = made_store("b", lambda _: 100.0, headline=headline | {"metrics": ["latency_mean_ms"]})
     cells = results(once)
     for cell in cells:
         cell.kept.clear()
-    assert power.findable(once.study, cells) == []
+    assert {one.why for one in power.findable(once.study, cells)} == {"the pilot has no interval"}
