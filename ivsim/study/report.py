@@ -11,10 +11,10 @@ from typing import Final
 from ivsim.report.drawing import Charts
 from ivsim.study import blocks, differences, soundness, twice
 from ivsim.study.clusters import MIN_BEYOND, MIN_REPETITIONS
-from ivsim.study.compare import Row
 from ivsim.study.headline import headline
 from ivsim.study.markdown import page, table
 from ivsim.study.model import Study
+from ivsim.study.pairs import Row
 from ivsim.study.results import CellResult
 from ivsim.study.selected_charts import selected_charts
 from ivsim.study.service_levels import judge

@@ -7,9 +7,9 @@ from typing import Final
 
 from ivsim.study.cells import Cell
 from ivsim.study.compare import as_table_row, judged, row_of
-from ivsim.study.pairs import JUDGED, Row
 from ivsim.study.markdown import table
 from ivsim.study.model import Study
+from ivsim.study.pairs import JUDGED, Row
 from ivsim.study.results import CellResult
 from schemas.errors import Refusal
 
