@@ -207,6 +207,8 @@ def begun_twice(
     study: str, output: Path | None, *, cell: str | None, repetitions: int | None, quick: bool
 ) -> Store:
     """Return the new directory of one cell of a study that is to be measured twice; Refusal for an impossible one."""
+    if quick and repetitions is not None:
+        raise Refusal(f"--repetitions {repetitions}: has no effect with --quick, which runs one block")
     whole, path = study_named(study)
     name = name_of(path)
     cells = cells_of(whole, str(path), quick=quick)

@@ -51,8 +51,13 @@ def check_rule(study: Study, cells: Sequence[Cell], where: str, *, width: str, q
 
 
 def widest(study: Study, found: Sequence[CellResult], rule: Width) -> Widest:
-    """Return the widest of the headline's differences; one that has no interval is wider than any."""
-    looked = [Widest(one.row.metric, _width(one.row, rule)) for one in differences(study, found)]
+    """Return the widest of the headline's differences; one that has no interval is wider than any.
+
+    Of a cell that is never valid, or never measured, more blocks tell nothing either.
+    """
+    rows = [one.row for one in differences(study, found)]
+    known = [row for row in rows if row.verdict not in ("degraded", "invalid", "not measured")]
+    looked = [Widest(row.metric, _width(row, rule)) for row in known]
     unknown = [one for one in looked if one.width is None] or (
         [] if looked else [Widest(study.metrics[0], None)]
     )

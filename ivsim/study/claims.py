@@ -35,7 +35,6 @@ CANNOT_TELL: Final[Verdict] = "cannot tell"
 NOT_COMPARABLE: Final[Verdict] = "not comparable"
 VERDICTS: Final = (AGREE, DISAGREE, DEPENDS, CANNOT_TELL, NOT_COMPARABLE)
 ALPHA: Final = 0.05
-_Z: Final = float(special.ndtri(1 - ALPHA / 2))
 
 
 class Finding(NamedTuple):
@@ -98,12 +97,14 @@ def across(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict that all settings of a claim share, or that it depends on the setting.
 
     The published work does not say which setting it had. It depends where every setting is decided and they differ; one that
-    is open leaves the claim open.
+    is open, or not comparable, leaves the claim so.
     """
     found = set(verdicts)
     if len(found) == 1:
         return found.pop()
-    return DEPENDS if found == {AGREE, DISAGREE} else CANNOT_TELL
+    if CANNOT_TELL in found:
+        return CANNOT_TELL
+    return NOT_COMPARABLE if NOT_COMPARABLE in found else DEPENDS
 
 
 def ordered(claims: Sequence[Ordering], *, ties: bool = False) -> list[Finding]:
@@ -117,13 +118,20 @@ def ordered(claims: Sequence[Ordering], *, ties: bool = False) -> list[Finding]:
 
 
 def p_beyond(found: Comparison, border: float) -> float:
-    """Return the two-sided p-value of "the difference is `border`", from the interval (normal approximation)."""
+    """Return the two-sided p-value of "the difference is `border`", from the interval."""
     if border == 0:
         return found.p_value
     half = (found.high - found.low) / 2
     if half == 0:
         return 0.0 if found.difference != border else 1.0
-    return 2 * float(special.ndtr(-_Z * abs(found.difference - border) / half))
+    return _p_of_distance(abs(found.difference - border) / half, found.freedom)
+
+
+def _p_of_distance(halves: float, freedom: float | None) -> float:
+    """Return the two-sided p-value of what is so many half-widths of its 95 % interval away (Student's t, else normal)."""
+    freedom = math.inf if freedom is None else freedom
+    t = float(special.stdtrit(freedom, 1 - ALPHA / 2))
+    return 2 * float(special.stdtr(freedom, -t * halves))
 
 
 def _ordering(claim: Ordering, *, ties: bool) -> Finding:
@@ -178,7 +186,7 @@ def inside(
 
 
 def p_of_border(interval: Interval, border: float) -> float:
-    """Return the two-sided p-value of "the figure is the border", from the side of the interval that faces it (normal).
+    """Return the two-sided p-value of "the figure is the border", from the side of the interval that faces it.
 
     On the logarithm's scale where the interval is above 0, as those of times, sizes and ratios are.
     """
@@ -192,7 +200,7 @@ def p_of_border(interval: Interval, border: float) -> float:
     estimate, side, at = (math.log(one) for one in points) if min(points) > 0 else points
     if side == estimate:
         return float(at == estimate)
-    return 2 * float(special.ndtr(-_Z * abs((at - estimate) / (side - estimate))))
+    return _p_of_distance(abs((at - estimate) / (side - estimate)), interval.freedom)
 
 
 def none_of(what: str, count: int, n: int, most: float, published_n: int | None = None) -> Finding:
@@ -247,7 +255,8 @@ def as_interval(comparison: Comparison | None) -> Interval:
     """Return a difference as an interval; undefined when it was not measured."""
     if comparison is None:
         return Interval(None, None, None, 0)
-    return Interval(comparison.difference, comparison.low, comparison.high, 2)
+    found = comparison
+    return Interval(found.difference, found.low, found.high, 2, freedom=found.freedom)
 
 
 # What claims are decided from, each paper's own: cells, their comparisons, the pings of a link.
@@ -336,12 +345,13 @@ class Decided:
 
         None without any.
         """
-        told = [(name, one) for name, some in self.in_each.items() for one in some]
+        of_it = {name: some for name, some in self.in_each.items() if together(some) == self.verdict}
+        told = [(name, one) for name, some in (of_it or self.in_each).items() for one in some]
         for verdict in GRAVEST:
-            of_it = [(name, one) for name, one in told if one.verdict == verdict]
-            if of_it:
+            parts = [(name, one) for name, one in told if one.verdict == verdict]
+            if parts:
                 surest = min if verdict == DISAGREE else max
-                return surest(of_it, key=lambda pair: pair[1].p_value)
+                return surest(parts, key=lambda pair: pair[1].p_value)
         return None
 
 
@@ -365,15 +375,24 @@ def decide(
     return sorted(found, key=lambda decided: decided.number)
 
 
-def judged_together(decided: Iterable[Decided]) -> list[Decided]:
+def parts_of(decided: Iterable[Decided]) -> int:
+    """Return how many parts some claims have, in all their settings."""
+    return sum(len(some) for one in decided for some in one.in_each.values())
+
+
+def judged_together(decided: Iterable[Decided], tests: int | None = None) -> list[Decided]:
     """Return all claims of a work by their numbers, with contradictions that hold for all their parts together at 5 % (Holm).
 
     A contrary part that is not sure enough among so many is open.
+
+    Args:
+        decided: the claims.
+        tests: how many parts there are, where these are some of the work's claims.
     """
     found = sorted(decided, key=lambda one: one.number)
     parts = [part for one in found for some in one.in_each.values() for part in some]
     p_values = [part.p_value if part.verdict == DISAGREE else 1.0 for part in parts]
-    sure = iter(holm(p_values))
+    sure = iter(holm(p_values, tests))
 
     def kept(some: Sequence[Finding]) -> list[Finding]:
         # In the order in which the parts were counted.

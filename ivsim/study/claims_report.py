@@ -68,7 +68,7 @@ def number_of(one: Decided) -> str:
     if found is None:
         return ""
     setting, finding = found
-    return f"{setting}: {finding.text}" if setting and one.verdict == DEPENDS else finding.text
+    return f"{setting}: {finding.text}" if setting else finding.text
 
 
 def cause_of(one: Decided, said: str = "") -> str:

@@ -87,20 +87,38 @@ def _relevant(row: Row, share: float) -> bool:
     return abs(row.comparison.difference) >= share * abs(row.first.estimate or 0.0)
 
 
-def _seeds(result: CellResult) -> list[int | None]:
-    return [one.seed for one in result.done]
+def _seeds(result: CellResult) -> dict[int, int | None]:
+    return {one.task.repetition: one.seed for one in result.done}
+
+
+def _both(a: CellResult, b: CellResult) -> tuple[CellResult, CellResult]:
+    """Return two cells as their valid repetitions have them; under the same seeds as those that both have."""
+    left, right = a.sound, b.sound
+    seeds = _seeds(left), _seeds(right)
+    common = seeds[0].keys() & seeds[1].keys()
+    if not common or any(seeds[0][one] != seeds[1][one] for one in common):
+        return left, right
+    first, second = (
+        side.of([one for one in side.kept if one.task.repetition in common]) for side in (left, right)
+    )
+    return first, second
 
 
 def row_of(metric: str, a: CellResult, b: CellResult) -> Row:
-    """Return one metric of two cells with their difference, not judged beside others yet."""
+    """Return one metric of two cells with their difference, not judged beside others yet.
+
+    Repetitions that are not valid have no part in it; a cell of which none is valid has no verdict.
+    """
+    whole = a, b
+    a, b = _both(a, b)
     left, right = a.interval(metric), b.interval(metric)
 
     def row(verdict: Verdict, found: Comparison | None = None, by: str = APART) -> Row:
         return Row(a.cell.name, metric, left, right, found, verdict, by)
 
-    for unsound in ("invalid", "degraded"):
-        if unsound in (a.validity, b.validity):
-            return row(unsound)
+    unsound = {one.validity for one in whole if one.kept and not one.valid}
+    if unsound & {"invalid", "degraded"}:
+        return row("invalid" if "invalid" in unsound else "degraded")
     if left.estimate is None or right.estimate is None:
         return row("not measured")
     found, by = _difference(metric, a, b)
@@ -170,7 +188,8 @@ def _notes(
     for pair in common:
         for store, side in zip((one, two), pair, strict=True):
             if side.validity != "valid":
-                yield f"{store.path}: {side.cell.name} is {side.validity}; not compared"
+                left = len(side.valid)
+                yield f"{store.path}: {side.cell.name} is {side.validity}: {left or 'none'} of its repetitions compared"
 
 
 def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:

@@ -174,6 +174,8 @@ def _tick(progress: Progress, index: int, stopped: Callable[[], None], left_s: f
 
 
 def _todo(store: Store, cells: list[Cell], *, again: bool) -> list[Session]:
+    if store.until is not None and store.until["reached"] is not None and not again:
+        return []
     repetitions = 1 if store.quick else blocks.MOST if store.until else store.study.repetitions
     wanted = (OPEN, FAILED) if again else (OPEN,)
     found = []

@@ -73,6 +73,8 @@ def _findable(study: Study, one: Difference) -> Findable:
     found = (
         None if compared is None or not compared.repetitions else smallest(compared, planned_blocks(study))
     )
+    if one.row.verdict in ("degraded", "invalid", "not measured"):
+        return Findable(one, None, None, one.row.verdict)
     if compared is None or found is None:
         return Findable(one, None, None, "the pilot has no interval")
     if study.metric(one.row.metric).unit == "ratio":

@@ -35,6 +35,7 @@ def results(store: Store) -> list[CellResult]:
         found.setdefault(cell.name, CellResult(cell)).kept.append(one)
     engine = store.study.measured_by
     for result in found.values():
+        result.observe = engine.observations
         result.observations = engine.observations(result.cell, result.done)
     return list(found.values())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,6 +47,9 @@ class CellResult:
     cell: Cell
     kept: list[Kept] = field(default_factory=list)
     observations: CellObservations = field(default_factory=CellObservations)
+    # Of the engine: what it has kept of some of the repetitions.
+    observe: Callable[[Cell, Sequence[Kept]], CellObservations] | None = None
+    _parts: dict[tuple[int, ...], CellResult] = field(default_factory=dict, repr=False)
 
     @property
     def done(self) -> list[Kept]:
@@ -56,6 +59,21 @@ class CellResult:
     def valid(self) -> list[Kept]:
         """Return the repetitions that may decide something: done, and neither degraded nor invalid."""
         return [one for one in self.done if one.verdict == "valid"]
+
+    def of(self, kept: Sequence[Kept]) -> CellResult:
+        """Return the cell as if these of its repetitions were all."""
+        if list(kept) == self.kept:
+            return self
+        numbers = tuple(one.task.repetition for one in kept)
+        if numbers not in self._parts:
+            seen = self.observe(self.cell, kept) if self.observe is not None else CellObservations()
+            self._parts[numbers] = CellResult(self.cell, list(kept), seen, self.observe)
+        return self._parts[numbers]
+
+    @property
+    def sound(self) -> CellResult:
+        """Return the cell as its valid repetitions alone have it."""
+        return self.of(self.valid)
 
     @property
     def reasons(self) -> list[str]:
@@ -88,8 +106,8 @@ class CellResult:
 
     @property
     def validity(self) -> str:
-        """Return the worst validity of the repetitions done: valid, degraded or invalid; valid where an engine has none."""
-        verdicts = {one.verdict for one in self.done}
+        """Return the worst validity of the repetitions measured: valid, degraded or invalid; valid where an engine has none."""
+        verdicts = {one.verdict for one in self.kept if one.state == DONE or one.invalid}
         return next((verdict for verdict in ("invalid", "degraded") if verdict in verdicts), "valid")
 
 

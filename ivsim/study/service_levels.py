@@ -43,6 +43,9 @@ def judge(study: Study, results: Sequence[CellResult]) -> list[Judged]:
 def _judged(result: CellResult, metric: str, level: str) -> tuple[Verdict, str | None]:
     if (none := _no_figure(result)) is not None:
         return NOT_MET, none
+    if not result.valid:
+        return UNDECIDED, f"all its repetitions are {result.validity}"
+    result = result.sound
     found = result.interval(metric)
     if found.estimate is None:
         return NOT_MET, f"{metric} is undefined, not {level}"

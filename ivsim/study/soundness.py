@@ -54,7 +54,7 @@ def section(results: Sequence[CellResult]) -> str:
     ]
     more = f" {len(unsound) - MOST_SHOWN} more are not shown." if len(unsound) > MOST_SHOWN else ""
     note = (
-        "They decide nothing: no claim, and no difference of the cells that they are of. The load average is that of the last"
+        "They decide nothing: no claim, no difference and no service level. The load average is that of the last"
         f" minute, the measurement's own included.{more}"
     )
     return (

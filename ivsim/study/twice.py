@@ -25,7 +25,11 @@ def asked(
     names = [one.name for one in cells]
     if cell is not None and cell not in names:
         raise Refusal(f"--cell {cell}: cells of the study are {', '.join(names)}")
+    sweeps = study.sweeps
+    if repetitions is not None:
+        sweeps = {key: one.model_copy(update={"repetitions": None}) for key, one in sweeps.items()}
     changed = {
+        "sweeps": sweeps,
         "title": f"{study.title}: one setting twice",
         "question": "What does this design find between a setting and itself?",
         "repetitions": repetitions or study.repetitions,

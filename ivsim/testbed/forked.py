@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import IO, Final, cast
 
 from ivsim.testbed.child import Child
@@ -23,6 +23,8 @@ ANSWER_S: Final = 60.0
 # One thread: a fork has no other, and a library's own would be missing in it.
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_PR_GET_CHILD_SUBREAPER: Final = 37
+_adopting: Final = threading.Lock()  # the setting is of the whole process
 _libc: Final = ctypes.CDLL(None)
 
 
@@ -53,7 +55,8 @@ class ForkServer(OwnedProcess):
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(ANSWER_S)
         self._ready = False
-        with theirs:
+        with theirs, ExitStack() as stack:
+            stack.callback(self._socket.close)
             super().__init__(
                 name,
                 [sys.executable, "-m", "ivsim.testbed.fork_server", *modules],
@@ -61,6 +64,7 @@ class ForkServer(OwnedProcess):
                 environment=_ONE_THREAD,
                 stdin=theirs.fileno(),
             )
+            stack.pop_all()
 
     def fork(self, arguments: Sequence[str], log: IO[bytes], namespace: str | None) -> Forked:
         """Return a child that calls `main` of a module with the words behind it; ProcessDied when the server has ended."""
@@ -75,16 +79,23 @@ class ForkServer(OwnedProcess):
             with _subreaper():
                 with contextlib.suppress(BrokenPipeError):  # there is no answer then
                     socket.send_fds(self._socket, [asked], [theirs_in, theirs_out, log.fileno()])
-                forked = Forked(int(self._answer()), stdin, stdout)
+                forked = Forked(self._pid(), stdin, stdout)
                 self._answer()  # it is ours now
                 return forked
         except BaseException:  # it stops by itself where it has begun: its owner has let go of its input
             stdin.close()
             stdout.close()
+            self.kill()  # what it may still answer would be taken for another fork's
             raise
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
+
+    def _pid(self) -> int:
+        answer = self._answer()
+        if not answer.isdigit():
+            raise NotReady(f"{self.name} could not fork")
+        return int(answer)
 
     def _answer(self) -> bytes:
         try:
@@ -127,9 +138,12 @@ class ForkedChild(Child):
 
 @contextmanager
 def _subreaper() -> Iterator[None]:
-    """Adopt what our descendants leave behind, meanwhile."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    """Adopt what our descendants leave behind, meanwhile; a process that does so always goes on to."""
+    with _adopting:
+        before = ctypes.c_int(0)
+        _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        try:
+            yield
+        finally:
+            _libc.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)

@@ -25,7 +25,13 @@ LATENCIES: Final = (1, 2, 3, 4, 5, 14, 15, 20)
 
 
 class AllObservations:
-    """What the studies have measured, and the same messages counted in other ways for the controls."""
+    """What the studies have measured, and the same messages counted in other ways for the controls.
+
+    Attributes:
+        tests: parts of all claims, of which a control decides some by the same rule; None: the control's own alone.
+    """
+
+    tests: int | None = None
 
     def __init__(self, store: Store) -> None:
         self.store = store

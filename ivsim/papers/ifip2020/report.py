@@ -24,7 +24,7 @@ from ivsim.papers.ifip2020.paper import LOSSES, MODES, SIZES, PaperCells
 from ivsim.papers.ifip2020.reasons import causes, reasons
 from ivsim.report.drawing import Charts
 from ivsim.study import differences, soundness
-from ivsim.study.claims import Decided, judged_together
+from ivsim.study.claims import Decided, judged_together, parts_of
 from ivsim.study.claims_report import answer, claims_section, evidence_section, number_of
 from ivsim.study.corpus import time_metric
 from ivsim.study.engines.codec_cpp.driver import DIRECTIONS, OPERATIONS
@@ -52,6 +52,7 @@ class Ifip2020(Paper):
     def report_parts(self, store: Store, decided: Sequence[Decided]) -> list[str]:
         observations = AllObservations(store)
         why = reasons(observations, decided)
+        tests = parts_of(decided)
         study, found = store.study, results(store)
         apart = differences.differences(study, found)
         advice = headline(study.headline_kind, study.measured_by, found, apart)
@@ -64,8 +65,8 @@ class Ifip2020(Paper):
             evidence_section(decided, why),
             _results(observations.sent),
             controls_section(observations.sent, store),
-            _bare(observations.bare),
-            _due(observations.due),
+            _bare(observations.bare, tests),
+            _due(observations.due, tests),
             _formats(observations.formats),
             differences.section(study, apart),
             _method(found),
@@ -125,7 +126,7 @@ def _lost(missing: int, due: int, interval: Interval) -> str:
     return f"{missing} of {due}: {written(scaled(interval, 'ratio')[0])} %"
 
 
-def _bare(observations: PaperCells) -> str:
+def _bare(observations: PaperCells, tests: int) -> str:
     """Show the bytes once more, without TCP's pure acknowledgements."""
     rows = []
     for mode in MODES:
@@ -134,7 +135,7 @@ def _bare(observations: PaperCells) -> str:
     head = ["mode", *(f"{size}, {loss}" for size in SIZES for loss in ("0%", "25%"))]
     verdicts = [
         [str(d.number), d.claim.statement, f"**{d.verdict}**", number_of(d)]
-        for d in judged_together(some(observations, BYTES))
+        for d in judged_together(some(observations, BYTES), tests)
     ]
     return (
         "### The same bytes without TCP segments that only acknowledge\n\n"
@@ -144,7 +145,7 @@ def _bare(observations: PaperCells) -> str:
     )
 
 
-def _due(observations: PaperCells) -> str:
+def _due(observations: PaperCells, tests: int) -> str:
     """Show the latencies once more, from when a message was due."""
     rows = []
     for mode in MODES:
@@ -155,7 +156,7 @@ def _due(observations: PaperCells) -> str:
     head = ["mode", *(f"{size}, {loss}" for size in SIZES for loss in ("0%", "10%", "25%"))]
     verdicts = [
         [str(d.number), d.claim.statement, f"**{d.verdict}**", number_of(d)]
-        for d in judged_together(some(observations, LATENCIES))
+        for d in judged_together(some(observations, LATENCIES), tests)
     ]
     return (
         "### The same latencies from the moment a message was due\n\n"

@@ -164,7 +164,7 @@ def _bridge(cells: Cells) -> list[Finding]:
 
 def _everywhere(cells: Cells) -> list[Finding]:
     """Return a finding: one of the settings has L ahead in all cells; contrary where each has a cell with J ahead."""
-    verdicts, texts, p_values = [], [], list[float]()
+    verdicts, texts, p_values, agreeing = [], [], list[float](), list[float]()
     for sweep in SETTINGS:
         counts = COUNTS if sweep == DOCUMENT else COUNTS[:1]
         parts = [
@@ -180,14 +180,18 @@ def _everywhere(cells: Cells) -> list[Finding]:
         found = decided(parts)
         verdicts.append(together(found))
         # One contrary cell of many is enough, and may be by chance (Bonferroni).
+        if verdicts[-1] == AGREE:
+            agreeing.append(max(one.p_value for one in found))
         contrary = [one.p_value for one in found if one.verdict == DISAGREE]
         p_values.append(len(found) * min(contrary, default=1.0))
         ahead = sum(one.verdict == AGREE for one in found)
         behind = sum(one.verdict == DISAGREE for one in found)
         texts.append(f"{sweep}: L ahead in {ahead}, J in {behind} of {len(found)}")
     text = "; ".join(texts)
-    if AGREE in verdicts:
-        return [Finding(AGREE, text)]
+    # Any of the settings may have L ahead everywhere by chance (Bonferroni).
+    p_value = len(SETTINGS) * min(agreeing, default=1.0)
+    if p_value < ALPHA:
+        return [Finding(AGREE, text, p_value)]
     p_value = max(p_values)
     return [Finding(DISAGREE, text, p_value) if p_value < ALPHA else Finding(CANNOT_TELL, text)]
 

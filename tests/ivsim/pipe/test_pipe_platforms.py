@@ -123,6 +123,7 @@ def test_a_platform_that_was_just_started_works_once_before_it_is_measured(monke
     row = SimpleNamespace(has_brokers=True, open=lambda *_: nullcontext(), platform="kafka")
     monkeypatch.setattr(session, "Measurement", Noted)
     monkeypatch.setattr(session, "platform_named", lambda _name: row)
+    monkeypatch.setattr(Platforms, "_forks_for", lambda *_: None)
     one = pipe_options({"rate": 100.0, "kill": "consumer@3s", "duration_s": 4.0})
     three = one.model_copy(update={"brokers": 3})
     with Platforms(None, tmp_path) as platforms:

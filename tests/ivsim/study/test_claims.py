@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 
 from ivsim.study.claims import (
     AGREE,
@@ -23,6 +24,7 @@ from ivsim.study.claims import (
     Published,
     RepetitionCount,
     across,
+    as_interval,
     decide,
     inside,
     judged_together,
@@ -80,7 +82,8 @@ def test_a_claim_depends_on_settings_that_are_all_decided():
     assert across([AGREE, DISAGREE]) == DEPENDS
     assert across([AGREE, CANNOT_TELL]) == CANNOT_TELL
     assert across([DISAGREE, CANNOT_TELL]) == CANNOT_TELL
-    assert across([NOT_COMPARABLE, DISAGREE]) == CANNOT_TELL
+    assert across([NOT_COMPARABLE, DISAGREE]) == NOT_COMPARABLE
+    assert across([NOT_COMPARABLE, CANNOT_TELL, DISAGREE]) == CANNOT_TELL
 
 
 @pytest.mark.parametrize(
@@ -366,6 +369,31 @@ def test_the_same_share_of_more_is_never_turned_round(count: int, n: int, times:
 def test_none_and_some_are_never_both_true_or_both_false(count: int, n: int, border: float):
     none, some = none_of("x", count, n, border).verdict, some_of("x", count, n, border).verdict
     assert (none, some) not in itertools.product((AGREE, DISAGREE), repeat=2) or none != some
+
+
+def test_a_p_value_is_of_the_interval_s_own_degrees_of_freedom():
+    """Two half-widths away: 0.00009 by the normal, and a hundred times that with two degrees of freedom."""
+    few = Comparison(-10.0, -15.0, -5.0, 0.01, 3, 2.0)
+    assert p_beyond(few, -1e-9) == pytest.approx(
+        2 * special.stdtr(2, -2 * special.stdtrit(2, 0.975)), rel=1e-6
+    )
+    assert p_beyond(few, -1e-9) > 0.01
+    assert p_beyond(few._replace(freedom=None), -1e-9) < 1e-4
+    apart = as_interval(few)
+    assert inside("x", apart, 0.0, 1.0).p_value == pytest.approx(p_beyond(few, -1e-9), rel=1e-3)
+
+
+def test_an_open_claim_shows_what_is_open_in_it():
+    contrary = ordered([Ordering("contrary", comparison(-9.0, 0.5))])
+    settings = {"one": contrary, "other": [Finding(CANNOT_TELL, "not measured")]}
+    (found,) = judged_together(decide([Claim(1, "", "", lambda parts: parts)], None, settings))
+    assert (found.verdict, number_of(found)) == (CANNOT_TELL, "other: not measured")
+
+
+def test_some_claims_are_judged_as_part_of_all():
+    claim = Claim(1, "", "", lambda _: ordered([Ordering("x", comparison(-1.0, 0.84))]))
+    assert judged_together(decide([claim], None))[0].verdict == DISAGREE
+    assert judged_together(decide([claim], None), 10)[0].verdict == CANNOT_TELL
 
 
 def test_the_p_value_at_a_border_is_that_of_the_shifted_values():

@@ -117,4 +117,4 @@ def test_what_is_not_known_of_a_difference_is_said(made_store: Callable[..., Any
     cells = results(once)
     for cell in cells:
         cell.kept.clear()
-    assert {one.why for one in power.findable(once.study, cells)} == {"the pilot has no interval"}
+    assert {one.why for one in power.findable(once.study, cells)} == {"not measured"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ivsim.commands.study import EXIT_INVALID, _told
+from ivsim.commands.study import EXIT_INVALID, outcome_of
 from ivsim.library.studies import load_study
 from ivsim.study.cells import DONE, FAILED, Cell, Kept, Task
 from ivsim.study.compare import compare
@@ -67,7 +67,7 @@ def test_repetitions_that_are_not_valid_stand_with_their_reasons_and_the_load() 
     assert found[0].valid == []
 
 
-def test_a_degraded_cell_has_no_verdict_in_a_difference(
+def test_a_repetition_that_is_not_valid_has_no_part_in_a_difference(
     made_store: Callable[..., tuple[Store, list[Cell]]],
 ) -> None:
     store, cells = made_store("first", lambda _: 90.0)
@@ -78,8 +78,18 @@ def test_a_degraded_cell_has_no_verdict_in_a_difference(
     degraded(other, cells)
     sides[1] = (other, load_study(other.path).cells)
     found = compare(*sides)
-    assert {row.verdict for row in found.rows if row.cell == cells[0].name} == {"degraded"}
-    assert any("is degraded; not compared" in note for note in found.notes)
+    rows = [row for row in found.rows if row.cell == cells[0].name]
+    # Two of three are left on either side, and are paired as before.
+    assert {row.verdict for row in rows} == {"too few repetitions"}
+    assert "apart" not in {row.by for row in rows if row.metric == "latency_mean_ms"}
+    assert {row.first.repetitions for row in rows if row.first.repetitions} == {2}
+    assert any("is degraded: 2 of its repetitions compared" in note for note in found.notes)
+    for number in (2, 3):
+        task = Task.of(cells[0], number)
+        other.finish(task, {**other.kept(task).figures, "validity": LATE})
+    sides[1] = (other, load_study(other.path).cells)
+    rows = [row for row in compare(*sides).rows if row.cell == cells[0].name]
+    assert {row.verdict for row in rows} == {"degraded"}
 
 
 def degraded(store: Store, cells: list[Cell]) -> None:
@@ -108,8 +118,8 @@ def test_the_exit_code_is_that_of_a_run(
     made_store: Callable[..., tuple[Store, list[Cell]]], invalid: bool, code: int
 ) -> None:
     store, cells = made_store("sound", lambda _: 90.0)
-    assert _told(load_study(store.path), None) == 0
+    assert outcome_of(load_study(store.path), None) == 0
     store.fail(Task.of(cells[0], 1), "its capture dropped frames", invalid=invalid)
     found = load_study(store.path)
     assert [one.state for one in found.cells[0].failures] == [FAILED]
-    assert _told(found, None) == code
+    assert outcome_of(found, None) == code

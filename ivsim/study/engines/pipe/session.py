@@ -154,7 +154,11 @@ class Platforms:
 
     def _capacity_per_s(self, options: PipeOptions, tell: Tell) -> float:
         full_speed = {"load_ratio": None, "batching": FIXED, "kill": None}
-        speed = figures_of(self._measure(options.model_copy(update=full_speed), tell))["records_per_s"]
+        found = figures_of(self._measure(options.model_copy(update=full_speed), tell))
+        speed, validity = found["records_per_s"], found["validity"]
+        if validity["verdict"] != "valid":
+            why = "; ".join(cause["words"] for cause in validity["causes"])
+            raise NotReady(f"at full speed the measurement is {validity['verdict']}: {why}")
         if not speed:
             raise NotReady("nothing came through at full speed: there is no share of it")
         return float(speed)
