@@ -63,7 +63,7 @@ def _silence_s(base: Path, bootstrap: str, cluster: SparkCluster, what: str) -> 
         state = KafkaTopics(twin.prefix).state
         sender = threading.Thread(target=twin.send, args=(KILL_RATE, KILL_SECONDS))
         sender.start()
-        time.sleep(KILLED_AT_S)
+        time.sleep(KILLED_AT_S)  # the kill's place in the load: no wait for anything
         if what == "executor":
             os.kill(cluster.workers[0].executors()[0], signal.SIGKILL)
         else:

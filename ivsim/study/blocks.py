@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from ivsim.study.cells import DONE, Cell, Kept, Task
 from ivsim.study.differences import differences
 from ivsim.study.model import Study
-from ivsim.study.pairs import Row
+from ivsim.study.pairs import WITHOUT_FIGURES, Row
 from ivsim.study.pilot import Width, width_of
 from ivsim.study.results import CellResult
 from ivsim.study.store import Store
@@ -56,7 +56,7 @@ def widest(study: Study, found: Sequence[CellResult], rule: Width) -> Widest:
     Of a cell that is never valid, or never measured, more blocks tell nothing either.
     """
     rows = [one.row for one in differences(study, found)]
-    known = [row for row in rows if row.verdict not in ("degraded", "invalid", "not measured")]
+    known = [row for row in rows if row.verdict not in WITHOUT_FIGURES]
     looked = [Widest(row.metric, _width(row, rule)) for row in known]
     unknown = [one for one in looked if one.width is None] or (
         [] if looked else [Widest(study.metrics[0], None)]

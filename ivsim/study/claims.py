@@ -255,8 +255,8 @@ def as_interval(comparison: Comparison | None) -> Interval:
     """Return a difference as an interval; undefined when it was not measured."""
     if comparison is None:
         return Interval(None, None, None, 0)
-    found = comparison
-    return Interval(found.difference, found.low, found.high, 2, freedom=found.freedom)
+    bounds = (comparison.low, comparison.high)
+    return Interval(comparison.difference, *bounds, 2, freedom=comparison.freedom)
 
 
 # What claims are decided from, each paper's own: cells, their comparisons, the pings of a link.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ivsim.study.claims import (
     AGREE,
@@ -21,8 +21,6 @@ from ivsim.study.claims import (
 from ivsim.study.clusters import MIN_REPETITIONS
 from ivsim.study.markdown import table
 
-# A cause longer than that belongs to the evidence.
-MOST_WORDS: Final = 15
 _SAYS: Final = {
     AGREE: "agree",
     DISAGREE: "disagree",
@@ -37,6 +35,28 @@ _RULE: Final = (
     f" {MIN_REPETITIONS} repetitions decide nothing. Differences and ratios stand with their 95 % intervals; that a figure"
     " lies between two bounds is decided by that of 90 % (two one-sided tests)"
 )
+
+
+class Cause(NamedTuple):
+    """Why a claim is contradicted, in at most fifteen words.
+
+    Attributes:
+        text: for the table of claims.
+        borne_by: how the sentence begins, among the reasons of a claim, that bears it out; "" for any of them.
+    """
+
+    text: str
+    borne_by: str = ""
+
+
+def borne_out(reasons: Mapping[int, Sequence[str]], causes: Mapping[int, Sequence[Cause]]) -> dict[int, str]:
+    """Return, of each claim, the first cause that a sentence of this run bears out."""
+    found = {}
+    for number, sentences in reasons.items():
+        held = [one for one in causes.get(number, ()) if any(s.startswith(one.borne_by) for s in sentences)]
+        if held:
+            found[number] = held[0].text
+    return found
 
 
 def answer(decided: Sequence[Decided]) -> str:
@@ -72,7 +92,7 @@ def number_of(one: Decided) -> str:
 
 
 def cause_of(one: Decided, said: str = "") -> str:
-    """Return why a claim has its verdict, in at most MOST_WORDS words.
+    """Return why a claim has its verdict, in at most fifteen words.
 
     Args:
         one: the claim.

@@ -17,6 +17,8 @@ Verdict = Literal[
 ]
 # Verdicts that are some.
 JUDGED: Final = ("yes", "no", "too small")
+# Of cells without a valid repetition: no further block of a cell that goes on like that makes a verdict of them.
+WITHOUT_FIGURES: Final = ("degraded", "invalid", "not measured")
 
 
 class Row(NamedTuple):

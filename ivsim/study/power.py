@@ -11,7 +11,7 @@ from scipy import special
 from ivsim.study.compare import MIN_PAIRED_REPETITIONS, RELEVANT
 from ivsim.study.differences import differences
 from ivsim.study.model import Study
-from ivsim.study.pairs import Difference
+from ivsim.study.pairs import WITHOUT_FIGURES, Difference
 from ivsim.study.pilot import MOST, freedom_at
 from ivsim.study.results import CellResult
 from ivsim.study.statistics import CONFIDENCE, Comparison
@@ -73,7 +73,7 @@ def _findable(study: Study, one: Difference) -> Findable:
     found = (
         None if compared is None or not compared.repetitions else smallest(compared, planned_blocks(study))
     )
-    if one.row.verdict in ("degraded", "invalid", "not measured"):
+    if one.row.verdict in WITHOUT_FIGURES:
         return Findable(one, None, None, one.row.verdict)
     if compared is None or found is None:
         return Findable(one, None, None, "the pilot has no interval")

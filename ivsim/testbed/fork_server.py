@@ -64,7 +64,7 @@ def _become(asked: dict[str, Any], streams: Sequence[int], owner: int) -> None:
         os.dup2(stream, number)
         os.close(stream)
     while os.getppid() == between and between != owner:
-        time.sleep(_ADOPTION_LOOK_S)
+        time.sleep(_ADOPTION_LOOK_S)  # the kernel tells no process that it has another parent
     if asked["namespace"] is not None:
         enter(asked["namespace"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, OWNER_DIED)

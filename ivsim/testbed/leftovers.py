@@ -227,7 +227,7 @@ def _environment(pid: int, deadline_s: float) -> bytes:
         raw, within_exec = path.read_bytes(), True
         while not raw and within_exec and time.monotonic() < deadline_s:
             if within_exec := _within_exec(pid):
-                time.sleep(0.001)
+                time.sleep(0.001)  # the kernel tells nobody when exec(2) has laid it
             raw = path.read_bytes()  # once more behind its end: that may have come between the two looks
     except OSError:
         return b""

@@ -84,9 +84,8 @@ def test_a_broker_that_is_killed_young_has_kept_its_gateways_subscription(
     def restore_one_by_one(run: StartedRun) -> None:
         FAULTS["broker-kill"].restore(run)
         back_at_ns.append(time.time_ns())
-        time.sleep(
-            2
-        )  # for vehicles to send to a broker whose gateway is away: the assertion below says that some did
+        # Vehicles send to a broker whose gateway is away meanwhile: the assertion below says that some did.
+        time.sleep(2)
         FAULTS["gateway-kill"].restore(run)
 
     disturber = Disturber(Fault("young", "", kill_both, restore_one_by_one, down_s=0.0), at_message=1)

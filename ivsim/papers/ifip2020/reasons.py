@@ -51,45 +51,6 @@ def reasons(observations: AllObservations, decided: Sequence[Decided]) -> dict[i
     }
 
 
-# The causes in a few words, for the table of claims.
-_BLOCKS: Final = "a large CoAP message takes two blocks, the second by a further request"
-CAUSES: Final = {
-    1: _BLOCKS,
-    2: _BLOCKS,
-    3: "under loss a mean hangs on few messages that were sent again",
-    4: "CON waits seconds before it sends again: few messages make the mean",
-    5: _BLOCKS,
-    6: "messages were overtaken by later ones of their vehicle",
-    7: "three datagrams have to come through for one large message",
-    8: "a newer notification takes the place of one that is sent again",
-    9: "CoAP's token has two bytes; TCP brings time stamps and acknowledgements",
-    10: "TCP segments that only acknowledge are counted here",
-    12: "what failed exchanges sent is spread over those that succeed",
-    13: "TCP's headers are the same for both sizes; CoAP has a second block",
-    14: "large CoAP messages take blocks; MQTT 2 waits for PUBREL",
-    16: "broker and clients of one machine add it",
-    20: "with QoS 0 TCP's acknowledgement stands before the message in the queue",
-}
-
-# How the sentence begins that bears the cause out, where others may stand alone.
-_SENTENCE: Final = {
-    1: "CoAP carries",
-    2: "CoAP carries",
-    5: "CoAP carries",
-    7: "With loss only",
-    20: "With QoS 0",
-}
-
-
-def causes(reasons: Mapping[int, Sequence[str]]) -> dict[int, str]:
-    """Return the causes in short, of the claims whose reasons hold in this run."""
-    return {
-        number: CAUSES[number]
-        for number, sentences in reasons.items()
-        if number in CAUSES and _SENTENCE.get(number, "") in " ".join(sentences) and sentences
-    }
-
-
 def _mean_ms(cell: EchoObservations | None) -> float | None:
     return None if cell is None else cell.latency().estimate
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from ivsim.papers.base import Paper
 from ivsim.papers.ifip2020 import charts
+from ivsim.papers.ifip2020.causes import CAUSES
 from ivsim.papers.ifip2020.codec_claims import CURRENT_STATUS, FLAT, PROTO, TEXT, FormatCells
 from ivsim.papers.ifip2020.controls import controls_section
 from ivsim.papers.ifip2020.decisions import (
@@ -21,11 +22,11 @@ from ivsim.papers.ifip2020.decisions import (
     some,
 )
 from ivsim.papers.ifip2020.paper import LOSSES, MODES, SIZES, PaperCells
-from ivsim.papers.ifip2020.reasons import causes, reasons
+from ivsim.papers.ifip2020.reasons import reasons
 from ivsim.report.drawing import Charts
 from ivsim.study import differences, soundness
 from ivsim.study.claims import Decided, judged_together, parts_of
-from ivsim.study.claims_report import answer, claims_section, evidence_section, number_of
+from ivsim.study.claims_report import answer, borne_out, claims_section, evidence_section, number_of
 from ivsim.study.corpus import time_metric
 from ivsim.study.engines.codec_cpp.driver import DIRECTIONS, OPERATIONS
 from ivsim.study.engines.codec_cpp.observations import memory_metric
@@ -61,7 +62,7 @@ class Ifip2020(Paper):
             head += "\n\nA quick run: one repetition of small samples, which decides no claim."
         return [
             f"{head}\n\n{_size(store, found)}",
-            claims_section(decided, "bytes are per crossing of the link", causes(why)),
+            claims_section(decided, "bytes are per crossing of the link", borne_out(why, CAUSES)),
             evidence_section(decided, why),
             _results(observations.sent),
             controls_section(observations.sent, store),

@@ -21,6 +21,7 @@ from ivsim.papers.reactive_batching.latency_claims import hinges
 from ivsim.papers.reactive_batching.laws import ANALYTIC, UNIFORM, errors, mean_errors
 from ivsim.papers.reactive_batching.regret import best_fixed
 from ivsim.papers.reactive_batching.sections import CAUSES
+from ivsim.study.claims_report import Cause
 
 # A share of records that is no chance, and a change of it that a setting makes.
 SOME: Final = 0.02
@@ -45,21 +46,18 @@ def reasons(cells: Cells) -> Mapping[int, Sequence[str]]:
     return {number: sentences for number, sentences in found.items() if sentences}
 
 
-# The first reason of a claim in a few words, for the table of claims.
-CAUSES_IN_SHORT: Final = {
-    3: "the hinge moves with the rate, as 1 + rate x B_T does",
-    8: "the law leaves out that a batch's first record waits all of B_T",
-    11: "five requests in flight carry less than is offered, with or without loss",
-    12: "a setting of the producer decides it, not the link",
-    13: "five requests in flight carry less than is offered, with or without loss",
-    14: "without answers nothing limits the requests in flight",
-    18: "one fixed count is best throughout: choosing anew gains nothing",
+_SETTING: Final = Cause("a setting that the paper leaves open changes what is lost", "With ")
+_OFFERED: Final = Cause("five requests in flight carry less than is offered, loss or not", "Records are lost")
+# The reasons in a few words, for the table of claims.
+CAUSES_IN_SHORT: Final[Mapping[int, Sequence[Cause]]] = {
+    3: [Cause("the hinge moves with the rate, as 1 + rate x B_T does")],
+    8: [Cause("the law leaves out that a batch's first record waits all of B_T")],
+    11: [_OFFERED, _SETTING],
+    12: [_SETTING],
+    13: [_OFFERED, _SETTING],
+    14: [Cause("without answers nothing limits the requests in flight")],
+    18: [Cause("one fixed count is best throughout: choosing anew gains nothing")],
 }
-
-
-def causes(reasons: Mapping[int, Sequence[str]]) -> dict[int, str]:
-    """Return the causes in short, of the claims whose reasons hold in this run."""
-    return {number: CAUSES_IN_SHORT[number] for number in reasons}
 
 
 def _mean(figures: Figures | Sequence[float]) -> float | None:

@@ -12,10 +12,10 @@ from ivsim.papers.reactive_batching.accuracy import accuracy
 from ivsim.papers.reactive_batching.cells import Cells
 from ivsim.papers.reactive_batching.charts import paper_charts
 from ivsim.papers.reactive_batching.claims import CLAIMS
-from ivsim.papers.reactive_batching.reasons import causes, reasons
+from ivsim.papers.reactive_batching.reasons import CAUSES_IN_SHORT, reasons
 from ivsim.report.drawing import Charts
 from ivsim.study.claims import Decided, decide, judged_together
-from ivsim.study.claims_report import answer, claims_section, evidence_section
+from ivsim.study.claims_report import answer, borne_out, claims_section, evidence_section
 from ivsim.study.report import results
 from ivsim.study.report import sections as study_sections
 from ivsim.study.results import CellResult
@@ -47,7 +47,7 @@ class ReactiveBatching(Paper):
         why = reasons(cells)
         return [
             f"{head}\n\n**{answer(decided)}**",
-            claims_section(decided, NOTE, causes(why)),
+            claims_section(decided, NOTE, borne_out(why, CAUSES_IN_SHORT)),
             evidence_section(decided, why),
             sections.causes(cells),
             sections.hinge(cells),

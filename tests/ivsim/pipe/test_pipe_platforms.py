@@ -16,7 +16,7 @@ from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
 from ivsim.study.engines.pipe.platforms.base import LOOPBACK
 from ivsim.study.engines.pipe.platforms.null import Null
 from ivsim.study.engines.pipe.session import Platforms
-from ivsim.testbed.process import ProcessDied
+from ivsim.testbed.process import NotReady, ProcessDied
 from schemas.errors import Refusal
 
 
@@ -132,3 +132,26 @@ def test_a_platform_that_was_just_started_works_once_before_it_is_measured(monke
             platforms.measure(options)
     own, dropped = (4.0, "consumer@3s"), (session.BREAK_IN_S, None)
     assert ran == [(1, *dropped), (1, *own), (1, *own), (3, *dropped), (3, *own), (1, *dropped), (1, *own)]
+
+
+def test_a_share_of_a_capacity_that_was_not_measured_validly_is_refused(monkeypatch, tmp_path):
+    asked = []
+
+    def measure(_self, options, *_arguments, **_named):
+        asked.append((options.rate, options.load_ratio, options.kill))
+        return SimpleNamespace(capacity_per_s=None)
+
+    speed = {"records_per_s": 800.0, "validity": {"verdict": "valid", "causes": []}}
+    monkeypatch.setattr(Platforms, "_measure", measure)
+    monkeypatch.setattr(session, "figures_of", lambda _found: speed)
+    half = pipe_options({"load_ratio": 0.5, "kill": "consumer@3s", "duration_s": 4.0})
+    platforms = Platforms(None, tmp_path)
+    assert platforms.measure(half).capacity_per_s == 800.0
+    assert asked == [(None, None, None), (400.0, 0.5, "consumer@3s")]
+    speed["validity"] = {"verdict": "degraded", "causes": [{"words": "consumers did not reach the ends"}]}
+    with pytest.raises(NotReady, match="at full speed the measurement is degraded: consumers did not reach"):
+        platforms.measure(half)
+    speed |= {"records_per_s": 0.0, "validity": {"verdict": "valid", "causes": []}}
+    with pytest.raises(NotReady, match="nothing came through"):
+        platforms.measure(half)
+    assert len(asked) == 4

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ivsim.library.studies import begun_twice
+from ivsim.papers.parts import Cells as PipeCells
 from ivsim.study import blocks
 from ivsim.study.cells import DONE, Cell, Kept, Task
 from ivsim.study.pilot import width_of
@@ -82,3 +83,12 @@ def test_one_setting_twice_has_the_blocks_that_were_asked_for(
     for asked in (2, 12):
         store = begun_twice("serialisation", tmp_path / str(asked), cell=None, repetitions=asked, quick=False)
         assert [store.study.repetitions_of(cell) for cell in store.cells()] == [asked, asked]
+
+
+def test_claims_of_pipes_rest_on_valid_repetitions_alone() -> None:
+    cell = Cell("one", "core", {"format": "json"}, None)
+    figures = [{"speed": 1.0}, {"speed": 2.0, "validity": DEGRADED}, {"speed": 3.0}]
+    kept = [Kept(Task(cell, n), DONE, None, one, Path()) for n, one in enumerate(figures, 1)]
+    found = PipeCells([CellResult(cell, kept)])
+    assert found.figures("speed", "core", format="json") == {1: 1.0, 3: 3.0}
+    assert found.taken() == 2

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from ivsim.testbed.forked import ForkedChild, ForkServer
-from ivsim.testbed.process import ProcessDied
+from ivsim.testbed.process import NotReady, ProcessDied
 
 TOLD = """
 import json, os, sys, time
@@ -146,3 +148,37 @@ def test_nothing_outlives_its_owner(told, tmp_path, number):
         assert len(pids) == 2
         owner.send_signal(number)
     wait_until_gone(*pids)
+
+
+def subreaper() -> int:
+    found = ctypes.c_int(-1)
+    ctypes.CDLL(None).prctl(37, ctypes.byref(found), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
+    return found.value
+
+
+@pytest.mark.parametrize("always", [0, 1])
+def test_who_adopts_always_goes_on_to(server, run_record, always):
+    ctypes.CDLL(None).prctl(36, always, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    try:
+        with ForkedChild(server, "one", ["told"], run_record) as child:
+            child.wait_for("ready", WAIT_S)
+            assert subreaper() == always
+            assert child.stop() == 0
+    finally:
+        ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "answers", [[NotReady("it is late")], [b'"adopted"'], [b"17", NotReady("it is late")]]
+)
+def test_a_server_whose_answer_is_missing_answers_no_other(server, run_record, monkeypatch, answers):
+    """Its late answer would be the next fork's: a process id that is another's, which its owner would end."""
+    with ForkedChild(server, "before", ["told"], run_record) as child:
+        child.wait_for("ready", WAIT_S)
+        with monkeypatch.context() as patched:
+            patched.setattr(server, "_answer", Mock(side_effect=answers))
+            with pytest.raises(NotReady):
+                ForkedChild(server, "one", ["told"], run_record)
+        with pytest.raises(ProcessDied, match="forks was ended by SIGKILL"):
+            ForkedChild(server, "two", ["told"], run_record)
+        assert child.stop() == 0
