@@ -28,6 +28,8 @@ def page(text: str, charts: Mapping[str, str]) -> str:
         charts: file name -> SVG; an image of such a name becomes the SVG itself.
     """
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    # A table of many metrics is wider than a page, and scrolls by itself.
+    body = body.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
     body = _IMAGE.sub(lambda found: f"<figure>{charts.get(found[1], '')}</figure>", body)
     title = text.partition("\n")[0].lstrip("# ")
     # Markdown without HTML has been escaped, and matplotlib's SVG too.

@@ -109,6 +109,8 @@ def _tables(study: Study, found: Sequence[CellResult]) -> str:
     parts, shown = [], dict[str, None]()
     sound = not first_words(found)
     for name, sweep in study.all_sweeps().items():
+        if not any(result.cell.sweep == name for result in found):
+            continue  # of one cell measured twice the other sweeps have none
         axes, metrics = list(sweep.axes), sweep.metrics or study.metrics
         shown |= dict.fromkeys(metrics)
         heads = [f"{m}, {unit}" if (unit := _unit(study, m)) else m for m in metrics]

@@ -117,6 +117,7 @@ def test_a_claim_says_both_settings_and_how_many_repetitions(reports: list[str])
     assert "| blocks of 1,024 B | mqtt qos0 - coap non, 0%: " in evidence
     assert "| one datagram | mqtt qos0 - coap non, 0%: " in evidence
     assert "](latency-over-loss.svg)" in evidence
+    assert "![](" not in reports[0], "each picture has its caption"
     for number in ("18", "19"):
         assert rows[number][2] == "**not comparable**"
         assert LACK in rows[number][3]

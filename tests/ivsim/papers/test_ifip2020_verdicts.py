@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ivsim.papers import ifip2020
-from ivsim.papers.ifip2020 import latency_claims, overhead_claims
+from ivsim.papers.ifip2020 import decisions, latency_claims, overhead_claims
 from ivsim.papers.ifip2020.causes import CAUSES
 from ivsim.papers.ifip2020.claims import CLAIMS
 from ivsim.papers.ifip2020.codec_claims import FORMAT_CLAIMS, FormatCells
@@ -38,6 +38,7 @@ from ivsim.study.clusters import Clusters
 from ivsim.study.engines.echo.observations import EchoObservations
 from ivsim.study.messages import keys_of
 from ivsim.study.results import CellObservations, CellResult
+from ivsim.study.statistics import Comparison
 
 
 class World(EchoObservations):
@@ -255,6 +256,33 @@ def test_messages_above_a_block_are_looked_up_where_they_were_sent_whole():
     }
     assert one.verdict == "depends"
     assert cause_of(one) == "agrees with one datagram, disagrees with blocks of 1,024 B"
+
+
+def test_a_pair_is_turned_round_out_of_all_conditions():
+    """By 1.2 half-widths both ways it is in one of two conditions, and by chance in one of thirty."""
+
+    def at(shift: float) -> tuple[str, Comparison, float]:
+        return ("", Comparison(shift, shift - 1.0, shift + 1.0, 0.0187), 0.0)
+
+    turned, others = [at(1.2), at(-1.2)], [at(0.0)] * 28
+    assert latency_claims._pair_stays(("a", "b"), turned, kept=False, rank="").verdict == "disagree"
+    assert (
+        latency_claims._pair_stays(("a", "b"), [*turned, *others], kept=False, rank="").verdict
+        == "cannot tell"
+    )
+
+
+def test_repetitions_that_are_not_valid_decide_no_claim(monkeypatch: pytest.MonkeyPatch):
+    cell = Cell("one", "loss_large", {"mode": NON, "loss": 0.0}, None)
+    degraded = {"validity": {"verdict": "degraded", "causes": []}}
+    kept = [Kept(Task(cell, n), DONE, None, degraded if n == 2 else {}, Path()) for n in (1, 2, 3)]
+    seen: list[list[Kept]] = []
+    monkeypatch.setattr(decisions, "results", lambda _: [CellResult(cell, kept), CellResult(cell, kept[1:2])])
+    monkeypatch.setattr(decisions, "EchoObservations", lambda _cell, some, *_: seen.append(some))
+    for name in ("pings", "pings_of_sweep", "PaperCells"):
+        monkeypatch.setattr(decisions, name, lambda *_: [])
+    decisions.observations_of(SimpleNamespace(path=Path()))
+    assert [[one.task.repetition for one in some] for some in seen] == [[1, 3]]
 
 
 def test_a_claim_without_three_repetitions_is_not_decided():

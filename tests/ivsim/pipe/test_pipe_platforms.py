@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from ivsim.library.studies import begun
-from ivsim.study.engines.pipe import session
+from ivsim.study.cells import Cell, Session, Task
+from ivsim.study.engines.pipe import engine, session
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import figures_of
 from ivsim.study.engines.pipe.options import pipe_options
@@ -155,3 +156,19 @@ def test_a_share_of_a_capacity_that_was_not_measured_validly_is_refused(monkeypa
     with pytest.raises(NotReady, match="nothing came through"):
         platforms.measure(half)
     assert len(asked) == 4
+
+
+def test_a_measurement_that_is_invalid_fails_its_cell_and_keeps_no_figure(monkeypatch, tmp_path):
+    options = pipe_options({"rate": 100.0, "duration_s": 4.0})
+    task = Task(Cell("one", "", {}, options), 1)
+    figures = {"records_per_s": 1.0, "validity": {"verdict": "degraded", "causes": [{"words": "late"}]}}
+    for name in ("write_samples", "write_link", "write_decisions"):
+        monkeypatch.setattr(engine, name, lambda *_: None)
+    monkeypatch.setattr(engine, "figures_of", lambda _found: figures)
+    platforms = SimpleNamespace(break_in=lambda _: None, measure=lambda *_: None)
+    opened, where = engine.OpenPipe(platforms), SimpleNamespace(begin=lambda _: tmp_path)
+    (degraded,) = opened.measure(Session((task,)), where, lambda _: None)
+    assert (degraded.figures, degraded.failure) == (figures, None)
+    figures["validity"] = {"verdict": "invalid", "causes": [{"words": "3 arrivals"}, {"words": "1 damaged"}]}
+    (invalid,) = opened.measure(Session((task,)), where, lambda _: None)
+    assert invalid == (task, {}, "invalid: 3 arrivals; 1 damaged", True)

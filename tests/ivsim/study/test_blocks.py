@@ -15,6 +15,7 @@ from ivsim import Refusal, StudyStopped, load_study, resume_study, run_study
 from ivsim.study import blocks
 from ivsim.study.engines import ENGINES
 from ivsim.study.engines.base import Outcome
+from ivsim.study.execution import seconds_left
 from ivsim.study.store import Store
 
 
@@ -62,6 +63,8 @@ def test_narrow_intervals_end_a_study_after_four_blocks(study: Path) -> None:
     assert until["widest"] == {"metric": "weight_g", "width": 0.0}
     said = "stopped after 4 blocks: every headline interval is at most 1.00 % wide (widest 0 %, weight_g)"
     assert said in (found.directory / "report.md").read_text()
+    store = Store.open(found.directory)
+    assert seconds_left(store, store.cells()) == 0
 
 
 def test_wide_ones_ask_for_a_block_more_each(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,6 +208,13 @@ def test_none_of_many(count: int, n: int, verdict: str):
     assert none_of("lost", count, n, 0.005).verdict == verdict
 
 
+def test_a_count_is_contrary_by_the_border_and_by_the_published_one():
+    """60 of 450 are far beyond the border, and of 20 published ones 0 says little: the less sure of both counts."""
+    found = none_of("lost", 60, 450, 0.005, published_n=40)
+    assert found.verdict == DISAGREE
+    assert found.p_value == p_of_counts((60, 450), (0, 40)) > 1e-3
+
+
 def test_none_of_few_published_contradicts_little():
     assert none_of("lost", 12, 450, 0.005).verdict == DISAGREE
     assert none_of("lost", 12, 450, 0.005, published_n=20).verdict == CANNOT_TELL

@@ -9,8 +9,10 @@ import pytest
 
 from ivsim.library.studies import begun_twice
 from ivsim.papers.parts import Cells as PipeCells
-from ivsim.study import blocks
+from ivsim.study import blocks, twice
+from ivsim.study.catalogue import study_named
 from ivsim.study.cells import DONE, Cell, Kept, Task
+from ivsim.study.model import Study, cells_of
 from ivsim.study.pilot import width_of
 from ivsim.study.report import results
 from ivsim.study.results import CellObservations, CellResult
@@ -67,6 +69,10 @@ def test_a_degraded_repetition_does_not_keep_blocks_from_being_enough(made_store
 def test_a_service_level_is_kept_by_valid_repetitions_alone(made_store: Make) -> None:
     store, cells = made_store("a", lambda _: 100.0, service_levels={"latency_mean_ms": "< 250"})
     assert {one.verdict for one in judge(store.study, results(store))} == {MET}
+    degrade(store, cells[0], 1)
+    found = judge(store.study, results(store))
+    assert found[0].verdict == UNDECIDED
+    assert (found[0].problem or "").endswith("too few repetitions: 2 of at least 3")
     degrade(store, cells[0], 1, 2, 3)
     found = judge(store.study, results(store))
     assert (found[0].verdict, found[0].problem) == (UNDECIDED, "all its repetitions are degraded")
@@ -80,9 +86,16 @@ def test_one_setting_twice_has_the_blocks_that_were_asked_for(
     with pytest.raises(Refusal, match=r"^--repetitions 2: has no effect with --quick"):
         begun_twice("serialisation", tmp_path / "quick", cell=None, repetitions=2, quick=True)
     assert not (tmp_path / "quick").exists()
-    for asked in (2, 12):
-        store = begun_twice("serialisation", tmp_path / str(asked), cell=None, repetitions=asked, quick=False)
-        assert [store.study.repetitions_of(cell) for cell in store.cells()] == [asked, asked]
+    store = begun_twice("serialisation", tmp_path / "out", cell=None, repetitions=2, quick=False)
+    assert [store.study.repetitions_of(cell) for cell in store.cells()] == [2, 2]
+    study, path = study_named("kafka-formats")
+    cells = cells_of(study, str(path))
+    own = next(cell for cell in cells if study.sweeps[cell.sweep].repetitions == 3)
+    for repetitions in (2, 12):
+        asked, _ = twice.asked(study, cells, own.name, repetitions)
+        assert asked.repetitions_of(own) == repetitions
+        assert Study.model_validate(asked.model_dump()) == asked
+    assert twice.asked(study, cells, own.name, None)[0].repetitions_of(own) == 3
 
 
 def test_claims_of_pipes_rest_on_valid_repetitions_alone() -> None:

@@ -53,6 +53,8 @@ def test_the_page_is_one_file_that_asks_for_nothing(made_store: Make, tmp_path: 
     ET.fromstring(text.partition("<figure>")[2].partition("</figure>")[0])
     for word in ("src=", "<script", "<link", "@import"):
         assert word not in text
+    # One of many metrics is wider than a page: it scrolls, and the page does not.
+    assert text.count("<table>") == text.count('<div class="wide"><table>') > 0
 
 
 def test_an_interval_is_of_the_vehicles_within_repetitions(made_store: Make):
