@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ivsim.options import RunOptions, option_name, own_workers
-from ivsim.runs.host import groups
+from ivsim.runs.host import groups, limits
 from ivsim.runs.processes import gateway_places
 from ivsim.runs.shards import brokers_of, sender_shares
 from ivsim.testbed.servers import KAFKA
@@ -137,6 +137,13 @@ def _parts(options: RunOptions) -> Iterator[tuple[str, int, int]]:
     if (options.spark_master is None or workers) and HEAP_OF_SPARK not in as_mapping(options.spark_conf):
         # Each worker and its executor count as one driver more; they took 232 and 484 MB, the master 234 MB (resident).
         yield SPARK, 1 + (workers or 0), options.vehicles
+
+
+def machine_bytes(root: Path = ROOT) -> int:
+    """Return the memory of the machine, or the limit of the tightest control group if that is less."""
+    whole = _lines(root / "proc/meminfo")["MemTotal:"] * 1024
+    limit = limits(root)["memory_bytes"]
+    return min(whole, limit) if isinstance(limit, int) else whole
 
 
 def available_bytes(root: Path) -> int | None:

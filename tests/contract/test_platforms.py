@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from ivsim.study.engines.pipe.options import pipe_options
-from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
+from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named, redis_clients
 from ivsim.study.engines.pipe.platforms.base import Full, Refused
 from ivsim.study.engines.pipe.platforms.kafka_clients import producer_settings
 from ivsim.testbed.credentials import make_keystore
@@ -410,6 +410,54 @@ def test_kafka_obeys_its_settings(opened, place, more):
         assert len({one.partition for one in found}) == 1
     if more.get("batch_messages") == 1:
         assert said["batches"] == said["batch_records"] == 200
+
+
+def _key_of_pulsar(place, partition):
+    from ivsim.study.engines.pipe.platforms import pulsar_clients  # noqa: PLC0415 - where it is installed
+
+    client = pulsar_clients._client(place)
+    try:
+        reader = client.create_reader(
+            pulsar_clients.topic(place, partition), pulsar_clients.pulsar.MessageId.earliest
+        )
+        return reader.read_next(10_000).partition_key().encode()
+    finally:
+        client.shutdown()
+
+
+def _key_of_redis(place, partition):
+    with redis_clients.client(place["host"], place["port"]) as client:
+        ((_, fields),) = client.xrange(redis_clients.stream(place, partition), count=1)
+        return fields[b"k"]
+
+
+def _key_of_kafka(place, partition):
+    consumer = Consumer({"bootstrap.servers": place["bootstrap"], "group.id": "keys"})
+    try:
+        consumer.assign([TopicPartition(place["topic"], partition, 0)])
+        return consumer.poll(10).key()
+    finally:
+        consumer.close()
+
+
+KEY_OF = {"kafka": _key_of_kafka, "pulsar": _key_of_pulsar, "redis": _key_of_redis}
+
+
+@pytest.mark.parametrize("opened", [parameter(name) for name in KEY_OF], indirect=True)
+def test_a_record_keeps_its_key_and_those_of_one_key_their_partition(opened, place):
+    row, _ = opened
+    keys = [b"v%06d" % (number % 20) for number in range(1, 201)]
+    with Clients(row, place, partitioner="key") as clients:
+        sender = clients.senders[0]
+        for number, key in enumerate(keys, 1):
+            sender.send(number, key, b"value", 0)
+        assert sender.flush(WAIT_S) == 0
+        found = clients.received(200)
+    partitions = {key: {one.partition for one in found if keys[one.number - 1] == key} for key in keys}
+    assert all(len(of_key) == 1 for of_key in partitions.values())
+    assert set.union(*partitions.values()) == {0, 1}
+    first = min((one for one in found if one.partition == 1), key=lambda one: one.offset)
+    assert KEY_OF[row.name](place, 1) == keys[first.number - 1]
 
 
 @pytest.mark.parametrize(

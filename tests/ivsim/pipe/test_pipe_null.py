@@ -16,6 +16,7 @@ from ivsim.study.engines.pipe import engine, measurement
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import PIPE_METRICS, STAGES, figures_of
 from ivsim.study.engines.pipe.options import pipe_options
+from ivsim.study.engines.pipe.platforms import platform_named
 from ivsim.study.engines.pipe.session import Platforms
 from ivsim.study.execution import run_study
 from ivsim.study.model import cells_of, read_study
@@ -153,6 +154,21 @@ def test_a_consumer_that_dies_is_named_and_nothing_is_left(run_record, tmp_path,
     assert killed
     assert not any(child.running() for child in children.values())
     assert not (tmp_path / "work" / "null").exists()
+
+
+def test_full_speed_ends_where_the_platform_has_no_room_for_more(run_record, tmp_path, monkeypatch):
+    asked = {"record": "b1k", "format": "raw", "content": "encoded", "producers": 2, "partitions": 2}
+    monkeypatch.setattr(platform_named("null"), "room_bytes", lambda: 999_999, raising=False)
+    _found, figures = measured(run_record, tmp_path, **asked, duration_s=5.0, warmup_s=0.0)
+    # 499,999.5 B for each producer: 499 records, the last of them whole.
+    assert figures["produced"] == figures["consumed"] == 998
+    assert figures["records_per_s"] > 1_000
+    assert not [one for one in figures["validity"]["causes"] if "memory" in one["words"]]
+    _found, figures = measured(run_record, tmp_path, **asked, duration_s=5.0, warmup_s=4.0)
+    assert figures["records_per_s"] is None
+    words = "the platform's memory was full before the warm-up ended: nothing was measured"
+    assert figures["validity"]["verdict"] == "invalid"
+    assert words in [one["words"] for one in figures["validity"]["causes"]]
 
 
 def assert_closed(found, figures):

@@ -12,7 +12,7 @@ from ivsim.study.cells import Cell
 from ivsim.study.engines.pipe import engine
 from ivsim.study.engines.pipe.idioms import IDIOMS, RAW
 from ivsim.study.engines.pipe.options import OPTIONS, PANELS, PROFILES, PipeOptions, pipe_options
-from ivsim.study.engines.pipe.platforms import PLATFORMS, kafka, platform_named
+from ivsim.study.engines.pipe.platforms import PLATFORMS, kafka, platform_named, redis
 from ivsim.study.engines.pipe.platforms.kafka import Kafka
 from ivsim.study.engines.pipe.preflight import check_records
 from schemas.errors import Refusal
@@ -174,10 +174,13 @@ def test_a_codec_that_librdkafka_was_built_without_is_refused(monkeypatch):
     assert pipe_options({"codec": "gzip"}).codec == "gzip"
 
 
-def test_records_that_would_not_fit_into_memory_are_refused():
+def test_records_that_would_not_fit_into_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(redis, "machine_bytes", lambda: 8 * 2**30)
     options = pipe_options({"platform": "redis", "rate": 10_000.0, "duration_s": 3_600, "record": "s1"})
     with pytest.raises(
-        Refusal, match=r"--rate 10000 for 3600 s: 6,3\d\d MiB of payload; redis keeps all of it in memory"
+        Refusal,
+        match=r"--rate 10000 for 3600 s: 6,3\d\d MiB of payload; redis keeps all of it in memory,"
+        r" and has room for 1,966 MiB",
     ):
         check_records(options)
     assert check_records(pipe_options({"platform": "redis", "rate": 1_000.0, "record": "s1"})) > 100

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
+import pyarrow.parquet as pq
 import pytest
 
 from ivsim.library.studies import begun
+from ivsim.runs.validity import EXIT_INVALID
 from ivsim.study.cells import Cell, Session, Task
-from ivsim.study.engines.pipe import engine, session
+from ivsim.study.engines.pipe import engine, measurement, session
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import figures_of
 from ivsim.study.engines.pipe.options import pipe_options
-from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
+from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named, redis
 from ivsim.study.engines.pipe.platforms.base import LOOPBACK
 from ivsim.study.engines.pipe.platforms.null import Null
+from ivsim.study.engines.pipe.run import run
 from ivsim.study.engines.pipe.session import Platforms
 from ivsim.testbed.process import NotReady, ProcessDied
 from schemas.errors import Refusal
@@ -81,6 +87,86 @@ def test_one_that_has_died_is_started_anew_for_the_next_measurement(run_record, 
         assert platforms.open(pipe_options({"platform": "redis"})) is not first
 
 
+def test_a_server_with_one_durability_is_another_platform_for_the_other():
+    keys = {
+        name: {
+            session.key_of(pipe_options({"platform": name, "durability": one})) for one in ("cache", "synced")
+        }
+        for name in ("kafka", "pulsar", "redis")
+    }
+    assert {name: len(one) for name, one in keys.items()} == {"kafka": 1, "pulsar": 2, "redis": 1}
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("phase", ["sending", "reading the rest"])
+def test_a_platform_that_dies_leaves_the_account_of_what_was_sent(run_record, tmp_path, phase):
+    asked = {"platform": "redis", "record": "b1k", "format": "raw", "different": 50, "warmup_s": 0.2}
+    killed = []
+
+    def tell(now, over_s, sent, received):
+        if now == phase and over_s > 0.5 and not killed:
+            (pid,) = platforms.open(options).platform.pids().values()
+            os.kill(pid, signal.SIGKILL)
+            killed.append((sent, received))
+
+    options = pipe_options({**asked, "rate": 300.0, "duration_s": 1.0})
+    with Platforms(run_record, tmp_path / "work") as platforms:
+        found = platforms.measure(options, tell)
+        figures = figures_of(found)
+        # The next one has another server.
+        assert figures_of(platforms.measure(options))["validity"]["verdict"] != "invalid"
+    assert killed
+    verdict, causes = figures["validity"]["verdict"], [one["words"] for one in figures["validity"]["causes"]]
+    assert verdict == "invalid"
+    assert re.match(r"redis-server was ended by SIGKILL \d\.\d s after the start", causes[0]), causes
+    assert phase != "sending" or "consumers did not reach the ends of their partitions" in causes
+    # Nobody knows what became of a record that was acknowledged and not read: it is neither lost nor consumed.
+    assert sum(figures[fate] for fate in FATES) == figures["produced"] > 100
+    assert figures["lost"] == figures["refused"] == 0
+    assert 0 < figures["consumed"] <= figures["produced"]
+    assert figures["stored_bytes"] is figures["platform_cpu_us"] is None
+
+
+@pytest.mark.broker
+def test_the_command_says_how_the_platform_died_and_keeps_its_ledger(tmp_path, monkeypatch):
+    real = measurement.PlatformUsage.warm
+
+    def warm(watched):
+        real(watched)
+        (pid,) = watched._opened.pids().values()
+        os.kill(pid, signal.SIGKILL)
+
+    monkeypatch.setattr(measurement.PlatformUsage, "warm", warm)
+    asked = {
+        "platform": "redis",
+        "record": "b1k",
+        "format": "raw",
+        "rate": 300.0,
+        "duration_s": 1.0,
+        "warmup_s": 0.3,
+    }
+    outcome = run(pipe_options(asked), tmp_path / "out")
+    assert outcome.exit_code == EXIT_INVALID
+    assert outcome.metrics["validity"]["causes"][0]["words"].startswith("redis-server was ended by SIGKILL")
+    fates = pq.read_table(tmp_path / "out" / "samples.parquet")["fate"].to_pylist()
+    assert len(fates) == outcome.metrics["produced"] > 50
+    assert set(fates) <= {"consumed", "unknown"}
+    assert "was ended by SIGKILL" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.broker
+def test_records_that_redis_has_no_memory_for_make_a_measurement_invalid(run_record, tmp_path, monkeypatch):
+    monkeypatch.setattr(redis, "machine_bytes", lambda: 100 * 2**20)
+    monkeypatch.setattr(redis, "PAYLOAD_SHARE", 10.0)
+    asked = {"platform": "redis", "record": "b65k", "format": "raw", "content": "encoded", "different": 5}
+    options = pipe_options({**asked, "duration_s": 2.0, "warmup_s": 0.2})
+    with Platforms(run_record, tmp_path / "work") as platforms:
+        figures = figures_of(platforms.measure(options))
+    assert figures["validity"]["verdict"] == "invalid"
+    words = figures["validity"]["causes"][0]["words"]
+    assert re.match(r"[\d,]+ records were refused: OOM command not allowed", words), words
+
+
 # Kafka's kill itself is held by tests/contract/test_platforms.py, and a kill's account by one platform.
 NEEDS = {"kafka": [pytest.mark.kafka, pytest.mark.full], "redis": [pytest.mark.broker]}
 
@@ -120,8 +206,11 @@ def test_a_platform_that_was_just_started_works_once_before_it_is_measured(monke
 
         def run(self):
             ran.append((self._options.brokers, self._options.duration_s, self._options.kill))
+            return SimpleNamespace(died=None)
 
-    row = SimpleNamespace(has_brokers=True, open=lambda *_: nullcontext(), platform="kafka")
+    row = SimpleNamespace(
+        has_brokers=True, restarts_to_sync=False, open=lambda *_: nullcontext(), platform="kafka"
+    )
     monkeypatch.setattr(session, "Measurement", Noted)
     monkeypatch.setattr(session, "platform_named", lambda _name: row)
     monkeypatch.setattr(Platforms, "_forks_for", lambda *_: None)

@@ -21,6 +21,7 @@ from ivsim.runs.memory import (
     check_memory,
     check_memory_with_link,
     fitting_vehicles,
+    machine_bytes,
     needed_bytes,
 )
 from ivsim.testbed.servers import KAFKA
@@ -278,3 +279,12 @@ def test_the_link_that_is_chosen_counts_and_is_tried_only_where_it_decides(
     else:
         check_memory_with_link(options)
     assert tried == ["auto"]
+
+
+def test_the_machines_memory_is_its_own_or_its_groups(tmp_path: Path) -> None:
+    whole = tree(tmp_path, {"proc/meminfo": "MemTotal:  8000 kB\nMemFree: 1 kB\n"})
+    assert machine_bytes(whole) == 8_192_000
+    tree(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"})
+    assert machine_bytes(whole) == 8_192_000
+    tree(tmp_path, {"sys/fs/cgroup/memory.max": "4096000\n"})
+    assert machine_bytes(whole) == 4_096_000

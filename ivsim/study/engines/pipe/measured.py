@@ -20,6 +20,13 @@ class Stopped(NamedTuple):
     after_s: float
 
 
+class Died(NamedTuple):
+    """The end of a platform within a measurement, in a line, and how long after the start it was seen, in s."""
+
+    line: str
+    after_s: float
+
+
 @dataclass
 class Measured:
     """What one measurement came to, before any figure.
@@ -34,6 +41,7 @@ class Measured:
         crossed: what the link between producers and platform did; None without one.
         capacity_per_s: what came through at full speed just before; None where nothing was asked of it.
         stopped: what ended it early; its records are those that were sent until then.
+        died: how the platform ended before its time; fates that it alone knew are unknown.
     """
 
     options: PipeOptions
@@ -54,6 +62,7 @@ class Measured:
     crossed: Crossed | None = None
     capacity_per_s: float | None = None
     stopped: Stopped | None = None
+    died: Died | None = None
 
     @property
     def warm_at_ns(self) -> int:

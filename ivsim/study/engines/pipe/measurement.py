@@ -20,7 +20,7 @@ from ivsim.study.engines.pipe import producer as producing
 from ivsim.study.engines.pipe.idioms import needs_registry
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER, Kill, Killed, kill_of
 from ivsim.study.engines.pipe.ledger import Arrived, Integers, Produced, close
-from ivsim.study.engines.pipe.measured import Measured, Stopped
+from ivsim.study.engines.pipe.measured import Died, Measured, Stopped
 from ivsim.study.engines.pipe.options import FIXED, PipeOptions, link_options
 from ivsim.study.engines.pipe.platform_usage import PlatformUsage
 from ivsim.study.engines.pipe.platforms import platform_named
@@ -42,6 +42,23 @@ END_S: Final = 30.0
 
 # Phase, seconds of it that are over, records sent and received so far.
 Tell = Callable[[str, float, int, int], None]
+
+
+class PlatformDied(Exception):  # noqa: N818 - what happened
+    """A process of the platform has ended; `line` says which, and how."""
+
+    def __init__(self, death: ProcessDied) -> None:
+        super().__init__(str(death))
+        self.line = death.line
+
+
+@contextmanager
+def _of_platform() -> Iterator[None]:
+    """Tell a death of the platform from one of its clients."""
+    try:
+        yield
+    except ProcessDied as death:
+        raise PlatformDied(death) from death
 
 
 def module_of(role: str) -> str:
@@ -103,6 +120,7 @@ class Measurement:
         self._tell = tell
         self._accounts_stopped = accounts_stopped
         self._stopped: Stopped | None = None
+        self._died: Died | None = None
         self._settings = options.model_dump(mode="json")
         self._row = platform_named(options.platform)
         self._place: Place = {}
@@ -112,12 +130,15 @@ class Measurement:
         self._again: Child | None = None
 
     def run(self) -> Measured:
-        """Measure; ProcessDied or NotReady when a part ended or hung, Interrupted where a signal's work is not kept."""
+        """Measure; ProcessDied or NotReady when a client ended or a part hung, Interrupted where a signal's work is not kept.
+
+        What was measured until the platform died is accounted for.
+        """
         self._work.mkdir(parents=True, exist_ok=True)
         self._place = self._opened.place(self._name, self._settings)
         clock = ClockWatch.start()
         with ExitStack() as closed, ExitStack() as stack:
-            stack.callback(self._opened.clear, self._place)
+            stack.callback(self._clear)
             needed = needs_registry(self._options.record, self._options.format)
             self._registry = stack.enter_context(registry_if(needed, self._options.registry))
             if self._site is not None:  # before the clients: the capture has to see their connections begin
@@ -134,8 +155,13 @@ class Measurement:
             late = closed.enter_context(unhurried())  # what is open is closed in peace
         self._take_late(late, found.start_at_ns)
         found.clock_drift_ms = clock.drift_ms()
-        found.killed, found.stopped = self._killed, self._stopped
+        found.killed, found.stopped, found.died = self._killed, self._stopped, self._died
         return found
+
+    def _clear(self) -> None:
+        """Remove what the platform holds; of one that has died it goes with its directory."""
+        if self._died is None:
+            self._opened.clear(self._place)
 
     def _asked(self) -> Asked:
         """Return what the link is asked."""
@@ -162,6 +188,8 @@ class Measurement:
         }
         if role == CONSUMER:
             config["partitions"] = self._shares()[index]
+        if role == PRODUCER and self._options.rate is None and (room := self._row.room_bytes()) is not None:
+            config["most_bytes"] = room / self._options.producers
         arguments = (module_of(role),)
         return children.start(ChildSpec(name, arguments, config, self._namespace(role)))
 
@@ -189,6 +217,9 @@ class Measurement:
             self._until_sent(children, consumers, producers, watched, start_at_ns)
         except Interrupted as signal:
             self._stop(signal, producers, start_at_ns)
+        except PlatformDied as death:
+            self._note(death, watched, start_at_ns)
+            _end(producers)
         with self._closing(start_at_ns):
             return self._read(consumers, producers, watched, start_at_ns)
 
@@ -198,10 +229,14 @@ class Measurement:
         if not self._accounts_stopped or out:
             raise signal
         self._stopped = Stopped(signal.number, self._over_s(start_at_ns))
-        for child in producers:
-            if "done" not in child.latest:
-                child.send("stop")
+        _end(producers)
         self._tell(f"{signal}: no more is sent; reading what was", self._stopped.after_s, 0, 0)
+
+    def _note(self, death: PlatformDied, watched: PlatformUsage, start_at_ns: int) -> None:
+        """Note that the platform has died: nobody looks at its processes any more."""
+        self._died = Died(death.line, self._over_s(start_at_ns))
+        watched.died()
+        self._tell(f"{death.line}: accounting for what was sent", self._died.after_s, 0, 0)
 
     @contextmanager
     def _closing(self, start_at_ns: int) -> Iterator[None]:
@@ -241,15 +276,14 @@ class Measurement:
             for one in sent:
                 one["statistics"] = dict.fromkeys(one["statistics"])
         answered = not any(one["unanswered"] for one in sent)
-        ends = self._opened.ends(self._place)
-        for child in consumers:
-            child.send("until", offsets={str(partition): end for partition, end in ends.items()})
-        self._until_read(consumers, watched)
+        try:
+            if self._died is None:
+                self._until_ends(consumers, watched)
+        except PlatformDied as death:
+            self._note(death, watched, start_at_ns)
         spent_s, machine = watched.spent_s(), watched.machine()
         crossed = None if self._site is None or self._crossing is None else self._site.crossed(self._crossing)
-        for child in consumers:
-            if "done" not in child.latest:
-                child.send("stop")  # it stands still: what it has must do
+        _end(consumers)  # one that stands still: what it has must do
         read = [child.wait_for("done", END_S) for child in consumers]
         complete = all(one["complete"] for one in read)
         produced = self._produced([one["records"] for one in sent])
@@ -268,12 +302,22 @@ class Measurement:
             spent_s,
             watched.peak_mib,
             machine,
-            self._opened.stored_bytes(self._place),
+            None if self._died is not None else self._opened.stored_bytes(self._place),
             crossed=crossed,
         )
 
+    def _until_ends(self, consumers: Sequence[Child], watched: PlatformUsage) -> None:
+        """Let consumers come to the ends of their partitions; PlatformDied where it has none any more."""
+        with _of_platform():
+            self._opened.check()
+        ends = self._opened.ends(self._place)
+        for child in consumers:
+            child.send("until", offsets={str(partition): end for partition, end in ends.items()})
+        self._until_read(consumers, watched)
+
     def _look(self, children: Sequence[Child]) -> None:
-        self._opened.check()
+        with _of_platform():
+            self._opened.check()
         if self._crossing is not None:
             self._crossing.check()
         for child in children:
@@ -337,7 +381,8 @@ class Measurement:
             return False
         if not self._killed.back_at_ns:
             if self._again is None:
-                back = self._opened.back(self._place)
+                with _of_platform():
+                    back = self._opened.back(self._place)
             else:
                 back = "ready" in self._again.latest
                 if back:
@@ -384,6 +429,13 @@ class Measurement:
         found = kept.mapped(path, columns, count) if role == PRODUCER else kept.journaled(path, columns)
         path.unlink()
         return found
+
+
+def _end(clients: Sequence[Child]) -> None:
+    """Let clients end with what they have done."""
+    for child in clients:
+        if "done" not in child.latest:
+            child.send("stop")
 
 
 def _columns(path: Path, count: int, columns: int) -> Integers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -456,15 +457,40 @@ def _consuming_s(found: Measured) -> float:
     return float(np.mean(times)) if times else 0.0
 
 
-def _validity(found: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether the figures may be used: they add up, and load and end were as asked for."""
-    invalid, degraded = [], []
+def _used_up(found: Measured) -> bool:
+    """Return whether producers ended because the platform's memory would have held no more."""
+    return any(one.get("room_used_up") for one in found.producers)
+
+
+def _refusal(found: Measured) -> str:
+    """Return why most of the refused records were refused."""
+    whys: Counter[str] = Counter()
+    for one in found.producers:
+        whys.update(one["refusals"])
+    return whys.most_common(1)[0][0] if whys else "by the platform"
+
+
+def _wrong(found: Measured, figures: Mapping[str, Any]) -> list[str]:
+    """Return what makes the figures those of something else than was asked for."""
+    invalid = []
     if sum(figures[fate] for fate in FATES) != figures["produced"]:
         invalid.append("the fates do not add up to what was produced")
     if found.ledger.foreign:
         invalid.append(f"{found.ledger.foreign:,} arrivals that nobody produced")
     if figures["damaged"]:
         invalid.append(f"{figures['damaged']:,} arrivals could not be decoded")
+    if found.died is not None:
+        invalid.append(f"{found.died.line} {found.died.after_s:.1f} s after the start")
+    if figures["refused"] and found.killed is None:
+        invalid.append(f"{figures['refused']:,} records were refused: {_refusal(found)}")
+    if _used_up(found) and figures.get("records_per_s") is None:
+        invalid.append("the platform's memory was full before the warm-up ended: nothing was measured")
+    return invalid
+
+
+def _validity(found: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return whether the figures may be used: they add up, and load and end were as asked for."""
+    invalid, degraded = _wrong(found, figures), []
     if not found.complete:
         degraded.append("consumers did not reach the ends of their partitions")
     if not found.answered:

@@ -18,7 +18,7 @@ SAMPLED: Final = 1_000
 def same_check(options: PipeOptions) -> Hashable:
     """Return what measurements have alike for which one check is enough, whatever the seed."""
     row = platform_named(options.platform)
-    held = () if row.memory_bytes is None else (options.rate, options.duration_s)
+    held = () if row.room_bytes() is None else (options.rate, options.duration_s)
     return (options.platform, options.record, options.format, options.registry, *held)
 
 
@@ -38,11 +38,12 @@ def check_records(options: PipeOptions) -> int:
             f"{option_name('record')} {options.record}: {largest:,} B in {options.format};"
             f" {options.platform} takes at most {limit:,} B"
         )
-    if row.memory_bytes is not None and options.rate is not None:
+    room_bytes = row.room_bytes()
+    if room_bytes is not None and options.rate is not None:
         held = options.rate * options.duration_s * sum(sizes) / len(sizes)
-        if held > row.memory_bytes:
+        if held > room_bytes:
             raise Refusal(
                 f"{option_name('rate')} {options.rate:g} for {options.duration_s:g} s: {held / 2**20:,.0f} MiB of"
-                f" payload; {options.platform} keeps all of it in memory, and has {row.memory_bytes / 2**20:,.0f} MiB"
+                f" payload; {options.platform} keeps all of it in memory, and has room for {room_bytes / 2**20:,.0f} MiB"
             )
     return largest

@@ -7,6 +7,7 @@ full queue alone; such a record is due when it is sent, and nothing is called a 
 
 from __future__ import annotations
 
+import sys
 import time
 from array import array
 from collections import Counter
@@ -63,6 +64,7 @@ class Producer:
         self._sender: Sender = clients.sender(config["place"], self._settings, self._index, self._reporting())
         self._codec = codec_of(self._settings["record"], self._settings["format"], config["registry"])
         self._contents = self._prepared()
+        self._most_records = self._room(config.get("most_bytes"))
         self._stages = Stages("build", "encode", "produce")
 
     def _prepared(self) -> list[Any]:
@@ -73,6 +75,14 @@ class Producer:
         if settings["content"] != "built" and build is not None:
             found = [build(one) for one in found]
         return [self._codec.encode(one) for one in found] if settings["content"] == "encoded" else found
+
+    def _room(self, most_bytes: float | None) -> int:
+        """Return how many records may be sent: as many of the largest as the bytes hold, where they are limited."""
+        if most_bytes is None:
+            return sys.maxsize
+        build, encode = _work(self._codec, self._settings["content"])
+        built = self._contents if build is None else map(build, self._contents)
+        return int(most_bytes // max(map(len, built if encode is None else map(encode, built))))
 
     def _reporting(self) -> Report:
         """Return what takes delivery reports."""
@@ -123,7 +133,8 @@ class Producer:
         sender = self._sender
         # One that was started in the place of another goes on behind what that had made.
         place, told_at_ns, warm = len(self._columns["due_at_ns"]), start_at_ns, False
-        while not stopped.is_set():
+        most_records = self._most_records
+        while place < most_records and not stopped.is_set():
             due_at_ns = time_ns() if offset_ns is None else start_at_ns + round(offset_ns(place))
             if due_at_ns >= end_at_ns:
                 break
@@ -246,6 +257,7 @@ class Producer:
             "ended_at_ns": ended_at_ns,
             "unanswered": left,
             "full": self._full,
+            "room_used_up": len(self._columns["due_at_ns"]) >= self._most_records,
             "refusals": dict(Counter(self._refused.values())),
             "marks": self._marks,
             "stages_us": self._stages.means_us(),

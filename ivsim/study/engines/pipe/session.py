@@ -38,11 +38,13 @@ class _Key(NamedTuple):
     platform: str
     brokers: int
     link: str | None
+    durability: str | None
 
 
 def key_of(options: PipeOptions) -> _Key:
     """Return what another measurement must have alike to stand on the same platform."""
-    return _Key(options.platform, options.brokers, options.link)
+    durability = options.durability if platform_named(options.platform).restarts_to_sync else None
+    return _Key(options.platform, options.brokers, options.link, durability)
 
 
 class _Origin(NamedTuple):
@@ -139,7 +141,7 @@ class Platforms:
     def measure(
         self, options: PipeOptions, tell: Tell = lambda *_: None, *, accounts_stopped: bool = False
     ) -> Measured:
-        """Measure once, in a place of its own on the platform; ProcessDied or NotReady when a part ended or hung.
+        """Measure once, in a place of its own on the platform; ProcessDied or NotReady when a client ended or a part hung.
 
         The next measurement has a platform that is started anew then. `accounts_stopped` as of `Measurement`. Where the rate
         is a share of the capacity, that is measured first.
@@ -179,12 +181,15 @@ class Platforms:
             accounts_stopped=accounts_stopped,
         )
         try:
-            return measurement.run()
+            measured = measurement.run()
         except (ProcessDied, NotReady, LinkError) as error:
             self._end(key_of(options))
             if isinstance(error, LinkError):
                 raise NotReady(f"link: {error}") from error
             raise
+        if measured.died is not None:
+            self._end(key_of(options))
+        return measured
 
 
 def write_samples(found: Measured, path: Path) -> None:

@@ -183,7 +183,7 @@ class Platform(ABC):
         record_bytes: the largest record that it takes.
         has_brokers: it is processes of the measurement's own, as many as `brokers` says, that can be killed.
         durability: what `cache` and `synced` are there, in its own settings; empty where nothing can be chosen.
-        memory_bytes: what its records may take where it keeps them all in memory; None where it does not.
+        restarts_to_sync: a server has one durability as long as it runs; else each place has its own.
         tuning: keys of TUNING that its clients obey, under `tuning` of their settings.
         defaults: what its client library has where nothing is said, options and TUNING alike; None where nobody has
             looked it up.
@@ -199,12 +199,16 @@ class Platform(ABC):
     record_bytes: ClassVar[int]
     has_brokers: ClassVar[bool] = False
     durability: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    memory_bytes: ClassVar[int | None] = None
+    restarts_to_sync: ClassVar[bool] = False
     tuning: ClassVar[frozenset[str]] = frozenset()
     defaults: ClassVar[Mapping[str, Any] | None] = None
 
     def missing(self) -> str | None:
         """Return what this machine lacks for it, and how to get it; None where nothing is known to."""
+        return None
+
+    def room_bytes(self) -> int | None:
+        """Return the payload that it has room for where it keeps all records in memory; None where it does not."""
         return None
 
     def install(self) -> None:
@@ -228,3 +232,11 @@ class Platform(ABC):
 
         `host` is another than LOOPBACK where `link` is among the settings that it obeys, or `power` says so.
         """
+
+
+def refuses_partitioner(settings: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Refuse a partition for each producer: a client that has no choice of its own takes them in turn, or goes by keys."""
+    partitioners = ("spread", "sticky", "key")
+    if settings["partitioner"] in partitioners:
+        return None
+    return "partitioner", f"it is one of {', '.join(partitioners)}"

@@ -11,7 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
+from ivsim.study.engines.pipe.platforms.base import (
+    LOOPBACK,
+    Host,
+    OpenPlatform,
+    Place,
+    Platform,
+    refuses_partitioner,
+)
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.pulsar import CLIENT, CLIENT_VERSION, MESSAGE_BYTES, NAME, REMEDY, PulsarServer, install
 from ivsim.testbed.registry import RunRecord
@@ -30,7 +37,7 @@ class Pulsar(Platform):
     name: ClassVar[str] = NAME
     summary: ClassVar[str] = "Apache Pulsar, broker and bookie in one process, by pulsar-client"
     settings: ClassVar[frozenset[str]] = frozenset(
-        {"codec", "linger_ms", "batch_bytes", "batch_messages", "commit", "durability", "link"}
+        {"codec", "linger_ms", "batch_bytes", "batch_messages", "commit", "durability", "link", "partitioner"}
     )
     clients: ClassVar[str] = CLIENTS
     packages: ClassVar[tuple[str, ...]] = (CLIENT,)
@@ -40,6 +47,7 @@ class Pulsar(Platform):
     durability: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"cache": "journalSyncData=false", "synced": "journalSyncData=true"}
     )
+    restarts_to_sync: ClassVar[bool] = True
 
     def missing(self) -> str | None:
         try:
@@ -61,7 +69,7 @@ class Pulsar(Platform):
             return "codec", f"it is one of {', '.join(CODECS)}"
         if settings["linger_ms"] % 1:
             return "linger_ms", "it is a whole number of ms"
-        return None
+        return refuses_partitioner(settings)
 
     def acknowledges(self, settings: Mapping[str, Any]) -> bool:
         del settings

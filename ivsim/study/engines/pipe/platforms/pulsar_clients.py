@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
+from zlib import crc32
 
 import pulsar
 
@@ -87,19 +88,25 @@ class PulsarSender:
         ]
 
     def send(self, number: int, key: bytes | None, value: bytes, due_at_ns: int) -> None:
-        del key, due_at_ns
+        del due_at_ns
         size = len(value)
         if size > MESSAGE_BYTES:
             raise Refused(f"{size} B: at most {MESSAGE_BYTES} B")
         if self._waiting >= QUEUE_MESSAGES or self._waiting_bytes + size > QUEUE_BYTES:
             raise Full
-        target = self._next
-        self._next = target + 1 if target + 1 < len(self._producers) else 0
+        if key is None:
+            target = self._next
+            self._next = target + 1 if target + 1 < len(self._producers) else 0
+        else:
+            target = crc32(key) % len(self._producers)
         with self._lock:
             self._waiting += 1
             self._waiting_bytes += size
         self._producers[target].send_async(
-            value, partial(self._answered, number, size), event_timestamp=number
+            value,
+            partial(self._answered, number, size),
+            partition_key=None if key is None else key.decode(),
+            event_timestamp=number,
         )
 
     def _answered(self, number: int, size: int, result: pulsar.Result, message_id: Any) -> None:

@@ -12,7 +12,15 @@ from typing import Any, ClassVar, Final
 
 import redis
 
-from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
+from ivsim.runs.memory import machine_bytes
+from ivsim.study.engines.pipe.platforms.base import (
+    LOOPBACK,
+    Host,
+    OpenPlatform,
+    Place,
+    Platform,
+    refuses_partitioner,
+)
 from ivsim.study.engines.pipe.platforms.redis_clients import GROUP, RECORD_BYTES, client, stream
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.redis import NAME as SERVER
@@ -22,7 +30,10 @@ from ivsim.testbed.servers import SERVERS
 from schemas.errors import Refusal
 from schemas.namespace import inside
 
-MEMORY_MIB: Final = 2_048
+# Of the machine's: a rewrite of the file may copy what is changed meanwhile, and clients, page cache and others need theirs.
+MEMORY_SHARE: Final = 0.4
+# Of its memory; the rest goes into entries' nodes and into sizes rounded up (a quarter of 65,000 B).
+PAYLOAD_SHARE: Final = 0.6
 REWRITE_S: Final = 30.0
 WRITE_S: Final = 30.0
 LOOK_S: Final = 0.01
@@ -35,7 +46,7 @@ class Redis(Platform):
     name: ClassVar[str] = "redis"
     summary: ClassVar[str] = "Redis Streams, one server, by redis-py and hiredis"
     settings: ClassVar[frozenset[str]] = frozenset(
-        {"linger_ms", "batch_bytes", "batch_messages", "commit", "durability", "link"}
+        {"linger_ms", "batch_bytes", "batch_messages", "commit", "durability", "link", "partitioner"}
     )
     clients: ClassVar[str] = "ivsim.study.engines.pipe.platforms.redis_clients"
     packages: ClassVar[tuple[str, ...]] = ("redis", "hiredis")
@@ -45,7 +56,6 @@ class Redis(Platform):
     durability: ClassVar[Mapping[str, str]] = MappingProxyType(
         {mode: f"appendonly yes, appendfsync {value}" for mode, value in FSYNC.items()}
     )
-    memory_bytes: ClassVar[int | None] = MEMORY_MIB * 2**20
 
     def missing(self) -> str | None:
         try:
@@ -53,6 +63,12 @@ class Redis(Platform):
         except Refusal as refusal:
             return str(refusal)
         return None
+
+    def refuses(self, settings: Mapping[str, Any]) -> tuple[str, str] | None:
+        return refuses_partitioner(settings)
+
+    def room_bytes(self) -> int:
+        return int(PAYLOAD_SHARE * MEMORY_SHARE * machine_bytes())
 
     def acknowledges(self, settings: Mapping[str, Any]) -> bool:
         del settings
@@ -63,7 +79,8 @@ class Redis(Platform):
         self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
     ) -> Iterator[OpenPlatform]:
         del work, brokers
-        made = RedisServer(record, host=host.address, namespace=host.namespace, memory_mib=MEMORY_MIB)
+        memory_mib = int(MEMORY_SHARE * machine_bytes()) // 2**20
+        made = RedisServer(record, host=host.address, namespace=host.namespace, memory_mib=memory_mib)
         with made.stand_on(host.machine) as server, client(server.host, server.port) as asked:
             yield Streams(server, asked, host.namespace)
 

@@ -1,7 +1,7 @@
 """Redis Streams' clients, as a producer's or a consumer's process has them: a stream for each partition, one group.
 
-An entry has two fields: `n`, its number, and `v`, its value. Redis knows no offset; a consumer counts the entries of
-its streams, and asks how many lie before where it goes on.
+An entry has two fields: `n`, its number, and `v`, its value; a third one, `k`, where it has a key. Redis knows no
+offset; a consumer counts the entries of its streams, and asks how many lie before where it goes on.
 
 The producer speaks the protocol by hiredis over a socket that never blocks: commands go out as soon as a batch is due,
 whatever is still unanswered, and answers come in order. After a broken connection what has no answer is sent again,
@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import hiredis
 import redis
@@ -144,16 +145,23 @@ class RedisSender:
             self._socket = None
 
     def send(self, number: int, key: bytes | None, value: bytes, due_at_ns: int) -> None:
-        del key, due_at_ns
+        del due_at_ns
         if len(value) > RECORD_BYTES:
             raise Refused(f"{len(value)} B: at most {RECORD_BYTES} B")
         if len(self._waiting) >= QUEUE_MESSAGES or (
             self._waiting and self._waiting_bytes + len(value) > QUEUE_BYTES
         ):
             raise Full
-        target = self._next
-        self._next = target + 1 if target + 1 < len(self._streams) else 0
-        command: bytes = PACK((b"XADD", self._streams[target], b"*", b"n", b"%d" % number, b"v", value))
+        if key is None:
+            target = self._next
+            self._next = target + 1 if target + 1 < len(self._streams) else 0
+            keyed: tuple[bytes, ...] = ()
+        else:
+            target = crc32(key) % len(self._streams)
+            keyed = (b"k", key)
+        command: bytes = PACK(
+            (b"XADD", self._streams[target], b"*", b"n", b"%d" % number, b"v", value, *keyed)
+        )
         self._waiting.append((number, command))
         self._waiting_bytes += len(command)
         self._held.append(command)
