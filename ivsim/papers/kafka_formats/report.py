@@ -63,6 +63,7 @@ def beyond(found: Sequence[CellResult], cores: int) -> list[str]:
         tables.fastest(cells),
         tables.codecs(cells),
         tables.settings(cells),
-        tables.million_and_year(found),
+        tables.million(found),
+        tables.year(found),
         tables.load(found, cores),
     ]
