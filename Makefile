@@ -14,7 +14,7 @@ HAVING = $$(grep -rlE 'mark\.($(1))' tests --include='test_*.py')
 unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 
-.PHONY: run test test-all bare cpp check collect unit timing marked full-timing full properties wheel bench soak setup format doctor docs
+.PHONY: run test test-all platforms bare cpp check collect unit timing marked full-timing full properties wheel bench soak setup format doctor docs
 
 run: # the main job on a bundled trace; options: make run ARGS="--vehicles 100"
 	@sh setup/install.sh run
@@ -25,8 +25,12 @@ test: # check, unit tests, the built wheel, what judges time, tests of the real 
 	@sh setup/parts.sh check,wheel,collect
 	@sh setup/parts.sh unit timing marked
 
-test-all: test # and the rest: second modes, own clusters, further back ends, executed pages, whatever takes long
+test-all: platforms test # Pulsar, and the rest: second modes, own clusters, further back ends, executed pages, whatever takes long
 	@sh setup/parts.sh full-timing full properties
+
+platforms: # what set-up leaves out, and its contract tests need
+	@sh setup/install.sh test
+	$(PYTHON) -m ivsim.cli platform install pulsar
 
 bare: # both commands above where nothing is installed, in a bare Debian chroot; one of them: make bare ARGS=test
 	@sh setup/bare.sh $(ARGS)
