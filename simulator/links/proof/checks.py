@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from schemas.quantiles import rank_index
+from simulator.links.proof.beta import betaincinv
 
 Verdict = Literal["pass", "off", "unproven"]
 # A check that is right fails one time in a thousand by chance alone.
@@ -15,11 +16,9 @@ CONFIDENCE: Final = 0.999
 
 def loss_interval(lost: int, sent: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the exact (Clopper-Pearson) interval of a loss ratio, from `lost` of `sent` packets."""
-    from scipy.special import betaincinv  # noqa: PLC0415 - a third of a second, which not every run needs
-
     tail = (1 - confidence) / 2
-    low = 0.0 if lost == 0 else float(betaincinv(lost, sent - lost + 1, tail))
-    high = 1.0 if lost == sent else float(betaincinv(lost + 1, sent - lost, 1 - tail))
+    low = 0.0 if lost == 0 else betaincinv(lost, sent - lost + 1, tail)
+    high = 1.0 if lost == sent else betaincinv(lost + 1, sent - lost, 1 - tail)
     return low, high
 
 
