@@ -194,7 +194,7 @@ TABLES: Final[Mapping[str, Table]] = {
     ),
     "wire_categories": Table("a phase, vehicle, direction, purpose and layer, with its bytes", {}),
     "wire_messages": Table("a message found in the captured bytes", {}),
-    "wire_handshakes": Table("a handshake of TLS", {}),
+    "wire_handshakes": Table("a handshake of TLS or DTLS", {}),
 }
 
 

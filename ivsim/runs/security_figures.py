@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -14,6 +15,7 @@ from simulator.capture.process import CATEGORIES_NAME, HANDSHAKES_NAME
 from simulator.capture.tables import attributed_count
 
 _WAYS: Final = ("uplink", "downlink")
+_KINDS: Final = {"full": False, "resumed": True}
 
 
 def security_figures(
@@ -37,7 +39,9 @@ def security_figures(
         security: the option; access_refused: how often a vehicle was refused for who it is; sender_cpu_s: of all since the start;
         gateway_cpu_s: of all since they were ready; handshakes_full and handshakes_resumed: counts, before the start too;
         handshake_p50_ms, handshake_p99_ms: from the frame that began a handshake to the one that ended it, at the
-        vehicles' end; handshake_bytes_<way>: whole frames, with the acknowledgements of TCP;
+        vehicles' end; full_handshake_p50_ms, resumed_handshake_p50_ms: of either kind alone; full_handshake_bytes_mean,
+        resumed_handshake_bytes_mean: records of one, both ways; handshake_bytes_<way>: of all together, whole frames, with the
+        acknowledgements of TCP;
         record_bytes_<way>: headers, types and tags of the records behind the handshake.
     """
     figures: dict[str, Any] = {
@@ -49,16 +53,20 @@ def security_figures(
     handshakes, categories = directory / HANDSHAKES_NAME, directory / CATEGORIES_NAME
     known = handshakes.is_file() and categories.is_file()
     names = ["handshakes_full", "handshakes_resumed", "handshake_p50_ms", "handshake_p99_ms"]
+    names += [f"{kind}_handshake_{what}" for kind in _KINDS for what in ("p50_ms", "bytes_mean")]
     names += [f"{what}_bytes_{way}" for what in ("handshake", "record") for way in _WAYS]
     figures |= dict.fromkeys(names)
     if not known:
         return figures
     rows = pq.read_table(handshakes)
-    if rows.num_rows:
-        lengths_ns = rows.column("ended_at_ns").to_numpy() - rows.column("begun_at_ns").to_numpy()
-        for name, share in (("p50", 0.5), ("p99", 0.99)):
-            at_ns = np.quantile(lengths_ns, share, method="inverted_cdf")
-            figures[f"handshake_{name}_ms"] = float(at_ns) / 1e6
+    figures |= {
+        f"handshake_{name}_ms": _length_ms(rows, share) for name, share in (("p50", 0.5), ("p99", 0.99))
+    }
+    for kind, is_resumed in _KINDS.items():
+        own = rows.filter(pc.equal(rows["resumed"], is_resumed))
+        figures[f"{kind}_handshake_p50_ms"] = _length_ms(own, 0.5)
+        if "record_bytes" in own.column_names:  # tables of an earlier version have none
+            figures[f"{kind}_handshake_bytes_mean"] = pc.mean(own["record_bytes"]).as_py()
     if attributed_count(rows.schema) is not None:
         return figures
     resumed = int(pc.sum(rows.column("resumed")).as_py() or 0)
@@ -68,6 +76,14 @@ def security_figures(
         figures[f"handshake_bytes_{way}"] = _bytes(table, purpose="handshake", direction=way)
         figures[f"record_bytes_{way}"] = _bytes(table, purpose="secured", direction=way, layer="protocol")
     return figures
+
+
+def _length_ms(rows: pa.Table, share: float) -> float | None:
+    """Return a quantile of the handshakes' lengths; None of none."""
+    if not rows.num_rows:
+        return None
+    lengths_ns = rows.column("ended_at_ns").to_numpy() - rows.column("begun_at_ns").to_numpy()
+    return float(np.quantile(lengths_ns, share, method="inverted_cdf")) / 1e6
 
 
 def _sum(said: Sequence[Mapping[str, Any]], name: str) -> Any:

@@ -66,12 +66,14 @@ class Handshake(NamedTuple):
 
     Attributes:
         resumed: the server took up an earlier session: no certificates went over the wire.
+        record_bytes: of its records, both ways; those of DTLS that were sent again count again.
     """
 
     vehicle: int
     begun_at_ns: int
     ended_at_ns: int
     resumed: bool
+    record_bytes: int
 
 
 class Messages:

@@ -39,19 +39,29 @@ class DtlsFlow:
         self._vehicle = vehicle
         self._random = b""
         self._begun_at_ns: int | None = None
+        self._record_bytes = 0
         self.handshakes: list[Handshake] = []
 
     def take(self, direction: int, data: bytes, at_ns: int) -> Verdict:
         """Return the verdict on a datagram for which `is_dtls` holds: its first record says whether a handshake goes on."""
+        self._record_bytes += len(data)
         for kind, epoch, begin in _records(data):
             if kind != _HANDSHAKE_RECORD:
                 continue
             if epoch == 0 and data[begin + _HEADER_BYTES : begin + _HEADER_BYTES + 1] == _CLIENT_HELLO:
                 random = data[begin + _RANDOM.start : begin + _RANDOM.stop]
                 if random != self._random:
-                    self._random, self._begun_at_ns = random, at_ns
+                    self._random, self._begun_at_ns, self._record_bytes = random, at_ns, len(data)
             elif epoch and direction == DOWNLINK and self._begun_at_ns is not None:
-                self.handshakes.append(Handshake(self._vehicle, self._begun_at_ns, at_ns, resumed=False))
+                self.handshakes.append(
+                    Handshake(
+                        self._vehicle,
+                        self._begun_at_ns,
+                        at_ns,
+                        resumed=False,
+                        record_bytes=self._record_bytes,
+                    )
+                )
                 self._begun_at_ns = None
         if data[0] in (_CHANGE_CIPHER_SPEC, _HANDSHAKE_RECORD) or not any(
             data[3:5]

@@ -91,6 +91,7 @@ def handshakes_table(totals: ByteTotals) -> pa.Table:
         "begun_at_ns": pa.array([row.begun_at_ns for row in rows], pa.int64()),
         "ended_at_ns": pa.array([row.ended_at_ns for row in rows], pa.int64()),
         "resumed": pa.array([row.resumed for row in rows], pa.bool_()),
+        "record_bytes": pa.array([row.record_bytes for row in rows], pa.int64()),
     }
     return pa.table(columns)
 

@@ -64,6 +64,7 @@ class TlsScanner:
         self._suite: _Suite | None = None
         self._resumed = False
         self._begun_at_ns: int | None = None
+        self._record_bytes = 0
         self._over = False
 
     def scan(self, direction: int, data: bytearray, position: int, at_ns: int) -> tuple[list[Unit], int]:
@@ -98,6 +99,7 @@ class TlsScanner:
             content = max(len(record) - _HEADER - _TYPE - self._suite.tag_bytes, 0)
             first = position + _HEADER
             return Unit(position, end, first, first + content, SECURED, NOBODY)
+        self._record_bytes += len(record)
         if record[0] == _HANDSHAKE and direction != UPLINK and record[_HEADER] == _SERVER_HELLO:
             self._read_server_hello(bytes(record[_HEADER:]))
         elif record[0] == _APPLICATION_DATA and direction == UPLINK:
@@ -109,7 +111,8 @@ class TlsScanner:
             raise ValueError("TLS: encrypted before ServerHello (early data)")
         if length == _MESSAGE_HEADER + self._suite.hash_bytes + _TYPE + self._suite.tag_bytes:
             self._over = True
-            self.handshakes.append(Handshake(self._vehicle, self._begun_at_ns, at_ns, self._resumed))
+            whole = Handshake(self._vehicle, self._begun_at_ns, at_ns, self._resumed, self._record_bytes)
+            self.handshakes.append(whole)
 
     def _read_server_hello(self, hello: bytes) -> None:
         """Note suite and session (RFC 8446, 4.1.3). ValueError for another version, or an unknown suite."""

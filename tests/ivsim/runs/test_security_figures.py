@@ -27,6 +27,7 @@ def write(directory: Path) -> None:
         "begun_at_ns": begun,
         "ended_at_ns": ended,
         "resumed": [False, True, False],
+        "record_bytes": [1_500, 600, 1_700],
     }
     pq.write_table(pa.table(columns), directory / "wire_handshakes.parquet")
     rows = [
@@ -61,6 +62,10 @@ def test_figures_and_metrics_of_a_capture(tmp_path: Path) -> None:
         "handshakes_resumed": 1,
         "handshake_p50_ms": 20.0,
         "handshake_p99_ms": 40.0,
+        "full_handshake_p50_ms": 20.0,
+        "full_handshake_bytes_mean": 1_600.0,
+        "resumed_handshake_p50_ms": 10.0,
+        "resumed_handshake_bytes_mean": 600.0,
         "handshake_bytes_uplink": 760,
         "handshake_bytes_downlink": 900,
         "record_bytes_uplink": 44,
@@ -69,6 +74,7 @@ def test_figures_and_metrics_of_a_capture(tmp_path: Path) -> None:
     metrics = security_metrics({"security": figures, "run_due": 10})
     assert set(metrics) == set(SECURITY_METRICS)
     assert metrics["handshake_bytes_mean"] == 1660 / 3
+    assert metrics["resumed_handshake_bytes_mean"] == 600.0
     assert metrics["record_bytes_per_message"] == 4.4
     assert metrics["sender_cpu_us_per_due"] == 50_000
     assert metrics["gateway_cpu_us_per_due"] == 100_000
@@ -85,6 +91,7 @@ def test_of_a_sample_times_are_known_and_counts_and_bytes_are_not(tmp_path: Path
     known = {name: value for name, value in figures.items() if value is not None}
     assert set(known) == {
         "security", "access_refused", "sender_cpu_s", "gateway_cpu_s", "handshake_p50_ms", "handshake_p99_ms",
+        "full_handshake_p50_ms", "full_handshake_bytes_mean", "resumed_handshake_p50_ms", "resumed_handshake_bytes_mean",
     }  # fmt: skip
     assert known["handshake_p50_ms"] == 20.0
 
@@ -104,5 +111,5 @@ def test_a_run_without_handshakes_has_none(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(path).slice(0, 0), path)
     figures = security_figures(tmp_path, security="oscore", senders=[SENDER], gateways=GATEWAYS)
     assert (figures["handshakes_full"], figures["handshakes_resumed"]) == (0, 0)
-    assert figures["handshake_p50_ms"] is None
+    assert figures["handshake_p50_ms"] is figures["resumed_handshake_bytes_mean"] is None
     assert security_metrics({"security": figures, "run_due": 10})["handshake_bytes_mean"] is None

@@ -73,7 +73,7 @@ def handshakes_of(*steps):
         attributor.add(make.batch([make.udp_frame(5, up, datagram)], [at_ms * 1_000_000]))
     attributor.finish()
     return [
-        (row.vehicle, row.begun_at_ns // 1_000_000, row.ended_at_ns // 1_000_000, row.resumed)
+        (row.vehicle, row.begun_at_ns // 1_000_000, row.ended_at_ns // 1_000_000, row.record_bytes)
         for row in attributor.totals.handshakes
     ]
 
@@ -83,11 +83,13 @@ def test_a_handshake_lasts_from_the_first_hello_to_the_servers_finished():
     whole = (
         (10, True, hello(1)), (40, False, verify), (50, True, hello(1)), (90, True, FINISHED), (130, False, FINISHED),
     )  # fmt: skip
-    assert handshakes_of(*whole) == [(5, 10, 130, False)]
+    size = sum(len(datagram) for _, _, datagram in whole)
+    assert handshakes_of(*whole) == [(5, 10, 130, size)]
     # What is sent again changes nothing, nor do records behind it.
     again = (*whole, (1_130, False, FINISHED), (1_200, True, protected(APPLICATION_DATA, 40)))
-    assert handshakes_of((9, True, protected(APPLICATION_DATA, 4)), *again) == [(5, 10, 130, False)]
+    assert handshakes_of((9, True, protected(APPLICATION_DATA, 4)), *again) == [(5, 10, 130, size)]
     # A vehicle that begins anew on its port; one that never came to its end; a hello cut short.
     second = ((5_000, True, hello(2)), (6_000, True, hello(3)), (6_200, False, FINISHED))
-    assert handshakes_of(*whole, *second) == [(5, 10, 130, False), (5, 6_000, 6_200, False)]
+    own = len(hello(3)) + len(FINISHED)
+    assert handshakes_of(*whole, *second) == [(5, 10, 130, size), (5, 6_000, 6_200, own)]
     assert handshakes_of((1, True, hello(1)), (2, True, hello(1)[:20])) == []

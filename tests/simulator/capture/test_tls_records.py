@@ -115,6 +115,7 @@ def test_a_handshake_ends_with_the_clients_finished(mutual):
     assert application_bytes(totals, "secured", "opaque", 0) == 5_100
     assert application_bytes(totals, "secured", "protocol", 0) == 2 * RECORD_OVERHEAD
     handshake_down = application_bytes(totals, "handshake", "protocol", 1)
+    assert one.record_bytes == shaken[True] + handshake_down
     tickets = shaken[False] - handshake_down
     assert 2 * 150 < tickets < 2 * 2_000
     down = sum(application_bytes(totals, "secured", layer, 1) for layer in ("opaque", "protocol"))
@@ -136,6 +137,8 @@ def test_a_certificate_of_the_vehicle_is_seen_in_the_bytes_and_resumption_saves_
     assert mutual.ends[True].session_reused
     totals, _ = attributed(mutual.frames)
     assert handshakes_table(totals).column("resumed").to_pylist() == [False, True]
+    full, short = handshakes_table(totals).column("record_bytes").to_pylist()
+    assert short < full - 1_000
     resumed = mutual.bytes[True] - before[True] - RECORD_OVERHEAD - 1
     assert application_bytes(totals, "handshake", "protocol", 0) == costs["mtls"] + resumed
 

@@ -24,6 +24,19 @@ SECURITY_METRICS: Final[dict[str, Metric]] = {
             _RUN,
             "ClientHello to the client's Finished (DTLS: the server's), at the vehicles' end",
         ),
+        *(
+            metric
+            for kind in ("full", "resumed")
+            for metric in (
+                Metric(f"{kind}_handshake_p50_ms", "ms", _RUN, f"likewise, of {kind} handshakes alone"),
+                Metric(
+                    f"{kind}_handshake_bytes_mean",
+                    "B",
+                    _RUN,
+                    f"records of a {kind} handshake, both ways, without the headers of TCP, UDP and IP",
+                ),
+            )
+        ),
         Metric("handshake_bytes_mean", "B", _RUN, "frames of a handshake of TLS or DTLS, both ways, mean"),
         Metric(
             "record_bytes_per_message",
@@ -37,9 +50,7 @@ SECURITY_METRICS: Final[dict[str, Metric]] = {
 }
 
 HANDSHAKING: Final = ("tls", "mtls", "dtls-psk")
-OF_HANDSHAKES: Final = frozenset(
-    {"handshakes_full", "handshakes_resumed", "tls_handshake_p50_ms", "handshake_bytes_mean"}
-)
+OF_HANDSHAKES: Final = frozenset({name for name in SECURITY_METRICS if "handshake" in name})
 
 
 def security_metrics(metrics: Mapping[str, Any]) -> dict[str, float | int | None]:
@@ -55,6 +66,7 @@ def security_metrics(metrics: Mapping[str, Any]) -> dict[str, float | int | None
         "handshakes_full": full,
         "handshakes_resumed": resumed,
         "tls_handshake_p50_ms": security.get("handshake_p50_ms"),
+        **{name: security.get(name) for name in SECURITY_METRICS if name.startswith(("full_", "resumed_"))},
         "handshake_bytes_mean": _share(_both_ways(security, "handshake"), shaken),
         "record_bytes_per_message": _share(_both_ways(security, "record"), metrics.get("run_due")),
         "sender_cpu_us_per_due": _share(security.get("sender_cpu_s"), metrics.get("run_due"), 1e6),
