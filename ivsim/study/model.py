@@ -63,6 +63,8 @@ class Study(Strict):
         scenario: fields of the engine that all cells share; `quick` replaces some of them for a quick look, and a sweep's
             own.
         apart: axes whose values are never measured at the same time (as each needs the machine's CPU alone).
+        adjacent: an axis whose values are compared: within a block, cells that differ in nothing else follow one another, in an
+            order of their own, so that a machine that changes its speed changes that of all.
         repetitions: of every cell, each with a seed of its own (`repetition_seed`); `quick` runs one. One repetition of all cells
             is a block.
         headline: how the report's first paragraph is made; see ivsim.study.headline.
@@ -78,6 +80,7 @@ class Study(Strict):
     leave_out: list[dict[str, Any]] = []
     sweeps: dict[str, Sweep] = {}
     apart: list[str] = []
+    adjacent: str | None = None
     repetitions: int = Field(default=8, ge=1, le=1_000)
     seed: int = Field(default=1, ge=0)
     metrics: list[str] = Field(min_length=1)
@@ -108,9 +111,10 @@ class Study(Strict):
                 )
         _check_fields(engine, self.scenario, "scenario")
         _check_fields(engine, self.quick, "quick")
-        for name in self.apart:
-            if name not in engine.axes():
-                raise ValueError(f"apart: {_no_axis(engine, name)}")
+        for key, names in (("apart", self.apart), ("adjacent", [self.adjacent] if self.adjacent else [])):
+            for name in names:
+                if name not in engine.axes():
+                    raise ValueError(f"{key}: {_no_axis(engine, name)}")
         _check_metrics(engine, self.metrics, "metrics")
         _check_metrics(engine, self.service_levels, "service_levels")
         for name, level in self.service_levels.items():

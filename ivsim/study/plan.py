@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 from ivsim.study.cells import Cell, Session, Task
 from ivsim.study.model import Study
@@ -13,7 +14,8 @@ def sessions(study: Study, cells: Sequence[Cell], repetitions: int) -> list[Sess
     """Return every repetition of every cell, in sessions, in an order drawn from the study's seed.
 
     Which cells share a session is the engine's to say. Repetitions follow one another, each in an order of its own; a
-    sweep may have fewer than the others. Within a repetition those sessions follow one another that stand on the same.
+    sweep may have fewer than the others. Within a repetition those sessions follow one another that stand on the same, and of
+    those whose cells differ in the axis `adjacent` alone.
     """
     rng = random.Random(f"{study.seed}/order")
     sweeps = study.all_sweeps()
@@ -23,13 +25,23 @@ def sessions(study: Study, cells: Sequence[Cell], repetitions: int) -> list[Sess
         together = study.measured_by.sessions(left, study.apart)
         here = [Session(tuple(Task.of(cell, repetition) for cell in one)) for one in together]
         rng.shuffle(here)
-        found += _grouped(study, here)
+        if study.adjacent is not None:
+            here = _grouped(here, partial(_but_for, study.adjacent))
+        found += _grouped(here, study.measured_by.stands_on)
     return found
 
 
-def _grouped(study: Study, here: Sequence[Session]) -> list[Session]:
-    """Return sessions in their order, but those that stand on the same behind the first of them."""
+def _but_for(axis: str, session: Session) -> Hashable:
+    """Return what the cells of a session are but for their value of an axis."""
+    return tuple(
+        (cell.sweep, *((name, str(value)) for name, value in cell.values.items() if name != axis))
+        for cell in session.cells
+    )
+
+
+def _grouped(here: Sequence[Session], alike: Callable[[Session], Hashable]) -> list[Session]:
+    """Return sessions in their order, but those that are alike behind the first of them."""
     groups: dict[Hashable, list[Session]] = {}
     for session in here:
-        groups.setdefault(study.measured_by.stands_on(session), []).append(session)
+        groups.setdefault(alike(session), []).append(session)
     return [session for group in groups.values() for session in group]

@@ -6,6 +6,9 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
 from ivsim.study.engines.echo.placement import groups_of, placements_of, sender_config_of, side_by_side
 from ivsim.study.engines.echo.plan import MOST_SENDERS, MOST_VEHICLES, sending, vehicles
 from ivsim.study.model import Study, cells_of
@@ -179,3 +182,23 @@ def test_what_stands_on_one_platform_is_measured_together():
     assert len(found) == 32
     assert changes <= 3  # once within each repetition, and perhaps between them
     assert [session.cells[0].options.codec for session in found[:8]] != ["none", "none", "gzip", "gzip"] * 2
+
+
+def test_cells_that_are_compared_follow_one_another_in_an_order_of_their_own():
+    axes = {
+        "profile": ["document", "document-single"],
+        "record": ["s1", "s2", "s3"],
+        "format": ["json", "avro", "protobuf"],
+    }
+    of = {"engine": "pipe", "scenario": {}, "metrics": ["client_cpu_us"], "axes": axes, "adjacent": "format"}
+    planned = study(**of)
+    found = [session.tasks[0].cell.values for session in sessions(planned, cells_of(planned, "here"), 2)]
+    groups = [found[at : at + 3] for at in range(0, len(found), 3)]
+    assert len(groups) == 2 * 6
+    for group in groups:
+        assert len({(one["profile"], one["record"]) for one in group}) == 1
+        assert {one["format"] for one in group} == {"json", "avro", "protobuf"}
+    assert len({tuple(one["format"] for one in group) for group in groups}) > 1
+    assert len({(group[0]["profile"], group[0]["record"]) for group in groups[:6]}) == 6
+    with pytest.raises(ValidationError, match="adjacent"):
+        study(adjacent="nothing")
