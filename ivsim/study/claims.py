@@ -9,8 +9,9 @@ where it agrees in one of them and disagrees in another.
    on one side of it. So more precision alone turns *cannot tell* into a verdict, and never one verdict into its contrary.
 2. A claim agrees when each of its parts does: the rejection of all of several hypotheses, each at 5 %, is at 5 % itself
    (intersection-union test, Berger 1982), so that agreement needs no correction for the number of parts.
-3. A claim is contradicted as soon as one part is, and any of many parts may be by chance: the parts of all claims of a work
-   together keep 5 % (Holm 1979), see `judged_together`.
+3. A claim is contradicted as soon as one part is, and any of many parts may be by chance: of works whose claims all hold, one
+   in twenty has a claim contradicted at all. A part counts for its claim as one of the claim's parts (Bonferroni), a claim as one
+   of the work's (Holm 1979), see `judged_together`.
 4. That a figure lies between two bounds, or two are the same within a margin, is two one-sided tests at 5 % each: the 90 %
    interval lies within (Schuirmann 1987).
 """
@@ -25,7 +26,7 @@ from typing import Any, Final, Literal, NamedTuple
 from scipy import special
 
 from ivsim.study.clusters import MIN_REPETITIONS
-from ivsim.study.statistics import Comparison, Interval, holm, narrowed, ratio_interval
+from ivsim.study.statistics import Comparison, Interval, holm_limits, narrowed, ratio_interval
 
 Verdict = Literal["agree", "disagree", "depends", "cannot tell", "not comparable"]
 AGREE: Final[Verdict] = "agree"
@@ -43,7 +44,7 @@ class Finding(NamedTuple):
     Attributes:
         verdict: whether it holds.
         text: its numbers in a sentence.
-        p_value: of what the verdict rules out: that an agreeing part does not hold, or a contrary one does.
+        p_value: of what the verdict rules out: that an agreeing part does not hold, or a contrary one does; two-sided.
     """
 
     verdict: Verdict
@@ -375,34 +376,39 @@ def decide(
     return sorted(found, key=lambda decided: decided.number)
 
 
-def parts_of(decided: Iterable[Decided]) -> int:
-    """Return how many parts some claims have, in all their settings."""
-    return sum(len(some) for one in decided for some in one.in_each.values())
+def judged_together(decided: Iterable[Decided], claims: int | None = None) -> list[Decided]:
+    """Return all claims of a work by their numbers, with contradictions that hold for all of them together at 5 %.
 
-
-def judged_together(decided: Iterable[Decided], tests: int | None = None) -> list[Decided]:
-    """Return all claims of a work by their numbers, with contradictions that hold for all their parts together at 5 % (Holm).
-
-    A contrary part that is not sure enough among so many is open.
+    The chance that a claim that holds is contradicted is at most its surest part's times the number of its parts (Bonferroni);
+    those of all claims are judged by Holm (1979). A contrary part that is not sure enough is open.
 
     Args:
         decided: the claims.
-        tests: how many parts there are, where these are some of the work's claims.
+        claims: how many the work has, where these are some of them.
     """
     found = sorted(decided, key=lambda one: one.number)
-    parts = [part for one in found for some in one.in_each.values() for part in some]
-    p_values = [part.p_value if part.verdict == DISAGREE else 1.0 for part in parts]
-    sure = iter(holm(p_values, tests))
-
-    def kept(some: Sequence[Finding]) -> list[Finding]:
-        # In the order in which the parts were counted.
-        return [
-            part._replace(verdict=CANNOT_TELL, p_value=1.0) if not held and part.verdict == DISAGREE else part
-            for part, held in zip(some, [next(sure) for _ in some], strict=True)
-        ]
-
+    limits = holm_limits([_chance(one) for one in found], claims)
     judged = []
-    for one in found:
-        each = {name: kept(some) for name, some in one.in_each.items()}
+    for one, limit in zip(found, limits, strict=True):
+        most = limit / max(1, _parts(one))
+        each = {name: [_kept(part, most) for part in some] for name, some in one.in_each.items()}
         judged.append(replace(one, findings=next(iter(each.values())), settings=each if one.settings else {}))
     return judged
+
+
+def _parts(decided: Decided) -> int:
+    return sum(map(len, decided.in_each.values()))
+
+
+def _chance(decided: Decided) -> float:
+    """Return the most that the chance may be of a contrary part where all hold."""
+    contrary = [
+        part.p_value for some in decided.in_each.values() for part in some if part.verdict == DISAGREE
+    ]
+    return min(1.0, _parts(decided) * min(contrary, default=1.0))
+
+
+def _kept(part: Finding, most: float) -> Finding:
+    """Return a part, open where it is contrary and not as sure as this."""
+    unsure = part.verdict == DISAGREE and part.p_value > most
+    return part._replace(verdict=CANNOT_TELL, p_value=1.0) if unsure else part

@@ -29,10 +29,10 @@ _SAYS: Final = {
     NOT_COMPARABLE: "are not comparable",
 }
 _RULE: Final = (
-    "A claim agrees when each of its parts does, and disagrees as soon as one is contrary, with the parts of all claims"
-    " together at 5 % (Holm). It depends where the work leaves a setting open and the claim agrees in one and disagrees in"
-    " another. It is not comparable where the set-up here cannot decide a part, and cannot be told otherwise. Fewer than"
-    f" {MIN_REPETITIONS} repetitions decide nothing. Differences and ratios stand with their 95 % intervals; that a figure"
+    "A claim agrees when each of its parts does, and disagrees as soon as one is contrary, with its parts (Bonferroni) and"
+    " all claims (Holm) together at 5 %. It depends where the work leaves a setting open and the claim agrees in one and"
+    " disagrees in another. It is not comparable where the set-up here cannot decide a part, and cannot be told otherwise. Fewer"
+    f" than {MIN_REPETITIONS} repetitions decide nothing. Differences and ratios stand with their 95 % intervals; that a figure"
     " lies between two bounds is decided by that of 90 % (two one-sided tests)"
 )
 

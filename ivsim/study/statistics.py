@@ -126,11 +126,17 @@ class Comparison(NamedTuple):
 
 def holm(p_values: Sequence[float], tests: int | None = None) -> list[bool]:
     """Return which of several hypotheses are rejected together at 5 % (Holm 1979); of `tests`, where these are some of more."""
+    return [limit > 0 for limit in holm_limits(p_values, tests)]
+
+
+def holm_limits(p_values: Sequence[float], tests: int | None = None) -> list[float]:
+    """Return for each hypothesis the level at which `holm` rejects it; 0 where it does not."""
     tests = tests or len(p_values)
     order = sorted(range(len(p_values)), key=lambda k: p_values[k])
-    rejected = [False] * len(p_values)
+    limits = [0.0] * len(p_values)
     for rank, index in enumerate(order):
-        if p_values[index] > (1 - CONFIDENCE) / (tests - rank):
+        level = (1 - CONFIDENCE) / (tests - rank)
+        if p_values[index] > level:
             break
-        rejected[index] = True
-    return rejected
+        limits[index] = level
+    return limits

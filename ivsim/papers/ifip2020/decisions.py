@@ -28,10 +28,10 @@ class AllObservations:
     """What the studies have measured, and the same messages counted in other ways for the controls.
 
     Attributes:
-        tests: parts of all claims, of which a control decides some by the same rule; None: the control's own alone.
+        claims: how many the work has, of which a control decides some by the same rule; None: the control's own alone.
     """
 
-    tests: int | None = None
+    claims: int | None = None
 
     def __init__(self, store: Store) -> None:
         self.store = store

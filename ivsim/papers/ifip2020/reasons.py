@@ -30,7 +30,7 @@ from ivsim.papers.ifip2020.paper import (
     at,
     percent,
 )
-from ivsim.study.claims import AGREE, DEPENDS, DISAGREE, Decided, judged_together, parts_of
+from ivsim.study.claims import AGREE, DEPENDS, DISAGREE, Decided, judged_together
 from ivsim.study.engines.echo.observations import EchoObservations, compare_latency
 from ivsim.study.summary import short
 
@@ -43,7 +43,7 @@ MANY: Final = 0.3
 
 def reasons(observations: AllObservations, decided: Sequence[Decided]) -> dict[int, list[str]]:
     """Return number -> sentences, of the claims that are contradicted, or are in one of their settings."""
-    observations.tests = parts_of(decided)
+    observations.claims = len(decided)
     return {
         one.number: REASONS[one.number](observations, one)
         for one in decided
@@ -221,7 +221,7 @@ def above_auto(observations: AllObservations, _decided: Decided) -> list[str]:
 def _bare_verdict(observations: AllObservations, decided: Decided) -> list[str]:
     found = [
         one
-        for one in judged_together(some(observations.bare, BYTES), observations.tests)
+        for one in judged_together(some(observations.bare, BYTES), observations.claims)
         if one.number == decided.number
     ]
     return [

@@ -25,7 +25,7 @@ from ivsim.papers.ifip2020.paper import LOSSES, MODES, SIZES, PaperCells
 from ivsim.papers.ifip2020.reasons import reasons
 from ivsim.report.drawing import Charts
 from ivsim.study import differences, soundness
-from ivsim.study.claims import Decided, judged_together, parts_of
+from ivsim.study.claims import Decided, judged_together
 from ivsim.study.claims_report import answer, borne_out, claims_section, evidence_section, number_of
 from ivsim.study.corpus import time_metric
 from ivsim.study.engines.codec_cpp.driver import DIRECTIONS, OPERATIONS
@@ -53,7 +53,6 @@ class Ifip2020(Paper):
     def report_parts(self, store: Store, decided: Sequence[Decided]) -> list[str]:
         observations = AllObservations(store)
         why = reasons(observations, decided)
-        tests = parts_of(decided)
         study, found = store.study, results(store)
         apart = differences.differences(study, found)
         advice = headline(study.headline_kind, study.measured_by, found, apart)
@@ -66,8 +65,8 @@ class Ifip2020(Paper):
             evidence_section(decided, why),
             _results(observations.sent),
             controls_section(observations.sent, store),
-            _bare(observations.bare, tests),
-            _due(observations.due, tests),
+            _bare(observations.bare, len(decided)),
+            _due(observations.due, len(decided)),
             _formats(observations.formats),
             differences.section(study, apart),
             _method(found),
@@ -127,7 +126,7 @@ def _lost(missing: int, due: int, interval: Interval) -> str:
     return f"{missing} of {due}: {written(scaled(interval, 'ratio')[0])} %"
 
 
-def _bare(observations: PaperCells, tests: int) -> str:
+def _bare(observations: PaperCells, claims: int) -> str:
     """Show the bytes once more, without TCP's pure acknowledgements."""
     rows = []
     for mode in MODES:
@@ -136,7 +135,7 @@ def _bare(observations: PaperCells, tests: int) -> str:
     head = ["mode", *(f"{size}, {loss}" for size in SIZES for loss in ("0%", "25%"))]
     verdicts = [
         [str(d.number), d.claim.statement, f"**{d.verdict}**", number_of(d)]
-        for d in judged_together(some(observations, BYTES), tests)
+        for d in judged_together(some(observations, BYTES), claims)
     ]
     return (
         "### The same bytes without TCP segments that only acknowledge\n\n"
@@ -146,7 +145,7 @@ def _bare(observations: PaperCells, tests: int) -> str:
     )
 
 
-def _due(observations: PaperCells, tests: int) -> str:
+def _due(observations: PaperCells, claims: int) -> str:
     """Show the latencies once more, from when a message was due."""
     rows = []
     for mode in MODES:
@@ -157,7 +156,7 @@ def _due(observations: PaperCells, tests: int) -> str:
     head = ["mode", *(f"{size}, {loss}" for size in SIZES for loss in ("0%", "10%", "25%"))]
     verdicts = [
         [str(d.number), d.claim.statement, f"**{d.verdict}**", number_of(d)]
-        for d in judged_together(some(observations, LATENCIES), tests)
+        for d in judged_together(some(observations, LATENCIES), claims)
     ]
     return (
         "### The same latencies from the moment a message was due\n\n"

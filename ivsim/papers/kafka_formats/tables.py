@@ -82,7 +82,7 @@ def costs(found: Sequence[CellResult]) -> str:
                 str(values["format"]),
                 *(
                     number(_mean(one, name))
-                    for name in ("records_per_s", "summed_records_per_s", "payload_mb_per_s")
+                    for name in ("wall_records_per_s", "summed_records_per_s", "payload_mb_per_s")
                 ),
                 *map(number, parts),
                 *map(number, whole),
@@ -152,7 +152,7 @@ def fastest(cells: Cells) -> str:
     )
 
 
-_SPEEDS: Final = ("records_per_s", "client_cpu_us", "platform_cpu_us")
+_SPEEDS: Final = ("wall_records_per_s", "client_cpu_us", "platform_cpu_us")
 
 
 def codecs(cells: Cells) -> str:
@@ -271,7 +271,7 @@ def causes(cells: Cells) -> str:
             )
 
         where = f"{record.upper()} {SCENARIOS[profile]}"
-        speeds, costs_us = ((get("records_per_s"), get("client_cpu_us")) for get in (built, prebuilt))
+        speeds, costs_us = ((get("wall_records_per_s"), get("client_cpu_us")) for get in (built, prebuilt))
         rows.append([where, *speeds, *costs_us])
     head = ["", "built: records/s", "CPU of clients", "prebuilt: records/s", "CPU of clients"]
     text = f"### Claim 10: Protobuf over MessagePack, with and without building\n\n{table(head, rows)}"

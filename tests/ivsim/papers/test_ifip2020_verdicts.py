@@ -399,7 +399,7 @@ class Everything:
     def __init__(self, sent: PaperCells) -> None:
         self.sent = self.due = self.bare = sent
         self.formats = FormatCells([])
-        self.tests = None
+        self.claims = None
 
 
 def test_reasons_say_only_what_this_run_bears_out():

@@ -123,11 +123,17 @@ def test_agreement_needs_no_correction_and_contradiction_does_over_all_claims():
     assert judged(ordered([Ordering("x", weak)] * 10)) == [AGREE]
     assert judged(ordered([Ordering("x", contrary)])) == [DISAGREE]
     assert judged(ordered([Ordering("x", contrary), *[Ordering("n", None)] * 9])) == [CANNOT_TELL]
-    # The others may be of other claims.
+    # Other claims count once each, however many parts they have.
     nine = ordered([Ordering("n", weak)] * 9)
-    assert judged(ordered([Ordering("x", contrary)]), nine) == [CANNOT_TELL, AGREE]
+    assert judged(ordered([Ordering("x", contrary)]), nine) == [DISAGREE, AGREE]
+    assert judged(ordered([Ordering("x", contrary)]), nine, nine) == [CANNOT_TELL, AGREE, AGREE]
     sure = ordered([Ordering("x", comparison(-1.0, 0.5))])
-    assert judged(sure, nine) == [DISAGREE, AGREE]
+    assert judged(sure, nine, nine) == [DISAGREE, AGREE, AGREE]
+    # In a claim that is contradicted a part that is not sure enough by itself stays open.
+    (one,) = judged_together(
+        decide([Claim(1, "", "", lambda _: ordered([Ordering("x", contrary)]) + sure * 2)], None)
+    )
+    assert [part.verdict for part in one.findings] == [CANNOT_TELL, DISAGREE, DISAGREE]
 
 
 def test_of_works_whose_claims_all_hold_one_in_twenty_is_contradicted_at_most():

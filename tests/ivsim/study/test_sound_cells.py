@@ -90,12 +90,12 @@ def test_one_setting_twice_has_the_blocks_that_were_asked_for(
     assert [store.study.repetitions_of(cell) for cell in store.cells()] == [2, 2]
     study, path = study_named("kafka-formats")
     cells = cells_of(study, str(path))
-    own = next(cell for cell in cells if study.sweeps[cell.sweep].repetitions == 3)
-    for repetitions in (2, 12):
+    own = next(cell for cell in cells if study.sweeps[cell.sweep].repetitions == 2)
+    for repetitions in (3, 12):
         asked, _ = twice.asked(study, cells, own.name, repetitions)
         assert asked.repetitions_of(own) == repetitions
         assert Study.model_validate(asked.model_dump()) == asked
-    assert twice.asked(study, cells, own.name, None)[0].repetitions_of(own) == 3
+    assert twice.asked(study, cells, own.name, None)[0].repetitions_of(own) == 2
 
 
 def test_claims_of_pipes_rest_on_valid_repetitions_alone() -> None:
