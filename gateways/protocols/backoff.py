@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Awaitable, Callable
-
-from gateways.protocols.ends import ConnectError
 
 
 class Backoff:
@@ -26,15 +22,3 @@ class Backoff:
     def reset(self) -> None:
         """Start again with the first wait, after a success."""
         self._attempts = 0
-
-
-async def keep_trying(connect: Callable[[], Awaitable[None]], backoff: Backoff) -> None:
-    """Wait and call `connect` until it raises no ConnectError any more."""
-    while True:
-        await asyncio.sleep(backoff.next_s())
-        try:
-            await connect()
-        except ConnectError:
-            continue
-        backoff.reset()
-        return

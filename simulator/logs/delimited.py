@@ -11,8 +11,6 @@ from schemas.errors import Refusal
 from simulator.logs.base import Drive, Drives, LogReader
 from simulator.logs.mapping import Mapping
 
-LONGEST_CELL: Final = 10_000
-
 
 def take_row(drives: Drives, mapping: Mapping, place: int, cells: dict[str, str], alone: str) -> None:
     """Take one row of texts by column; `alone` is the vehicle of a log that names none."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateways.protocols.ends import Receipt
-from gateways.protocols.mqtt.address import mqtt_topic, vehicle_of_mqtt_topic
+from gateways.protocols.mqtt.address import mqtt_addresses, mqtt_topic
 from gateways.protocols.mqtt.packets import CONNACK, Credentials, MalformedPacketError
 from gateways.protocols.mqtt.session import GatewaySession
 from ivsim.study.engines.codec.fuzz import hostile
@@ -18,6 +18,7 @@ from tests.fake_mqtt_broker import packet, publish
 from tests.fuzz.surface import VEHICLES, Payloads, Surface, paper_bridge
 from tests.fuzz.words import damaged
 
+OURS = mqtt_addresses("")
 _FORMATS = ("protobuf", "json", "flatbuffers", "avro", "msgpack", "small")
 
 
@@ -52,7 +53,7 @@ class _Gateway:
     ) -> None:
         text = topic.decode("utf-8", "replace")
         try:
-            vehicle = vehicle_of_mqtt_topic(text)
+            vehicle = OURS.vehicle_of(text)
         except ValueError as error:
             self.bridge.misaddressed(text, payload, 1, receipt, str(error))
         else:

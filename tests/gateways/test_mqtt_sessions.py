@@ -8,14 +8,15 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from gateways.protocols import PROTOCOLS
-from gateways.protocols.backoff import Backoff, keep_trying
+from gateways.protocols.backoff import Backoff
 from gateways.protocols.base import Endpoint, IntakeSettings, VehicleSettings
+from gateways.protocols.ends import ConnectError
 from ivsim.testbed.mosquitto import MosquittoServer
 from ivsim.testbed.registry import RunRecord
 from schemas.topics import vehicle_id
@@ -27,6 +28,14 @@ MESSAGES = 150
 # All messages together are more than seven of the longest pieces, so that every cut comes, even if none is sent twice.
 CUT_BYTES = (400, 3_000)
 WAIT_S = 40.0
+
+
+async def keep_trying(connect: Callable[[], Awaitable[None]], backoff: Backoff) -> None:
+    """Wait and call `connect` until it raises no ConnectError any more."""
+    while True:
+        await asyncio.sleep(backoff.next_s())
+        with contextlib.suppress(ConnectError):
+            return await connect()
 
 
 @pytest.fixture

@@ -21,8 +21,3 @@ def mqtt_topic(identity: str) -> str:
 def mqtt_addresses(scheme: str) -> Addresses:
     """Return the topics of a scheme, ours for ""; ValueError for one that is none."""
     return addresses(scheme, LEVELS) if scheme else _TOPICS
-
-
-def vehicle_of_mqtt_topic(topic: str) -> str:
-    """Return the vehicle id in a topic; ValueError when the topic is none of ours."""
-    return _TOPICS.vehicle_of(topic)
