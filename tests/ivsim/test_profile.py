@@ -18,6 +18,7 @@ from ivsim.options import OPTIONS
 from ivsim.profile_check import checks, options_of
 from ivsim.runs.preflight import check_producer
 from ivsim.runs.processes import session_config
+from ivsim.testbed.process import hold_port
 from schemas.errors import Refusal
 from schemas.settings import as_mapping, producer_settings, spark_settings
 from twin.config import TwinConfig
@@ -176,17 +177,11 @@ def test_what_is_typed_and_a_config_file_go_before_it(
     assert "--kafka-partitions 97: " in capsys.readouterr().err
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_each_connection_is_tried_whatever_became_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nobody = unused_port()
-    with socket.create_server(("127.0.0.1", 0)) as somebody:
+    with socket.create_server(("127.0.0.1", 0)) as somebody, hold_port() as held:
+        nobody = held.getsockname()[1]
         text = (
             f'[kafka]\nbootstrap = "127.0.0.1:{nobody}"\nproducer = {{ "lingering.ms" = 5 }}\n'
             f'[spark]\nmaster = "spark://127.0.0.1:{somebody.getsockname()[1]}"\ncheckpoint = "s3a://bucket/twins"\n'

@@ -17,6 +17,7 @@ from ivsim.runs.preflight import preflight
 from ivsim.runs.processes import client_prefix
 from ivsim.runs.target_credentials import left_on_target, target_credentials
 from ivsim.target import SCHEMES, Target, check_answers, check_consent, parse
+from ivsim.testbed.process import hold_port
 from schemas.errors import Refusal
 
 RUN = "20260101-120000-mqtt-qos1-abc123"
@@ -121,11 +122,14 @@ def test_on_a_terminal_it_is_asked_for(
 
 
 def test_a_target_that_does_not_answer_is_refused_before_anything_starts() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with hold_port() as server:
         port = server.getsockname()[1]
+        with pytest.raises(
+            Refusal, match=rf"^--target mqtt://127.0.0.1:{port}: no answer: Connection refused$"
+        ):
+            preflight(run_options(target=f"mqtt://127.0.0.1:{port}"))
+        server.listen()
         check_answers(Target("mqtt", "127.0.0.1", port), None)
-    with pytest.raises(Refusal, match=rf"^--target mqtt://127.0.0.1:{port}: no answer: Connection refused$"):
-        preflight(run_options(target=f"mqtt://127.0.0.1:{port}"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from ivsim.agents.connection import AgentConnection
 from ivsim.agents.login import TOKEN_VARIABLE
 from ivsim.agents.messages import Bye, Command, Ended, Event, Log, Message, StartSender
 from ivsim.agents.remote_sender import AgentLost, RemoteSender
-from ivsim.testbed.process import NotReady, ProcessDied
+from ivsim.testbed.process import NotReady, ProcessDied, hold_port
 from schemas.errors import Refusal
 from simulator.emission_log import RECORD, WORDS_RECORD, Kind
 from simulator.emission_table import read_events, to_table
@@ -76,10 +76,10 @@ def test_who_drips_or_falls_silent_is_left(between_s: float, monkeypatch: pytest
 
 
 def test_nobody_there_is_refused() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = Address("127.0.0.1", free.getsockname()[1])
-    with pytest.raises(Refusal) as refused:
-        AgentConnection(address, TOKEN, VERSION)
+    with hold_port() as nobody:
+        address = Address("127.0.0.1", nobody.getsockname()[1])
+        with pytest.raises(Refusal) as refused:
+            AgentConnection(address, TOKEN, VERSION)
     assert str(refused.value) == f"--agent {address}: no answer: Connection refused"
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from ivsim.option_rules import run_options
 from ivsim.runs.preflight import check_store
+from ivsim.testbed.process import hold_port
 from schemas.errors import Refusal
 
 PLACE = "s3a://bucket/twins"
 
 
 def test_a_store_that_does_not_answer_is_named() -> None:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # and nobody listens
+    with hold_port() as held:
         endpoint = f"http://127.0.0.1:{held.getsockname()[1]}"
         options = run_options(spark_checkpoint=PLACE, s3_endpoint=endpoint)
         with pytest.raises(Refusal, match=f"^{PLACE}: no answer from {endpoint}: Connection refused$"):

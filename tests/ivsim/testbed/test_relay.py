@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from ivsim.testbed.process import hold_port
 from ivsim.testbed.relay import relay
 from ivsim.testbed.udp_relay import UdpRelay
 
@@ -127,16 +128,16 @@ async def test_a_vehicle_that_goes_takes_its_own_connection_along() -> None:
 async def test_a_target_that_is_away_resets_the_vehicle_and_is_named(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
     listening, stop = socket.create_server(("127.0.0.1", 0)), asyncio.Event()
-    task = asyncio.ensure_future(relay(listening, "127.0.0.1", port, stop))
-    reader, writer = await asyncio.open_connection(*listening.getsockname())
-    with pytest.raises(ConnectionResetError):
-        await reader.read(1)
-    writer.close()
-    stop.set()
-    await task
+    with hold_port() as closed:
+        port = closed.getsockname()[1]
+        task = asyncio.ensure_future(relay(listening, "127.0.0.1", port, stop))
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        with pytest.raises(ConnectionResetError):
+            await reader.read(1)
+        writer.close()
+        stop.set()
+        await task
     assert f"relay: 127.0.0.1:{port}: " in capfd.readouterr().err
 
 
