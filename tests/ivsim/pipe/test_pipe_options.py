@@ -77,6 +77,7 @@ REFUSED = [
     ({"in_flight": 5, "platform": "redis"}, "--in-flight 5: has no effect with --platform redis, only with kafka"),
     ({"expiry_ms": 500, "platform": "null"}, "--expiry 500: has no effect with --platform null, only with kafka"),
     ({"partitioner": "own", "producers": 4}, "--partitioner own: --producers 4 are more than --partitions 3"),
+    ({"partitioner": "own", "platform": "redis"}, "--partitioner own: with --platform redis it is one of spread, sticky, key"),
     ({"loss_burst": 3.0, "link": "auto"}, "--loss-burst 3: needs --loss"),
     ({"loss_direction": "uplink", "link": "auto"}, "--loss-direction uplink: needs --loss"),
     ({**VARIED, "rtt": None}, "--link-varies: needs --rtt"),

@@ -183,6 +183,7 @@ class Platform(ABC):
         record_bytes: the largest record that it takes.
         has_brokers: it is processes of the measurement's own, as many as `brokers` says, that can be killed.
         durability: what `cache` and `synced` are there, in its own settings; empty where nothing can be chosen.
+        partitioners: those that its clients have, where it obeys the setting.
         restarts_to_sync: a server has one durability as long as it runs; else each place has its own.
         tuning: keys of TUNING that its clients obey, under `tuning` of their settings.
         defaults: what its client library has where nothing is said, options and TUNING alike; None where nobody has
@@ -199,6 +200,7 @@ class Platform(ABC):
     record_bytes: ClassVar[int]
     has_brokers: ClassVar[bool] = False
     durability: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    partitioners: ClassVar[tuple[str, ...]] = ("spread", "sticky", "key")
     restarts_to_sync: ClassVar[bool] = False
     tuning: ClassVar[frozenset[str]] = frozenset()
     defaults: ClassVar[Mapping[str, Any] | None] = None
@@ -217,7 +219,8 @@ class Platform(ABC):
 
     def refuses(self, settings: Mapping[str, Any]) -> tuple[str, str] | None:
         """Return the setting that it cannot obey, and what it allows; None where it can obey all."""
-        del settings
+        if "partitioner" in self.settings and settings["partitioner"] not in self.partitioners:
+            return "partitioner", f"it is one of {', '.join(self.partitioners)}"
         return None
 
     @abstractmethod
@@ -232,11 +235,3 @@ class Platform(ABC):
 
         `host` is another than LOOPBACK where `link` is among the settings that it obeys, or `power` says so.
         """
-
-
-def refuses_partitioner(settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Refuse a partition for each producer: a client that has no choice of its own takes them in turn, or goes by keys."""
-    partitioners = ("spread", "sticky", "key")
-    if settings["partitioner"] in partitioners:
-        return None
-    return "partitioner", f"it is one of {', '.join(partitioners)}"

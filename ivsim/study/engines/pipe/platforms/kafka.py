@@ -79,6 +79,7 @@ class Kafka(Platform):
     durability: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"cache": "flush.messages as installed: the page cache", "synced": "flush.messages=1"}
     )
+    partitioners: ClassVar[tuple[str, ...]] = ("spread", "sticky", "key", "own")
     tuning: ClassVar[frozenset[str]] = frozenset(TUNING)
     # librdkafka 2.16, CONFIGURATION.md.
     defaults: ClassVar[Mapping[str, Any] | None] = MappingProxyType(
@@ -103,7 +104,7 @@ class Kafka(Platform):
 
     def refuses(self, settings: Mapping[str, Any]) -> tuple[str, str] | None:
         lack = codec_lack(settings["codec"])
-        return None if lack is None else ("codec", f"cannot be had here: {lack}")
+        return super().refuses(settings) if lack is None else ("codec", f"cannot be had here: {lack}")
 
     def acknowledges(self, settings: Mapping[str, Any]) -> bool:
         return bool(settings["acks"] != "0")

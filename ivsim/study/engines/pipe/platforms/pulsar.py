@@ -11,14 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from ivsim.study.engines.pipe.platforms.base import (
-    LOOPBACK,
-    Host,
-    OpenPlatform,
-    Place,
-    Platform,
-    refuses_partitioner,
-)
+from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.pulsar import CLIENT, CLIENT_VERSION, MESSAGE_BYTES, NAME, REMEDY, PulsarServer, install
 from ivsim.testbed.registry import RunRecord
@@ -69,7 +62,7 @@ class Pulsar(Platform):
             return "codec", f"it is one of {', '.join(CODECS)}"
         if settings["linger_ms"] % 1:
             return "linger_ms", "it is a whole number of ms"
-        return refuses_partitioner(settings)
+        return super().refuses(settings)
 
     def acknowledges(self, settings: Mapping[str, Any]) -> bool:
         del settings

@@ -13,14 +13,7 @@ from typing import Any, ClassVar, Final
 import redis
 
 from ivsim.runs.memory import machine_bytes
-from ivsim.study.engines.pipe.platforms.base import (
-    LOOPBACK,
-    Host,
-    OpenPlatform,
-    Place,
-    Platform,
-    refuses_partitioner,
-)
+from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
 from ivsim.study.engines.pipe.platforms.redis_clients import GROUP, RECORD_BYTES, client, stream
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.redis import NAME as SERVER
@@ -63,9 +56,6 @@ class Redis(Platform):
         except Refusal as refusal:
             return str(refusal)
         return None
-
-    def refuses(self, settings: Mapping[str, Any]) -> tuple[str, str] | None:
-        return refuses_partitioner(settings)
 
     def room_bytes(self) -> int:
         return int(PAYLOAD_SHARE * MEMORY_SHARE * machine_bytes())

@@ -28,7 +28,6 @@ class KafkaLibrary(Kafka):
         module: that has to be importable.
         extra: what has it, in pip's words.
         needs: further checks, which refuse.
-        partitioners: it has of its own.
     """
 
     settings: ClassVar[frozenset[str]] = _SETTINGS
@@ -49,11 +48,6 @@ class KafkaLibrary(Kafka):
                 check()
         except Refusal as refusal:
             return str(refusal)
-        return None
-
-    def refuses(self, settings: Mapping[str, Any]) -> tuple[str, str] | None:
-        if settings["partitioner"] not in self.partitioners:
-            return "partitioner", f"it is one of {', '.join(self.partitioners)}"
         return None
 
 
