@@ -15,6 +15,7 @@ from ivsim.library.studies import begun
 from ivsim.runs.validity import EXIT_INVALID
 from ivsim.study.cells import Cell, Session, Task
 from ivsim.study.engines.pipe import engine, measurement, session
+from ivsim.study.engines.pipe.kills import Killed
 from ivsim.study.engines.pipe.ledger import FATES
 from ivsim.study.engines.pipe.metrics import figures_of
 from ivsim.study.engines.pipe.options import pipe_options
@@ -128,6 +129,23 @@ def test_a_platform_that_dies_leaves_the_account_of_what_was_sent(run_record, tm
 
 
 @pytest.mark.broker
+def test_a_platform_that_dies_when_it_is_asked_for_its_ends_is_no_riddle(run_record, tmp_path, monkeypatch):
+    real = redis.Streams.ends
+
+    def ends(streams, place):
+        (pid,) = streams.pids().values()
+        os.kill(pid, signal.SIGKILL)
+        return real(streams, place)
+
+    monkeypatch.setattr(redis.Streams, "ends", ends)
+    asked = {"platform": "redis", "record": "b1k", "format": "raw", "different": 50, "warmup_s": 0.2}
+    with Platforms(run_record, tmp_path / "work") as platforms:
+        found = platforms.measure(pipe_options({**asked, "rate": 300.0, "duration_s": 0.6}))
+    assert found.died is not None
+    assert found.died.line == "redis-server was ended by SIGKILL"
+
+
+@pytest.mark.broker
 def test_the_command_says_how_the_platform_died_and_keeps_its_ledger(tmp_path, monkeypatch):
     real = measurement.PlatformUsage.warm
 
@@ -161,10 +179,15 @@ def test_records_that_redis_has_no_memory_for_make_a_measurement_invalid(run_rec
     asked = {"platform": "redis", "record": "b65k", "format": "raw", "content": "encoded", "different": 5}
     options = pipe_options({**asked, "duration_s": 2.0, "warmup_s": 0.2})
     with Platforms(run_record, tmp_path / "work") as platforms:
-        figures = figures_of(platforms.measure(options))
+        found = platforms.measure(options)
+    figures = figures_of(found)
     assert figures["validity"]["verdict"] == "invalid"
-    words = figures["validity"]["causes"][0]["words"]
-    assert re.match(r"[\d,]+ records were refused: OOM command not allowed", words), words
+    cause = figures["validity"]["causes"][0]
+    assert cause["name"] == "refused_records"
+    assert re.match(r"[\d,]+ records were refused: OOM command not allowed", cause["words"]), cause
+    # A broker that is killed refuses what it cannot take meanwhile: that is what was asked for.
+    found.killed = Killed("broker", 0, found.start_at_ns, found.start_at_ns + 1)
+    assert "refused_records" not in [one["name"] for one in figures_of(found)["validity"]["causes"]]
 
 
 # Kafka's kill itself is held by tests/contract/test_platforms.py, and a kill's account by one platform.

@@ -310,7 +310,12 @@ class Measurement:
         """Let consumers come to the ends of their partitions; PlatformDied where it has none any more."""
         with _of_platform():
             self._opened.check()
-        ends = self._opened.ends(self._place)
+            try:
+                ends = self._opened.ends(self._place)
+            except Exception:  # whatever its client says of a platform that dies just now
+                time.sleep(LOOK_S)  # its end is known once the kernel has told it
+                self._opened.check()
+                raise
         for child in consumers:
             child.send("until", offsets={str(partition): end for partition, end in ends.items()})
         self._until_read(consumers, watched)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ivsim.runs.validity import judge_link
+from ivsim.runs.validity import Cause, judge_link, of_causes
 from ivsim.study.engines.pipe.kills import BROKER, CONSUMER, PRODUCER
 from ivsim.study.engines.pipe.ledger import CONSUMED, FATES, LOST, REFUSED, UNKNOWN, Integers
 from ivsim.study.engines.pipe.measured import Measured, stopped_words
@@ -435,7 +435,7 @@ def _speed(found: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
     producing_s = max(one["ended_at_ns"] for one in found.producers) / 1e9 - found.start_at_ns / 1e9
     summed_s = producing_s + _consuming_s(found)
     wall_s = (int(received[-1]) - found.start_at_ns) / 1e9
-    speed = inside / span_s if span_s > 0 else None
+    speed = inside / span_s if inside else None
     both = figures["encode_decode_us"]
     return {
         "records_per_s": speed,
@@ -470,43 +470,50 @@ def _refusal(found: Measured) -> str:
     return whys.most_common(1)[0][0] if whys else "by the platform"
 
 
-def _wrong(found: Measured, figures: Mapping[str, Any]) -> list[str]:
-    """Return what makes the figures those of something else than was asked for."""
-    invalid = []
+def _wrong(found: Measured, figures: Mapping[str, Any]) -> Iterator[Cause]:
+    """Yield what makes the figures those of something else than was asked for."""
+
+    def invalid(name: str, words: str) -> Cause:
+        return Cause(name, "invalid", words)
+
     if sum(figures[fate] for fate in FATES) != figures["produced"]:
-        invalid.append("the fates do not add up to what was produced")
+        yield invalid("account_open", "the fates do not add up to what was produced")
     if found.ledger.foreign:
-        invalid.append(f"{found.ledger.foreign:,} arrivals that nobody produced")
+        yield invalid("unknown_records", f"{found.ledger.foreign:,} arrivals that nobody produced")
     if figures["damaged"]:
-        invalid.append(f"{figures['damaged']:,} arrivals could not be decoded")
+        yield invalid("damaged_records", f"{figures['damaged']:,} arrivals could not be decoded")
     if found.died is not None:
-        invalid.append(f"{found.died.line} {found.died.after_s:.1f} s after the start")
+        yield invalid("platform_died", f"{found.died.line} {found.died.after_s:.1f} s after the start")
     if figures["refused"] and found.killed is None:
-        invalid.append(f"{figures['refused']:,} records were refused: {_refusal(found)}")
+        yield invalid("refused_records", f"{figures['refused']:,} records were refused: {_refusal(found)}")
     if _used_up(found) and figures.get("records_per_s") is None:
-        invalid.append("the platform's memory was full before the warm-up ended: nothing was measured")
-    return invalid
+        words = "the platform's memory was full before a record was measured"
+        yield invalid("platform_full", words)
+
+
+def _short(found: Measured, figures: Mapping[str, Any]) -> Iterator[Cause]:
+    """Yield in what load and end fall short of what was asked for."""
+
+    def degraded(name: str, words: str) -> Cause:
+        return Cause(name, "degraded", words)
+
+    if not found.complete:
+        yield degraded("consumers_behind", "consumers did not reach the ends of their partitions")
+    if not found.answered:
+        yield degraded("unanswered_records", "producers still waited for answers at the end")
+    if found.stopped is not None and found.stopped.after_s < found.options.duration_s:
+        yield degraded("stopped", stopped_words(found))
+    lag, limit = figures["emission_lag_p99_ms"], found.options.emission_limit_ms
+    if lag is not None and lag > limit:
+        words = f"emission lag p99 {lag:.1f} ms (limit {limit:g} ms): the load was not what was asked for"
+        yield degraded("generator_limited", words)
+    if abs(found.clock_drift_ms) > DRIFT_MS:
+        moved = f"the wall clock moved {found.clock_drift_ms:+.1f} ms against the monotonic clock"
+        yield degraded("clock_moved", f"{moved} (limit {DRIFT_MS:g} ms)")
 
 
 def _validity(found: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether the figures may be used: they add up, and load and end were as asked for."""
-    invalid, degraded = _wrong(found, figures), []
-    if not found.complete:
-        degraded.append("consumers did not reach the ends of their partitions")
-    if not found.answered:
-        degraded.append("producers still waited for answers at the end")
-    for cause in () if found.crossed is None else judge_link(figures, found.crossed.capture_drops):
-        (invalid if cause.severity == "invalid" else degraded).append(cause.words)
-    if found.stopped is not None and found.stopped.after_s < found.options.duration_s:
-        degraded.append(stopped_words(found))
-    lag, limit = figures["emission_lag_p99_ms"], found.options.emission_limit_ms
-    if lag is not None and lag > limit:
-        degraded.append(
-            f"emission lag p99 {lag:.1f} ms (limit {limit:g} ms): the load was not what was asked for"
-        )
-    if abs(found.clock_drift_ms) > DRIFT_MS:
-        degraded.append(
-            f"the wall clock moved {found.clock_drift_ms:+.1f} ms against the monotonic clock (limit {DRIFT_MS:g} ms)"
-        )
-    verdict = "invalid" if invalid else "degraded" if degraded else "valid"
-    return {"verdict": verdict, "causes": [{"words": words} for words in (*invalid, *degraded)]}
+    """Return whether the figures may be used: they add up, and load, link and end were as asked for; the worst first."""
+    of_link = () if found.crossed is None else judge_link(figures, found.crossed.capture_drops)
+    causes = (*_wrong(found, figures), *of_link, *_short(found, figures))
+    return of_causes(sorted(causes, key=lambda cause: cause.severity != "invalid")).as_dict()
