@@ -17,16 +17,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, islice
 from typing import Final
 
 _PRECISION: Final = 1e-14
 _TINY: Final = 1e-300
 _HALVINGS: Final = 60
+# A hundred times what counts of a billion take.
+_MOST_TERMS: Final = 1_000_000
 
 
 def betainc(a: float, b: float, x: float) -> float:
-    """Return I_x(a, b) for positive a and b and x from 0 to 1: to eight digits where both are below a million."""
+    """Return I_x(a, b) for positive a and b and x from 0 to 1: to eight digits where both are below a million.
+
+    ArithmeticError where it does not converge, as for what is no number.
+    """
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):
@@ -56,14 +61,14 @@ def binomial_cdf(most: int, n: int, share: float) -> float:
 def _front(a: float, b: float, x: float) -> float:
     scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     numerators, denominators, found = 1.0, 0.0, 1.0
-    for d in _terms(a, b, x):
+    for d in islice(_terms(a, b, x), _MOST_TERMS):
         denominators = 1 / ((1 + d * denominators) or _TINY)
         numerators = (1 + d / numerators) or _TINY
         step = numerators * denominators
         found *= step
         if abs(step - 1) < _PRECISION:
-            break
-    return math.exp(scale) / (a * found)
+            return math.exp(scale) / (a * found)
+    raise ArithmeticError(f"I_{x:g}({a:g}, {b:g}) does not converge")
 
 
 def _terms(a: float, b: float, x: float) -> Iterator[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,11 @@ def test_binomial_tails_are_scipys(n: int, place: float, share: float) -> None:
     most = round(place * (n + 2)) - 1
     expected = 0.0 if most < 0 else 1.0 if most >= n else special.bdtr(most, n, share)
     assert binomial_cdf(most, n, share) == pytest.approx(expected, rel=1e-8, abs=1e-10)
+
+
+def test_what_is_no_number_has_none() -> None:
+    with pytest.raises(ArithmeticError, match="does not converge"):
+        betainc(2, 3, math.nan)
 
 
 def test_the_ends_are_exact() -> None:
