@@ -18,8 +18,9 @@ MOST_POINTS = 300
 DECADE = 10.0
 # A column of a paper is some 3.5 inches wide: letters of 9 points are then more than 6.
 SIZE = (5.0, 3.4)
-# What a legend's line above the axes holds of letters, and what a key takes beside its words.
-LEGEND_LETTERS, KEY_LETTERS = 80, 6
+# What a legend's line above the axes holds of letters per inch of the axes' part of the figure, and what a key takes beside
+# its words.
+LEGEND_LETTERS_PER_INCH, KEY_LETTERS = 11, 6
 # More names of groups, or longer ones, stand aslant.
 LEVEL_GROUPS, LEVEL_LETTERS = 5, 60
 
@@ -212,7 +213,9 @@ def overlaid(axes: Axes, sides: Mapping[str, npt.NDArray[np.float64]], x: str) -
 def legend(axes: Axes) -> None:
     """Put the legend above the axes, where it hides nothing and takes none of their width."""
     longest = max(map(len, axes.get_legend_handles_labels()[1]), default=0)
-    columns = max(1, LEGEND_LETTERS // (longest + KEY_LETTERS))
+    place, width_inches = axes.get_subplotspec(), axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
+    letters = LEGEND_LETTERS_PER_INCH * width_inches / (1 if place is None else place.get_gridspec().ncols)
+    columns = max(1, int(letters) // (longest + KEY_LETTERS))
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, fontsize=8)
 
 

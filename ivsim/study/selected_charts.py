@@ -10,6 +10,7 @@ from ivsim.report.drawing import Charts
 from ivsim.report.style import GREY, SERIES_LOOKS
 from ivsim.study import charts
 from ivsim.study.engines.base import Engine
+from ivsim.study.headline import about
 from ivsim.study.model import Study
 from ivsim.study.results import CellResult, done_of
 from ivsim.study.statistics import Interval
@@ -22,8 +23,11 @@ Groups = dict[str, dict[str, Interval]]
 
 
 def selected_charts(study: Study, found: Sequence[CellResult]) -> Charts:
-    """Return bars of the first metrics over the axes that are no series, and the engine's own charts."""
-    done, engine = done_of(found), study.measured_by
+    """Return bars of the first metrics over the axes that are no series, and the engine's own charts.
+
+    The bars are those of the sweep that the headline is about, where it names one.
+    """
+    done, engine = done_of(about(study.headline_kind, found)), study.measured_by
     drawn: Charts = {}
     if not done:
         return drawn

@@ -38,7 +38,12 @@ def result(sweep: str, found: Interval, **values: Any) -> Any:
     return SimpleNamespace(done=True, cell=cell, interval=lambda _metric: found)
 
 
-def shown(found: list[Any], unit: str = "B", series_style: Callable[[str], Any] = mode_style) -> Any:
+def shown(
+    found: list[Any],
+    unit: str = "B",
+    series_style: Callable[[str], Any] = mode_style,
+    sweep: str | None = None,
+) -> Any:
     """Return the axes of the first chart of a study with these results, whose series are its modes."""
     metric = SimpleNamespace(unit=unit)
     engine = SimpleNamespace(
@@ -48,7 +53,10 @@ def shown(found: list[Any], unit: str = "B", series_style: Callable[[str], Any] 
         metrics={"size": metric},
         charts=lambda _found: {},
     )
-    study: Any = SimpleNamespace(measured_by=engine, metrics=["size"], metric=lambda _name: metric)
+    headline = SimpleNamespace(sweep=sweep)
+    study: Any = SimpleNamespace(
+        measured_by=engine, metrics=["size"], metric=lambda _name: metric, headline_kind=headline
+    )
     ((drawing, _),) = selected_charts(study, found).values()
     drawing.svg()
     (axes,) = drawing.axes
@@ -71,6 +79,26 @@ def test_a_group_has_places_for_its_own_series_alone_and_none_for_what_is_unknow
     bars = sorted((round(bar.get_x() + bar.get_width() / 2, 6), bar.get_height()) for bar in axes.patches)
     assert bars == [(0, 5), (1, 6)]
     assert [(text.get_text(), text.get_position()) for text in axes.texts] == [(DASH, (2.0, 0.0))]
+
+
+@pytest.mark.parametrize("width_inches", [3.5, 5.0, 7.2])
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("name", ["json", "flatbuffers", "manual-confirms-persistent"])
+def test_a_legend_ends_within_its_chart(width_inches: float, columns: int, name: str) -> None:
+    def draw(found: Any) -> None:
+        for axes in np.ravel(found):
+            for k in range(8):
+                axes.plot([0, 1], [k, k], label=f"{name} {k}")
+            charts.legend(axes)
+
+    drawing = charts.drawn(draw, (width_inches * columns, 3.4), columns)
+    assert drawing.svg().startswith("<svg")
+    for k, axes in enumerate(drawing.axes):
+        legend = axes.get_legend()
+        assert legend is not None
+        box = legend.get_window_extent()
+        assert box.x1 <= axes.figure.bbox.width * (k + 1) / columns
+        assert box.x0 >= 0
 
 
 def test_one_group_alone_has_no_name() -> None:
@@ -135,6 +163,8 @@ def test_the_axis_of_groups_is_named_after_what_the_study_varies() -> None:
         result("coap", interval(5), mode="coap con", security="tls"),
     ]
     assert shown(two).get_xlabel() == "sweep, loss, security; n = 30 (vehicle)"
+    # The sweep that a headline is about has the charts to itself.
+    assert shown(two, sweep="coap").get_xlabel() == "security; n = 30 (vehicle)"
 
 
 def test_the_distribution_says_how_many_messages_were_due() -> None:

@@ -109,8 +109,9 @@ class Pipe(Engine):
         return _options(cell).format
 
     def series_style(self, series: str) -> dict[str, Any]:
-        colour, marker = _LOOKS.get(series.partition("-")[0], (GREY, "."))
-        return {"color": colour, "marker": marker, "linestyle": "-", "label": series}
+        name, variant, _ = series.partition("-")
+        colour, marker = _LOOKS.get(name, (GREY, "."))
+        return {"color": colour, "marker": marker, "linestyle": "--" if variant else "-", "label": series}
 
     def caveats(self, results: Sequence[CellResult]) -> list[str]:
         del results
