@@ -140,6 +140,16 @@ def ratios(above: Figures, below: Figures) -> list[float]:
     return [above[one] / below[one] for one in both if above[one] > 0 and below[one] > 0]
 
 
+def mean_ratios(pairs: Sequence[tuple[Figures, Figures]]) -> list[float]:
+    """Return the geometric mean of several ratios, of each repetition that has all of them."""
+    figures = [figures for pair in pairs for figures in pair]
+    shared = set.intersection(*({at for at, value in one.items() if value > 0} for one in figures))
+    return [
+        math.exp(math.fsum(math.log(above[at] / below[at]) for above, below in pairs) / len(pairs))
+        for at in sorted(shared)
+    ]
+
+
 def differences(first: Figures, second: Figures) -> list[float]:
     """Return first minus second of each repetition that has both."""
     return [first[one] - second[one] for one in sorted(first.keys() & second.keys())]

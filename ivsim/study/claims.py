@@ -19,8 +19,11 @@ where it agrees in one of them and disagrees in another.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from typing import Any, Final, Literal, NamedTuple
 
 from scipy import special
@@ -397,7 +400,9 @@ def judged_together(decided: Iterable[Decided], claims: int | None = None) -> li
 
 
 def _parts(decided: Decided) -> int:
-    return sum(map(len, decided.in_each.values()))
+    """Return how many parts a claim has; one that several settings share is one."""
+    in_each = (Counter(part.text for part in some) for some in decided.in_each.values())
+    return sum(reduce(or_, in_each, Counter()).values())
 
 
 def _chance(decided: Decided) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise, product
 from typing import Final
 
@@ -22,7 +22,7 @@ from ivsim.papers.kafka_formats.cells import (
     SIZES,
     Cells,
 )
-from ivsim.papers.parts import ANY, DIFFERENCE, Figures, Part, differences, found_of, ratios
+from ivsim.papers.parts import ANY, DIFFERENCE, Figures, Part, differences, found_of, mean_ratios, ratios
 from ivsim.study.claims import Claim, Finding
 
 SPEED: Final = "wall_records_per_s"
@@ -53,19 +53,36 @@ def _ratio(
     return Part(text, ratios(above, below), *within)
 
 
+def _each(
+    cells: Cells,
+    metric: str,
+    where: Sequence[tuple[str, str]],
+    names: tuple[str, str],
+    within: tuple[float, float] = (1.0, ANY),
+) -> list[Part]:
+    """Return the parts that a ratio lies between the bounds in each cell, and so in their mean.
+
+    What holds in each cell holds in their mean, whose interval is narrower: it may be contrary where no cell is surely so.
+    """
+    parts = [_ratio(cells, metric, at, names, within) for at in where]
+    if len(where) == 1:
+        return parts
+    above, below = ([cells.core(metric, *at, name) for at in where] for name in names)
+    text = f"mean of {len(where)} cells, {LABELS[names[0]]}/{LABELS[names[1]]}"
+    return [*parts, Part(text, mean_ratios(list(zip(above, below, strict=True))), *within)]
+
+
 def _above(
-    cells: Cells, metric: str, at: tuple[str, str], first: str, others: Sequence[str]
-) -> Iterator[Part]:
-    """Yield that a format's figure is above the others'."""
-    for other in others:
-        yield _ratio(cells, metric, at, (first, other))
+    cells: Cells, metric: str, where: Sequence[tuple[str, str]], first: str, others: Sequence[str]
+) -> list[Part]:
+    """Return that a format's figure is above the others'."""
+    return [part for other in others for part in _each(cells, metric, where, (first, other))]
 
 
 def _below(
-    cells: Cells, metric: str, at: tuple[str, str], first: str, others: Sequence[str]
-) -> Iterator[Part]:
-    for other in others:
-        yield _ratio(cells, metric, at, (first, other), (0.0, 1.0))
+    cells: Cells, metric: str, where: Sequence[tuple[str, str]], first: str, others: Sequence[str]
+) -> list[Part]:
+    return [part for other in others for part in _each(cells, metric, where, (first, other), (0.0, 1.0))]
 
 
 def _but(name: str) -> list[str]:
@@ -93,45 +110,39 @@ def _bytes(cells: Cells) -> list[Finding]:
 
 
 def _cost_order(cells: Cells) -> list[Finding]:
-    parts: list[Part] = []
-    for at in EVERY:
-        parts += _below(cells, BOTH, at, PROTOBUF, [MSGPACK])
-        parts += _below(cells, BOTH, at, MSGPACK, [AVRO, JSON])
-        parts += _above(cells, BOTH, at, JSON, [AVRO])
-    return found_of(parts)
+    parts = _below(cells, BOTH, EVERY, PROTOBUF, [MSGPACK])
+    parts += _below(cells, BOTH, EVERY, MSGPACK, [AVRO, JSON])
+    return found_of(parts + _above(cells, BOTH, EVERY, JSON, [AVRO]))
 
 
 def _cost_factors(cells: Cells) -> list[Finding]:
-    parts: list[Part] = []
-    for at in EVERY:
-        parts.append(_ratio(cells, BOTH, at, (JSON, PROTOBUF), (5.0, ANY)))
-        parts.append(_ratio(cells, BOTH, at, (MSGPACK, PROTOBUF), (0.0, 2.0)))
-    return found_of(parts)
+    parts = _each(cells, BOTH, EVERY, (JSON, PROTOBUF), (5.0, ANY))
+    return found_of(parts + _each(cells, BOTH, EVERY, (MSGPACK, PROTOBUF), (0.0, 2.0)))
 
 
 def _avro_cost(cells: Cells) -> list[Finding]:
-    return found_of([_ratio(cells, BOTH, at, (AVRO, JSON), (0.0, 1.0)) for at in LARGER])
+    return found_of(_each(cells, BOTH, LARGER, (AVRO, JSON), (0.0, 1.0)))
 
 
 def _json_slowest(cells: Cells) -> list[Finding]:
-    return found_of([part for at in EVERY for part in _below(cells, SPEED, at, JSON, _but(JSON))])
+    return found_of(_below(cells, SPEED, EVERY, JSON, _but(JSON)))
 
 
 def _msgpack_twice(cells: Cells) -> list[Finding]:
-    return found_of([_ratio(cells, SPEED, at, (MSGPACK, JSON), (2.0, ANY)) for at in EVERY])
+    return found_of(_each(cells, SPEED, EVERY, (MSGPACK, JSON), (2.0, ANY)))
 
 
 def _fastest_small(cells: Cells) -> list[Finding]:
-    parts = [_above(cells, SPEED, (S1, profile), PROTOBUF, _but(PROTOBUF)) for profile in SCENARIOS]
-    return found_of([part for some in parts for part in some])
+    where = [(S1, profile) for profile in SCENARIOS]
+    return found_of(_above(cells, SPEED, where, PROTOBUF, _but(PROTOBUF)))
 
 
 def _fastest_large(cells: Cells) -> list[Finding]:
-    return found_of([part for at in LARGER for part in _above(cells, SPEED, at, MSGPACK, _but(MSGPACK))])
+    return found_of(_above(cells, SPEED, LARGER, MSGPACK, _but(MSGPACK)))
 
 
 def _avro_like_protobuf(cells: Cells) -> list[Finding]:
-    return found_of([_ratio(cells, SPEED, at, (AVRO, PROTOBUF), (1 / 1.2, 1.2)) for at in LARGER])
+    return found_of(_each(cells, SPEED, LARGER, (AVRO, PROTOBUF), (1 / 1.2, 1.2)))
 
 
 def _cause_setattr(cells: Cells) -> list[Finding]:
@@ -166,12 +177,13 @@ def _shares(cells: Cells) -> list[Finding]:
 
 def _scenarios(cells: Cells, metric: str, names: tuple[str, str], low: float, high: float) -> list[Finding]:
     """Decide the ratio of one scenario to the other, of each format and size."""
-    parts = []
+    parts, pairs = [], []
+    what = f"{SCENARIOS[names[0]]}/{SCENARIOS[names[1]]}"
     for name, record in product(FORMATS, SIZES):
         above, below = (cells.core(metric, record, profile, name) for profile in names)
-        text = f"{LABELS[name]} {record.upper()}, {SCENARIOS[names[0]]}/{SCENARIOS[names[1]]}"
-        parts.append(Part(text, ratios(above, below), low, high))
-    return found_of(parts)
+        pairs.append((above, below))
+        parts.append(Part(f"{LABELS[name]} {record.upper()}, {what}", ratios(above, below), low, high))
+    return found_of([*parts, Part(f"mean of {len(pairs)} cells, {what}", mean_ratios(pairs), low, high)])
 
 
 def _batch_like_single(cells: Cells) -> list[Finding]:
@@ -183,10 +195,11 @@ def _batch_waits(cells: Cells) -> list[Finding]:
 
 
 def _protobuf_soonest(cells: Cells) -> list[Finding]:
-    parts: list[Part] = []
+    where = [(record, BATCH) for record in SIZES]
+    parts = [
+        part for metric in (MEDIAN, MEAN) for part in _below(cells, metric, where, PROTOBUF, _but(PROTOBUF))
+    ]
     for record in SIZES:
-        for metric in (MEDIAN, MEAN):
-            parts += _below(cells, metric, (record, BATCH), PROTOBUF, _but(PROTOBUF))
         near = 0.5 if record == S1 else 0.8
         parts.append(_ratio(cells, MEDIAN, (record, BATCH), (PROTOBUF, JSON), (near - NEAR, near + NEAR)))
     return found_of(parts)
@@ -201,13 +214,13 @@ def _json_latest(cells: Cells) -> list[Finding]:
 
 
 def _json_both_ends(cells: Cells) -> list[Finding]:
-    at = (S2, SINGLE)
+    at = [(S2, SINGLE)]
     parts = [*_below(cells, MEDIAN, at, JSON, _but(JSON)), *_above(cells, MEAN, at, JSON, _but(JSON))]
     return found_of(parts)
 
 
 def _largest_single(cells: Cells) -> list[Finding]:
-    at = (S3, SINGLE)
+    at = [(S3, SINGLE)]
     parts = [*_below(cells, MEDIAN, at, AVRO, _but(AVRO)), *_below(cells, MEAN, at, PROTOBUF, _but(PROTOBUF))]
     for metric in (MEDIAN, MEAN):
         parts += _above(cells, metric, at, MSGPACK, [JSON])

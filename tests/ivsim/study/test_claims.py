@@ -129,11 +129,29 @@ def test_agreement_needs_no_correction_and_contradiction_does_over_all_claims():
     assert judged(ordered([Ordering("x", contrary)]), nine, nine) == [CANNOT_TELL, AGREE, AGREE]
     sure = ordered([Ordering("x", comparison(-1.0, 0.5))])
     assert judged(sure, nine, nine) == [DISAGREE, AGREE, AGREE]
+    # Nor does one of many parts, each as likely by chance, leave the next claim a wider level.
+    near, nearer = (ordered([Ordering("x", comparison(-1.0, half))]) for half in (0.9, 0.68))
+    assert 0.025 < near[0].p_value < 0.05
+    assert 0.0025 < nearer[0].p_value < 0.025
+    assert judged(near) == [DISAGREE]
+    assert judged([*nearer, *[finding(CANNOT_TELL)] * 9], near) == [CANNOT_TELL, CANNOT_TELL]
     # In a claim that is contradicted a part that is not sure enough by itself stays open.
     (one,) = judged_together(
         decide([Claim(1, "", "", lambda _: ordered([Ordering("x", contrary)]) + sure * 2)], None)
     )
     assert [part.verdict for part in one.findings] == [CANNOT_TELL, DISAGREE, DISAGREE]
+
+
+def test_a_part_that_settings_share_counts_once():
+    """0.0025 < p < 0.005: as one of ten parts it decides, as one of twenty it does not."""
+    near = ordered([Ordering("near", comparison(-1.0, 0.68))])
+    assert 0.0025 < near[0].p_value < 0.005
+    shared = [Finding(AGREE, f"shared {k}") for k in range(9)]
+    own = [Finding(AGREE, f"own {k}") for k in range(10)]
+    claim = Claim(1, "", "", lambda findings: findings)
+    for other, verdict in ((near + shared, DISAGREE), (own, CANNOT_TELL)):
+        (found,) = judged_together(decide([claim], None, {"one": near + shared, "other": other}))
+        assert {part.verdict for part in found.settings["one"]} == {AGREE, verdict}
 
 
 def test_of_works_whose_claims_all_hold_one_in_twenty_is_contradicted_at_most():
