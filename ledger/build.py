@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ledger import balance, fates, kept, sources, values
 from ledger.applied import applied_to_all
@@ -46,10 +47,14 @@ def build(config: LedgerConfig, say: Callable[[str], None] = lambda _: None) -> 
     with _database(config) as database:
         _view(database, "emissions", columns, config.run_file(sources.EMISSION_LOG))
         kafka = KafkaCounts()
-        if config.bridged:
+        if config.twins:
             say("reading Kafka's records")
             kafka = _kafka(database, config, reasons)
-            _gateways(database, config)
+            _logs(database, config, _GATEWAYS)
+        elif config.bridged:
+            say("reading what the platform confirmed and the consumer had")
+            kafka = _consumed(config, reasons)
+            _logs(database, config, _OF_PLATFORM)
         say("giving each message its fate")
         text = fates.ledger(config, window, status_known=kafka.status_known)
         _write(database, text, config)
@@ -146,14 +151,34 @@ def _applied(database: duckdb.DuckDBPyConnection) -> pa.Table:
     )
 
 
-def _gateways(database: duckdb.DuckDBPyConnection, config: LedgerConfig) -> None:
-    """Make the tables `taken` and `left_behind` of the gateways' logs; without rows where there are none."""
-    for name, statement, log, (file, stamp) in (
-        ("taken", fates.TAKEN, "received", sources.RECEIVED),
-        ("left_behind", fates.LEFT, "in_flight", sources.IN_FLIGHT),
-    ):
-        _table(database, log, sources.gateway_log(stamp), config.run_file(file))
+# Of each table made of a log: its name, its statement, the log's name there, its file and stamp.
+_Log = tuple[str, str, str, tuple[str, str]]
+_TAKEN: Final[_Log] = ("taken", fates.TAKEN, "received", sources.RECEIVED)
+_GATEWAYS: Final[tuple[_Log, ...]] = (_TAKEN, ("left_behind", fates.LEFT, "in_flight", sources.IN_FLIGHT))
+_OF_PLATFORM: Final[tuple[_Log, ...]] = (
+    _TAKEN,
+    ("confirmed_first", fates.CONFIRMED, "confirmed", sources.CONFIRMED),
+    ("consumed_first", fates.CONSUMED, "consumed", sources.CONSUMED),
+)
+
+
+def _logs(database: duckdb.DuckDBPyConnection, config: LedgerConfig, wanted: tuple[_Log, ...]) -> None:
+    """Make the tables of the gateways' and the consumer's logs; without rows where there are none."""
+    for name, statement, log, (file, stamp) in wanted:
+        _table(database, log, sources.stamp_log(stamp), config.run_file(file))
         database.execute(f"create table {name} as {statement}")
+
+
+def _consumed(config: LedgerConfig, reasons: list[str]) -> KafkaCounts:
+    """Return whether the consumer has read the platform to its end, and how many records that were."""
+    path = config.run_file(sources.CONSUMED[0])
+    if not path.is_file():
+        reasons.append(f"{path.name} is missing: nothing is known of what the consumer had")
+        return KafkaCounts(status_known=False)
+    complete = (pq.read_schema(path).metadata or {}).get(sources.COMPLETE) == b"true"
+    if not complete:
+        reasons.append("the consumer did not read the platform to its end")
+    return KafkaCounts(complete, good_records=pq.read_metadata(path).num_rows)
 
 
 def _row(database: duckdb.DuckDBPyConnection, statement: str) -> tuple[Any, ...]:

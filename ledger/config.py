@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 # The flag by which the process of a ledger waits for its owner's command, and that command.
 WHEN_TOLD: Final = "--when-told"
 BUILD: Final = "build"
-Topology = Literal["gateway", "edge", "echo", "peer"]
+Topology = Literal["gateway", "edge", "ingest", "echo", "peer"]
 
 
 class RunTerms(BaseModel):
@@ -28,6 +28,11 @@ class RunTerms(BaseModel):
 
     @property
     def bridged(self) -> bool:
+        """Whether gateways take the messages in."""
+        return self.twins or self.topology == "ingest"
+
+    @property
+    def twins(self) -> bool:
         """Whether messages get into Kafka, and twins are kept."""
         return self.topology in {"gateway", "edge"}
 

@@ -51,10 +51,12 @@ ECHO: Final = {
 PEER: Final = ECHO | {"contained": "acknowledged_at_ns is not null"}
 # Where nothing but the vehicles' own log is read: the topology's word to the stamps it has.
 STAMPS: Final = {"echo": ECHO, "peer": PEER}
-# By the topology's word, the stamp that the loss timeout is about: where the message has come over the link.
+# By the topology's word, the stamp that the loss timeout is about: where the message has come over the link. A gateway that is
+# killed may not have written its last stamps: what the consumer has all the same counts from there.
 ARRIVED: Final = {
     "gateway": "received_at_ns",
     "edge": "appended_at_ns",
+    "ingest": "coalesce(received_at_ns, applied_at_ns)",
     "echo": "received_at_ns",
     "peer": "acknowledged_at_ns",
 }
@@ -113,14 +115,20 @@ def unsent_reason(stop_at_ns: int | None) -> str:
     )
 
 
+def _hop(kept_by: str) -> str:
+    return (
+        f"case when fate = 'refused' then refused_by when fate <> 'lost' then null when {_IN_KAFKA} then '{kept_by}'"
+        " when left_at_ns is not null then 'uplink'"
+        " when taken_at_ns is not null then 'gateway'"
+        " when acknowledged_at_ns is not null or reached_cloud_at_ns is not null then 'broker'"
+        " when held_back then 'vehicle' else 'link' end"
+    )
+
+
 # Where a lost message was last seen, and who refused a refused one; over rows that have their fate.
-HOP: Final = (
-    f"case when fate = 'refused' then refused_by when fate <> 'lost' then null when {_IN_KAFKA} then 'kafka'"
-    " when left_at_ns is not null then 'uplink'"
-    " when taken_at_ns is not null then 'gateway'"
-    " when acknowledged_at_ns is not null or reached_cloud_at_ns is not null then 'broker'"
-    " when held_back then 'vehicle' else 'link' end"
-)
+HOP: Final = _hop("kafka")
+# By the topology's word, where it is another's than Kafka's to keep a message.
+HOP_OF: Final = {"ingest": _hop("platform")}
 
 
 def _delivered(difference: str) -> str:
@@ -135,6 +143,8 @@ DELAYS: Final = {
     "end_to_end_latency_ns": _delivered("applied_at_ns - due_at_ns"),
     "acknowledgement_time_ns": "acknowledged_at_ns - emitted_at_ns",
 }
+# A consumer may have a message before the platform's confirmation is with the gateway: what lies between is no delay.
+DELAYS_OF: Final = {"ingest": DELAYS | {"processing_delay_ns": "cast(null as bigint)"}}
 
 
 def in_window(from_ns: int | None, to_ns: int | None) -> str:

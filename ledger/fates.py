@@ -44,17 +44,23 @@ CONTAINED: Final = (
 # When the gateways' logs have a message first.
 TAKEN: Final = f"select {_KEY}, min(received_at_ns) as taken_at_ns from received group by {_KEY}"  # noqa: S608
 LEFT: Final = f"select {_KEY}, min(noted_at_ns) as left_at_ns from in_flight group by {_KEY}"  # noqa: S608
+# When a platform confirmed a message first, and when its consumer had it first, and how often.
+CONFIRMED: Final = f"select {_KEY}, min(confirmed_at_ns) as confirmed_at_ns from confirmed group by {_KEY}"  # noqa: S608
+CONSUMED: Final = (
+    f"select {_KEY}, min(consumed_at_ns) as consumed_at_ns, count(*) as copies from consumed group by {_KEY}"  # noqa: S608
+)
 
 
 def ledger(config: LedgerConfig, window: Window, *, status_known: bool = True) -> str:
     """Return the statement of the ledger: COLUMNS of each message due, in no order.
 
-    Its tables are `emissions` and, in Kafka's topologies, `contained`, `taken` and `left_behind`.
+    Its tables are `emissions`; in Kafka's topologies `contained`, `taken` and `left_behind`, with another platform `taken`,
+    `confirmed_first` and `consumed_first`.
 
     Args:
         config: of the run.
         window: what is measured.
-        status_known: vehicle.status could be read.
+        status_known: vehicle.status could be read, or the platform to its end.
     """
     timeout_ns = round(config.loss_timeout_s * 1e9)
     undecided = definitions.undecided(
@@ -67,13 +73,14 @@ def ledger(config: LedgerConfig, window: Window, *, status_known: bool = True) -
         undecided = definitions.UNANSWERED
     fate = definitions.fate(timeout_ns, undecided, definitions.ARRIVED[config.topology])
     derived = {
-        **definitions.DELAYS,
+        **definitions.DELAYS_OF.get(config.topology, definitions.DELAYS),
         "in_window": definitions.in_window(window.from_ns, window.to_ns),
     }
     reason = definitions.unsent_reason(window.stop_at_ns)
     # One level for each definition that others name.
     placed = f"select *, {fate} as fate from ({_stamped(config)})"  # noqa: S608
-    told = f"select * replace ({reason} as unsent_reason), {definitions.HOP} as hop from ({placed})"  # noqa: S608
+    hop = definitions.HOP_OF.get(config.topology, definitions.HOP)
+    told = f"select * replace ({reason} as unsent_reason), {hop} as hop from ({placed})"  # noqa: S608
     return f"select {', '.join(COLUMNS)} from (select *, {listed(derived)} from ({told}))"  # noqa: S608
 
 
@@ -82,6 +89,15 @@ def _stamped(config: LedgerConfig) -> str:
     if stamps is not None:
         return f"select *, {listed(stamps)} from emissions"  # noqa: S608
     own = [f"e.{name}" for name in (*EMISSIONS.names, *PROOFS) if name not in {*KEY, "received_at_ns"}]
+    if config.topology == "ingest":
+        return (
+            f"select {_KEY}, {', '.join(own)}, copies, cast(null as varchar) as rejected_reason,"  # noqa: S608
+            " copies is not null or confirmed_at_ns is not null as in_kafka, confirmed_at_ns as appended_at_ns,"
+            " consumed_at_ns as applied_at_ns, copies is not null as contained, taken_at_ns,"
+            " cast(null as bigint) as left_at_ns, taken_at_ns as received_at_ns"
+            f" from emissions e left join taken using ({_KEY}) left join confirmed_first using ({_KEY})"
+            f" left join consumed_first using ({_KEY})"
+        )
     return (
         f"select {_KEY}, {', '.join(own)}, copies, rejected_reason, in_kafka, appended_at_ns, applied_at_ns, contained,"  # noqa: S608
         " taken_at_ns, left_at_ns, coalesce(kafka_received_at_ns, taken_at_ns) as received_at_ns"

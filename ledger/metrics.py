@@ -14,7 +14,7 @@ class Metric(NamedTuple):
     meaning: str
 
 
-HOPS: Final = ("vehicle", "link", "broker", "gateway", "uplink", "kafka")
+HOPS: Final = ("vehicle", "link", "broker", "gateway", "uplink", "kafka", "platform")
 # Who answers a vehicle, and so may refuse its message.
 REFUSING_HOPS: Final = ("broker", "gateway")
 DIRECTIONS: Final = ("uplink", "downlink")
@@ -28,13 +28,21 @@ LATENCIES: Final = {
         "delivered, emission logged",
         "gateway receive stamp minus emission stamp",
     ),
-    "bridge_delay": ("bridge_delay_ns", "delivered", "Kafka append stamp minus gateway receive stamp"),
+    "bridge_delay": (
+        "bridge_delay_ns",
+        "delivered",
+        "Kafka append stamp (ingest: the platform's confirmation) minus gateway receive stamp",
+    ),
     "processing_delay": (
         "processing_delay_ns",
         "delivered",
         "append of the twin state minus append of the message",
     ),
-    "end_to_end_latency": ("end_to_end_latency_ns", "delivered", "append of the twin state minus due time"),
+    "end_to_end_latency": (
+        "end_to_end_latency_ns",
+        "delivered",
+        "append of the twin state (ingest: receipt by the consumer) minus due time",
+    ),
     "acknowledgement_time": (
         "acknowledgement_time_ns",
         "acknowledged",
@@ -61,6 +69,7 @@ _LAST_SEEN: Final = {
     "gateway": "in the gateway's receive log, not in Kafka",
     "uplink": "in a request that a gateway at the edge had sent and Kafka had not answered at the end, not in Kafka",
     "kafka": "a record exists, the twin does not contain it",
+    "platform": "confirmed by the platform, never at the consumer (topology ingest)",
 }
 
 

@@ -35,6 +35,11 @@ STATE_TOPIC: Final = "twin.state"
 # The gateways' logs: when each took a message, and what it had sent to Kafka without an answer when it ended.
 RECEIVED: Final = ("received.parquet", "received_at_ns")
 IN_FLIGHT: Final = ("in_flight.parquet", "noted_at_ns")
+# Where a platform is between gateway and consumer: when it confirmed a message to the gateway, and when the consumer had it.
+CONFIRMED: Final = ("confirmed.parquet", "confirmed_at_ns")
+CONSUMED: Final = ("consumed.parquet", "consumed_at_ns")
+# In the latter's metadata: "true" where the consumer has read the platform to its end.
+COMPLETE: Final = b"complete"
 # The last headers of each record, by which it is judged, and the twin's own counter, in twin.state alone.
 KEPT_HEADERS: Final = (*HEADERS, "messages")
 KAFKA_RECORD: Final = pa.schema(
@@ -51,8 +56,8 @@ KAFKA_RECORD: Final = pa.schema(
 )
 
 
-def gateway_log(stamp: str) -> pa.Schema:
-    """Return the columns of a log of the gateways' that notes this stamp."""
+def stamp_log(stamp: str) -> pa.Schema:
+    """Return the columns of a log of the gateways' or the consumer's that notes this stamp."""
     return pa.schema(
         [("vehicle_id", pa.string()), ("epoch", pa.int32()), ("sequence", pa.int64()), (stamp, pa.int64())]
     )

@@ -39,8 +39,8 @@ def compute(config: LedgerConfig, kafka: KafkaCounts, window: Window) -> dict[st
     if row["unknown"]:
         # Who was delivered is not known, and so nothing that is said of those.
         values |= dict.fromkeys(OF_DELIVERED)
-    if config.bridged and kafka.twin_updates is None:
-        values["run_received"] = None  # what the twins have could not be read
+    if config.bridged and (kafka.twin_updates is None if config.twins else not kafka.status_known):
+        values["run_received"] = None  # what the twins, or the consumer, have could not be read
     values |= {
         "twin_updates": kafka.twin_updates,
         "rejected_records": kafka.rejected_records,

@@ -98,7 +98,7 @@ def metrics(run_dir: Path, bootstrap: str | None, prefix: str, loss_timeout_s: f
     return {
         **message_figures(rows, measured, kafka=terms.end == "twin"),
         **figures.window_figures(measured, terms.start_at_ns),
-        **kafka_figures(rows, kafka if terms.end == "twin" else None),
+        **kafka_figures(rows, kafka, terms.end),
         **figures.connection_figures(_rows(run_dir, "connections.parquet"), run.get("backlog_max")),
         **link_figures(_rows(run_dir, "link.parquet"), terms.warmup_s, rows, measured[0]),
         "clock_drift_ms": json.loads(clock.read_text())["clock_drift_ms"] if clock.is_file() else None,

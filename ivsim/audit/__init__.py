@@ -26,8 +26,8 @@ __all__ = ["Audit", "BadResult", "Difference", "Sheet", "audit"]
 Row = dict[str, Any]
 # Of run.json: what no log can tell.
 _TAKEN_AS_SAID: Final = (
-    "stop_at_ns", "dead_senders", "lost_senders", "deaths", "agents", "shares", "senders", "gateways", "gateway_drops",
-    "refused_gateways", "twin_reopened", "replay", "problems", "live",
+    "stop_at_ns", "consumer", "platform", "dead_senders", "lost_senders", "deaths", "agents", "shares", "senders", "gateways",
+    "gateway_drops", "refused_gateways", "twin_reopened", "replay", "problems", "live",
 )  # fmt: skip
 
 
@@ -41,6 +41,8 @@ def audit(path: Path, say: Callable[[int, int], None] = lambda *_: None) -> Audi
     steps = _audit_connections(made)
     _audit_in_order(made, "received", result.receive_logs, "received_at_ns")
     _audit_in_order(made, "in-flight", result.in_flight_logs, "noted_at_ns")
+    _audit_in_order(made, "confirmed", result.confirmed_logs, "confirmed_at_ns")
+    _audit_in_order(made, "consumed", result.consumed_logs, "consumed_at_ns")
     by_share = ByShare(made)
     all_shares = list(shares.shares_of(result.terms))
     for number, share in enumerate(all_shares):
@@ -70,7 +72,7 @@ def _audit_connections(made: Audit) -> list[Row]:
 
 
 def _audit_in_order(made: Audit, noted: str, kept: list[Path], stamp: str) -> None:
-    """Hold a table of what gateways noted against their logs, some rows at a time: row for row."""
+    """Hold a table of what gateways, or the consumer, noted against their logs, some rows at a time: row for row."""
     result = made.result
     name = f"{noted.replace('-', '_')}.parquet"
     if not (kept or result.has(name)):
@@ -92,7 +94,7 @@ def _audit_in_order(made: Audit, noted: str, kept: list[Path], stamp: str) -> No
 def _audit_metrics(made: Audit, by_share: ByShare, found: figures.Figures) -> None:
     result = made.result
     said = result.json("metrics.json")
-    parts = ["replay", "certificate", "live", "validity", "parts", "agents", "shares"]
+    parts = ["replay", "certificate", "live", "validity", "parts", "agents", "platform", "shares"]
     parts += [] if by_share.query is None else ["query"]
     sheet = made.sheet("metrics.json", "all logs")
     sheet.hold_values(
@@ -123,6 +125,8 @@ def _audit_metrics(made: Audit, by_share: ByShare, found: figures.Figures) -> No
         sheet = made.sheet("metrics.json live", "live.json and the ledger")
         sheet.hold_values(said.get("live", {}), by_share.live.outcome())
     run = result.json("run.json")
+    if run.get("platform"):
+        made.sheet("metrics.json platform", "run.json").hold_values(said.get("platform", {}), run["platform"])
     if run.get("agents"):
         sheet = made.sheet("metrics.json agents", "run.json")
         sheet.hold_rows(said.get("agents", []), run["agents"], ("address",))

@@ -10,10 +10,10 @@ from typing import Any, Final
 from ivsim.audit import capture_proof, certificate, logs, tables
 from ivsim.audit.answers import QueryFigures
 from ivsim.audit.compare import Audit, Table
-from ivsim.audit.due import due_of, vehicle_name
+from ivsim.audit.due import Key, due_of, vehicle_name
 from ivsim.audit.figures import FATES, Figures, KafkaFigures, LinkFigures, MessageFigures, window_figures
 from ivsim.audit.kafka_records import Kafka, held
-from ivsim.audit.ledger import Ledger, first_taken
+from ivsim.audit.ledger import Consumed, Ledger, first_taken
 from ivsim.audit.logs import Event, WireCounts
 from ivsim.audit.parts import Spoken, spoken_by
 from ivsim.audit.result import Result
@@ -62,7 +62,7 @@ class ByShare:
         self._ledger = Table(made.sheet("ledger.parquet", "all logs"), KEY)
         self._of_run = self._sums()
         self._of_parts = {spoken: self._sums() for spoken in dict.fromkeys(self._speaks.values())}
-        self._kafka = KafkaFigures(kafka=terms.end == "twin")
+        self._kafka = KafkaFigures(terms.end)
         self.backlog_max = 0
         self.lag = certificate.SenderLag()
         self.played = certificate.Played(terms.start_at_ns)
@@ -95,10 +95,12 @@ class ByShare:
             self._terms.future_tolerance_ns,
             result.options["format"],
         )
-        rows = self._recomputed_ledger(share, emissions, kafka)
+        platform = self._consumed(share)
+        rows = self._recomputed_ledger(share, emissions, kafka, platform)
         outside = [{name: row[name] for name in row if name not in _OF_EMISSIONS} for row in rows]
         self._ledger.hold(share.rows(result, "ledger.parquet"), outside)
-        self._sum_up(share, rows, logged, _recounted(logged, wire), kafka)
+        self._kafka.add(rows, kafka, platform)
+        self._sum_up(share, rows, logged, _recounted(logged, wire))
 
     def end(self) -> None:
         """Say what was wrong with tables as a whole."""
@@ -123,8 +125,10 @@ class ByShare:
         return parts
 
     def _sums(self) -> tuple[MessageFigures, LinkFigures]:
+        end = self._terms.end
+        counted = end == "twin" or (end == "consumer" and self._result.consumed_whole)
         return (
-            MessageFigures(self._window, kafka=self._terms.end == "twin"),
+            MessageFigures(self._window, kafka=counted),
             LinkFigures(self._terms.warmup_s, self._window[0], 2 if self._terms.end == "receiver" else 1),
         )
 
@@ -155,16 +159,32 @@ class ByShare:
     def _peer(spoken: Spoken) -> str:
         return "gateway" if spoken.protocol in _WITHOUT_BROKER else "broker"
 
-    def _recomputed_ledger(self, share: Share, emissions: Iterable[Row], kafka: Kafka) -> list[Row]:
+    def _consumed(self, share: Share) -> Consumed | None:
+        """Return what a platform confirmed and its consumer had of a share; None where there is none."""
+        if self._terms.end != "consumer":
+            return None
+        result = self._result
+        had: dict[Key, tuple[int, int]] = {}
+        for log in result.consumed_logs:
+            for key, at in logs.read_taken(log, share):
+                first, count = had.get(key, (at, 0))
+                had[key] = min(first, at), count + 1
+        confirmed = first_taken(
+            entry for log in result.confirmed_logs for entry in logs.read_taken(log, share)
+        )
+        return Consumed(confirmed, had, result.consumed_whole)
+
+    def _recomputed_ledger(
+        self, share: Share, emissions: Iterable[Row], kafka: Kafka, platform: Consumed | None
+    ) -> list[Row]:
         result = self._result
         taken = first_taken(entry for log in result.receive_logs for entry in logs.read_taken(log, share))
         left = {key for log in result.in_flight_logs for key, _ in logs.read_taken(log, share)}
-        return Ledger(taken, kafka, self._terms, self._window, self._stop_at_ns, left).rows(emissions)
+        return Ledger(taken, kafka, self._terms, self._window, self._stop_at_ns, left, platform).rows(
+            emissions
+        )
 
-    def _sum_up(
-        self, share: Share, rows: list[Row], logged: list[Row], link: list[Row], kafka: Kafka
-    ) -> None:
-        self._kafka.add(rows, kafka)
+    def _sum_up(self, share: Share, rows: list[Row], logged: list[Row], link: list[Row]) -> None:
         self.lag.add(rows)
         self.played.add([row for row in logged if row["update_ms"] is not None and row["second"] >= 0])
         _add(self._of_run, rows, link)

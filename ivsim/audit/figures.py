@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ivsim.audit.kafka_records import Kafka
-from ivsim.audit.ledger import NOT_DUE, Row, key_of
+from ivsim.audit.ledger import NOT_DUE, Consumed, Row, key_of
 
 Figures = dict[str, Any]
 HUNDREDTHS: Final = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 FATES: Final = ("delivered", "late", "lost", "refused", "unsent", "unknown")
-HOPS: Final = ("vehicle", "link", "broker", "gateway", "uplink", "kafka")
+HOPS: Final = ("vehicle", "link", "broker", "gateway", "uplink", "kafka", "platform")
 REFUSING_HOPS: Final = ("broker", "gateway")
 WAYS: Final = ("uplink", "downlink")
 _OF_DELIVERED: Final = ("one_way_delay", "bridge_delay", "processing_delay", "end_to_end_latency")
@@ -137,18 +137,26 @@ def window_figures(window: tuple[int, int], start_at_ns: int) -> Figures:
 
 
 class KafkaFigures:
-    """What Kafka held beyond the messages due; None for each where nothing gets there."""
+    """What Kafka, or a platform's consumer, had beyond the messages due; None for each where nothing gets there.
 
-    def __init__(self, *, kafka: bool) -> None:
-        names = ("twin_updates", "rejected_records", "unknown_records")
-        self._found: dict[str, int] | None = dict.fromkeys(names, 0) if kafka else None
-        self._names = names
+    Args:
+        end: as `Terms` has it.
+    """
 
-    def add(self, rows: Iterable[Row], kafka: Kafka) -> None:
-        """Take the ledger's rows of some vehicles, and what Kafka held of these."""
+    def __init__(self, end: str) -> None:
+        self._names = ("twin_updates", "rejected_records", "unknown_records")
+        self._found: dict[str, int] | None = dict.fromkeys(self._names, 0) if end == "twin" else None
+        self._strangers = 0 if end == "consumer" else None
+        self._whole = True
+
+    def add(self, rows: Iterable[Row], kafka: Kafka, platform: Consumed | None = None) -> None:
+        """Take the ledger's rows of some vehicles, and what Kafka or the platform held of these."""
+        due = {key_of(row) for row in rows}
+        if self._strangers is not None and platform is not None:
+            self._strangers += sum(count for key, (_, count) in platform.had.items() if key not in due)
+            self._whole &= platform.whole
         if self._found is None:
             return
-        due = {key_of(row) for row in rows}
         self._found["twin_updates"] += kafka.twin_updates
         self._found["rejected_records"] += kafka.rejected_records
         self._found["unknown_records"] += sum(
@@ -157,7 +165,10 @@ class KafkaFigures:
 
     def figures(self) -> Figures:
         """Return the figures of all that was taken."""
-        return dict.fromkeys(self._names) if self._found is None else {**self._found}
+        if self._found is None:
+            unread: Figures = {} if self._whole else {"run_received": None}
+            return {**dict.fromkeys(self._names), "unknown_records": self._strangers, **unread}
+        return {**self._found}
 
 
 def connection_figures(steps: Iterable[Row] | None, backlog_max: int | None) -> Figures:

@@ -21,7 +21,12 @@ _DELAYS: Final = (
 # Why a message was not sent that was not due yet when the run stopped: it counts as due nowhere.
 NOT_DUE: Final = "run_stopped"
 # By where the way ends: the stamp that shows that a message got there.
-_PROOF: Final = {"twin": "applied_at_ns", "receiver": "received_at_ns", "peer": "acknowledged_at_ns"}
+_PROOF: Final = {
+    "twin": "applied_at_ns",
+    "consumer": "applied_at_ns",
+    "receiver": "received_at_ns",
+    "peer": "acknowledged_at_ns",
+}
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -37,6 +42,25 @@ def first_taken(taken: Iterable[tuple[Key, int]]) -> dict[Key, int]:
     return first
 
 
+# Messages that the vehicle gave up by itself: nobody can have them.
+_NEVER_LEFT: Final = {"dropped_oldest", "dropped_newest", "left_at_end"}
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """What a platform confirmed to gateways, and what its consumer had.
+
+    Attributes:
+        confirmed: the first stamp of each message at a gateway.
+        had: of each message the consumer's first stamp, and how often it came.
+        whole: the consumer came to the platform's end.
+    """
+
+    confirmed: Mapping[Key, int]
+    had: Mapping[Key, tuple[int, int]]
+    whole: bool
+
+
 @dataclass(frozen=True)
 class Ledger:
     """The sources of one run's ledger; `row` joins them for one message.
@@ -44,6 +68,7 @@ class Ledger:
     Attributes:
         taken: the gateways' first stamps.
         left: what gateways at the edge had sent, and Kafka had not answered, when they ended.
+        platform: what was between gateways and consumer; None where Kafka is, or nothing.
         kafka: what Kafka held; empty where nothing gets there.
         terms: of the run.
         window: begin (inclusive) and end (exclusive) of the measurement, in ns.
@@ -56,6 +81,7 @@ class Ledger:
     window: tuple[int, int]
     stop_at_ns: int | None = None
     left: Collection[Key] = frozenset()
+    platform: Consumed | None = None
 
     @cached_property
     def _applied(self) -> dict[str, Applied]:
@@ -70,6 +96,8 @@ class Ledger:
         row = emission | dict.fromkeys(("copies", "rejected_reason", "appended_at_ns", "applied_at_ns"))
         if self.terms.end == "twin":
             row |= self._behind_the_gateway(key)
+        if self.platform is not None:
+            row |= self._through(self.platform, key)
         row["fate"] = fate = self._fate(key, row)
         if fate == "unsent" and self.stop_at_ns is not None and row["due_at_ns"] >= self.stop_at_ns:
             row["unsent_reason"] = NOT_DUE
@@ -80,7 +108,24 @@ class Ledger:
         row["acknowledgement_time_ns"] = _minus(row, "acknowledged_at_ns", "emitted_at_ns")
         for name, later, earlier in _DELAYS:
             row[name] = _minus(row, later, earlier) if fate == "delivered" else None
+        if self.platform is not None:
+            row["processing_delay_ns"] = None  # the consumer may be sooner than the confirmation
         return row
+
+    def _through(self, platform: Consumed, key: Key) -> Row:
+        consumed_at_ns, copies = platform.had.get(key, (None, None))
+        return {
+            "received_at_ns": self.taken.get(key),
+            "appended_at_ns": platform.confirmed.get(key),
+            "applied_at_ns": consumed_at_ns,
+            "copies": copies,
+        }
+
+    def _kept(self, key: Key) -> bool:
+        """Say whether Kafka, or the platform, is known to have had the message."""
+        if self.platform is not None:
+            return key in self.platform.confirmed or key in self.platform.had
+        return self.kafka.holds(key)
 
     def _behind_the_gateway(self, key: Key) -> Row:
         found: Row = {"received_at_ns": self.taken.get(key), "rejected_reason": self.kafka.rejected.get(key)}
@@ -96,15 +141,19 @@ class Ledger:
         }
 
     def _fate(self, key: Key, row: Row) -> str:
-        in_kafka = self.kafka.holds(key)
+        in_kafka = self._kept(key)
         somebody_has_it = in_kafka or key in self.taken
         if row[_PROOF[self.terms.end]] is not None:
             # A sender that was killed may not have written its last stamps: then the message counts from due.
             sent = row["due_at_ns"] if row["emitted_at_ns"] is None else row["emitted_at_ns"]
             arrived = row[self.terms.arrival]
+            if arrived is None:  # the gateway was killed before it noted what the consumer has
+                arrived = row["applied_at_ns"]
             return "delivered" if arrived - sent <= self.terms.loss_timeout_ns else "late"
         if self.terms.end == "peer":
             return self._unanswered(row)
+        if self.platform is not None and not self.platform.whole:
+            return "unsent" if row["unsent_reason"] in _NEVER_LEFT else "unknown"
         # The gateway notes what it takes and may refuse it then; behind a broker its log shows that the broker kept it.
         kept = in_kafka if row["refused_by"] == "gateway" else somebody_has_it
         if row["refused_at_ns"] is not None and row["acknowledged_at_ns"] is None and not kept:
@@ -129,8 +178,8 @@ class Ledger:
         return emitted_at_ns + self.terms.loss_timeout_ns > self.stop_at_ns
 
     def _hop(self, key: Key, row: Row) -> str:
-        if self.kafka.holds(key):
-            return "kafka"
+        if self._kept(key):
+            return "kafka" if self.platform is None else "platform"
         if key in self.left:
             return "uplink"
         if key in self.taken:

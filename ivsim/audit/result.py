@@ -35,7 +35,13 @@ SOURCES: Final = (
     "frames.pcap",
 )
 # Of each gateway one, and of each sender where there are several.
-_SEVERAL: Final = ("received-*.events", "in-flight-*.events", "emissions-*.events")
+_SEVERAL: Final = (
+    "received-*.events",
+    "in-flight-*.events",
+    "confirmed-*.events",
+    "consumed-*.events",
+    "emissions-*.events",
+)
 # Without these no run is a result.
 _NEEDED: Final = (
     "manifest.json",
@@ -46,7 +52,7 @@ _NEEDED: Final = (
     "report.html",
 )
 # Topologies whose way ends before the twin.
-_ENDS: Final = {"echo": "receiver", "peer": "peer"}
+_ENDS: Final = {"ingest": "consumer", "echo": "receiver", "peer": "peer"}
 # Topology in which gateways stand with the vehicles, before the link.
 _EDGE: Final = "edge"
 _KEYS: Final = ("run", "options", "start_at_ns")
@@ -65,7 +71,8 @@ class Terms:
     """What was asked of a run, as far as its figures depend on it; the manifest says it.
 
     Attributes:
-        end: where a message is delivered: in the `twin`, at the `receiver` beside its vehicle, or at the `peer`, by its word.
+        end: where a message is delivered: in the `twin`, at the `consumer` of a platform, at the `receiver` beside its vehicle, or
+            at the `peer`, by its word.
         start_at_ns: when second 0 began.
         stages: (duration_s, vehicles that send at its begin, and at its end) of each; none: all send throughout.
         interval_ns, duration_ns: between two messages of a vehicle, and in which messages were due.
@@ -188,6 +195,21 @@ class Result:
     def in_flight_logs(self) -> list[Path]:
         """Return what gateways noted of requests without an answer when they ended."""
         return sorted(self.path.glob("in-flight-*.events"))
+
+    @cached_property
+    def confirmed_logs(self) -> list[Path]:
+        """Return what gateways noted of the platform's confirmations."""
+        return sorted(self.path.glob("confirmed-*.events"))
+
+    @cached_property
+    def consumed_logs(self) -> list[Path]:
+        """Return what the consumer noted of the platform's records."""
+        return sorted(self.path.glob("consumed-*.events"))
+
+    @cached_property
+    def consumed_whole(self) -> bool:
+        """Say whether the consumer came to the platform's end."""
+        return bool((self.json("run.json").get("consumer") or {}).get("complete"))
 
     @cached_property
     def receive_logs(self) -> list[Path]:

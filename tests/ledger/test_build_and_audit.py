@@ -45,6 +45,14 @@ def test_a_run_through_gateways_at_the_edge(seed: int) -> None:
 
 @FEWER
 @given(seed=st.integers(0, 2**64))
+@example(seed=1)
+@example(seed=2)
+def test_a_run_through_a_platform_to_a_consumer(seed: int) -> None:
+    assert built(Adversary(Random(seed)), "ingest") == []
+
+
+@FEWER
+@given(seed=st.integers(0, 2**64))
 def test_an_echoed_run(seed: int) -> None:
     run = Adversary(Random(seed))
     for row in run.emissions:
@@ -91,6 +99,9 @@ def test_the_adversary_meets_every_fate_hop_and_reason() -> None:
             run = Adversary(Random(seed))
             run.write(Path(directory))
             rows += audited(run, Path(directory), topology="gateway")[0]
+            through = audited(run, Path(directory), topology="ingest")[0]
+            assert {row["fate"] for row in through} <= set(figures.FATES)
+            rows += [row for row in through if row["hop"] == "platform"]
     assert {row["fate"] for row in rows} == set(figures.FATES)
     assert {row["hop"] for row in rows} - {None} == set(figures.HOPS)
     assert {row["rejected_reason"] for row in rows} - {None} >= set(admission.REASONS) - {

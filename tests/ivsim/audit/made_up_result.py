@@ -153,7 +153,7 @@ def _account(
     rows = Ledger({}, Kafka(), terms, window).rows(tables.emission_rows(due_of(terms), events, {}, BROKERS))
     kept = [{name: row[name] for name in row if name not in {"held_back", "refused_by"}} for row in rows]
     pq.write_table(pa.Table.from_pylist(kept), directory.ledger)
-    found = message_figures(rows, window, kafka=False) | kafka_figures(rows, None)
+    found = message_figures(rows, window, kafka=False) | kafka_figures(rows, Kafka(), "receiver")
     found |= figures.connection_figures(tables.connection_rows(events), 0)
     found |= (
         link_figures(link, 1.0, rows, window[0], 2)

@@ -8,6 +8,7 @@ from typing import Any
 from ivsim.audit import certificate, figures
 from ivsim.audit.answers import QueryFigures
 from ivsim.audit.kafka_records import Kafka
+from ivsim.audit.ledger import Consumed
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -19,10 +20,12 @@ def message_figures(rows: list[dict[str, Any]], window: tuple[int, int], *, kafk
     return sums.figures()
 
 
-def kafka_figures(rows: list[dict[str, Any]], kafka: Kafka | None) -> figures.Figures:
-    """Return what Kafka held beyond the messages due; None: nothing gets there."""
-    sums = figures.KafkaFigures(kafka=kafka is not None)
-    sums.add(rows, kafka or Kafka())
+def kafka_figures(
+    rows: list[dict[str, Any]], kafka: Kafka, end: str = "twin", platform: Consumed | None = None
+) -> figures.Figures:
+    """Return what Kafka, or the platform in its place, held beyond the messages due."""
+    sums = figures.KafkaFigures(end)
+    sums.add(rows, kafka, platform)
     return sums.figures()
 
 
