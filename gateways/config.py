@@ -12,7 +12,7 @@ from gateways.batching.policies import POLICIES
 from gateways.protocols.base import Endpoint, IntakeSettings, SharedKeys, Tls
 from gateways.protocols.shared_keys import shared_keys
 from gateways.protocols.tls import tls_context
-from gateways.sinks import CONFLUENT, SINKS
+from gateways.sinks import CONFLUENT, KAFKA, PLATFORM_SINKS, PLATFORMS, SINKS
 from gateways.sinks.kinds import ABILITIES, LINGER_MS, Java
 from schemas.config import Strict, read_config
 from schemas.errors import Refusal
@@ -41,7 +41,8 @@ class GatewayConfig(Strict):
     """One gateway process.
 
     Attributes:
-        bootstrap: Kafka's address.
+        bootstrap: the platform's address; of Pulsar a URL.
+        platform: a name of PLATFORMS.
         kafka_login: file by which Kafka's clients log in over TLS; "" goes there in the clear.
         kafka_client: a name of SINKS.
         java: what a client of Java runs on; others need none.
@@ -61,10 +62,12 @@ class GatewayConfig(Strict):
         batching: batches of the gateway's own; None leaves them to librdkafka.
         receive_log: where to write the receive log; None writes none.
         in_flight_log: where to note what Kafka has not answered at the end; None notes nothing.
+        confirmed_log: where to note what the platform has confirmed; None notes nothing.
         metrics_port: Prometheus page on 127.0.0.1; 0 asks for a port, None opens none.
     """
 
     bootstrap: str
+    platform: str = KAFKA
     kafka_login: str = ""
     kafka_client: str = CONFLUENT
     java: Java | None = None
@@ -96,6 +99,7 @@ class GatewayConfig(Strict):
     batching: Batching | None = None
     receive_log: str | None = None
     in_flight_log: str | None = None
+    confirmed_log: str | None = None
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = 0
     stop_timeout_s: Annotated[float, Field(gt=0)] = 10.0
     faults: Faults = Faults()
@@ -143,7 +147,22 @@ def read_gateway_config(path: Path) -> GatewayConfig:
     return config
 
 
+def _check_platform(path: Path, config: GatewayConfig) -> None:
+    if config.platform not in PLATFORM_SINKS:
+        raise Refusal(f"{path}: platform {config.platform!r}: allowed {', '.join(PLATFORMS)}")
+    for key in ("kafka_login", *ABILITIES):
+        if getattr(config, key):
+            raise Refusal(f"{path}: {key}: needs platform {KAFKA}; it is {config.platform}")
+    if FORMATS[config.format].sequence_modulus is not None:
+        raise Refusal(f"{path}: format {config.format}: its sequences wrap, which needs platform {KAFKA}")
+    if (lack := PLATFORM_SINKS[config.platform].lack()) is not None:
+        raise Refusal(f"{path}: platform {config.platform}: {lack}")
+
+
 def _check_client(path: Path, config: GatewayConfig) -> None:
+    if config.platform != KAFKA:
+        _check_platform(path, config)
+        return
     if config.kafka_client not in SINKS:
         raise Refusal(f"{path}: kafka_client {config.kafka_client!r}: allowed {', '.join(SINKS)}")
     kind = SINKS[config.kafka_client]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sized
 from functools import partial
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -44,6 +44,7 @@ class KafkaDelivery:
         in_flight: called with each record that the producer, when it was closed, had sent and Kafka had not answered.
     """
 
+    platform: ClassVar[str] = "Kafka"
     acknowledge: Callable[[Receipt], None]
 
     def __init__(
@@ -163,7 +164,7 @@ class KafkaDelivery:
             return
         self.held -= 1
         self.held_bytes -= len(payload)
-        self._write_letter(key, payload, headers, receipt, f"Kafka: {error.str()}")
+        self._write_letter(key, payload, headers, receipt, f"{self.platform}: {error.str()}")
 
     def _write_letter(
         self,

@@ -18,6 +18,7 @@ from gateways.batching.period import Period
 from gateways.batching.producer_statistics import ProducerWatch
 from gateways.bridge import Bridge
 from gateways.config import GatewayConfig
+from gateways.confirmed_delivery import ConfirmedDelivery
 from gateways.counters import Counters
 from gateways.health import Health, Verdict
 from gateways.in_flight import InFlightLog
@@ -27,7 +28,7 @@ from gateways.protocols import protocol_and_mode
 from gateways.protocols.ends import ConnectError
 from gateways.receive_log import ReceiveLog
 from gateways.resume import Progress, read_progress
-from gateways.sinks import SINKS
+from gateways.sinks import PLATFORM_SINKS, SINKS
 from gateways.sinks.kinds import SinkSettings
 from gateways.sinks.sink import Sink
 from gateways.watched_delivery import WatchedDelivery
@@ -81,6 +82,7 @@ class GatewayProcess:
         self._period: Period | None = None
         self._control: BatchControl | None = None
         self._in_flight: InFlightLog | None = None
+        self._confirmed: ReceiveLog | None = None
 
     async def run(self) -> int:
         """Return the exit code; Refusal for what is wrong before anything was taken."""
@@ -91,7 +93,7 @@ class GatewayProcess:
                 stack.callback(page_socket.close)
             if self._config.kafka_inside and self._config.namespace is not None:
                 enter(self._config.namespace)
-            self._open_in_flight_log(stack)
+            self._open_logs(stack)
             sink = self._sink()
             stack.callback(sink.close)
             sink.require_topics((self._topics.status, self._topics.dead_letter))
@@ -106,11 +108,14 @@ class GatewayProcess:
             async with self._page(page_socket):
                 return await self._serve(page_socket)
 
-    def _open_in_flight_log(self, stack: contextlib.ExitStack) -> None:
-        """Open the log that the producer's end fills, and so closes behind it."""
+    def _open_logs(self, stack: contextlib.ExitStack) -> None:
+        """Open the logs that the producer fills to its end, and that so close behind it."""
         if self._config.in_flight_log is not None:
             self._in_flight = InFlightLog(Path(self._config.in_flight_log), self._topics.status)
             stack.callback(self._in_flight.close)
+        if self._config.confirmed_log is not None:
+            self._confirmed = ReceiveLog(Path(self._config.confirmed_log))
+            stack.callback(self._confirmed.close)
 
     def _progress(self) -> Progress:
         """Where sequences wrap, a gateway must know how far the one before it had come."""
@@ -135,6 +140,8 @@ class GatewayProcess:
             more=config.kafka_producer,
             java=config.java,
         )
+        if config.platform in PLATFORM_SINKS:
+            return PLATFORM_SINKS[config.platform].open(settings)
         return SINKS[config.kafka_client].open(settings)
 
     def _delivery(self, sink: Sink, counters: Counters) -> KafkaDelivery:
@@ -147,6 +154,8 @@ class GatewayProcess:
             "in_flight": None if self._in_flight is None else self._in_flight.note,
         }
         batching = self._config.batching
+        if self._confirmed is not None:
+            return ConfirmedDelivery(log=self._confirmed, **common)
         if batching is None:
             return KafkaDelivery(**common)
         assert isinstance(sink, RecordProducer), "the configuration has refused others"

@@ -1,4 +1,7 @@
-"""The table of sinks, each a client library by which a gateway sends records; a new one is a file and a line here."""
+"""The tables of sinks, each a client library by which a gateway sends records; a new one is a file and a line here.
+
+`SINKS` are those of Kafka, of which a run chooses one; `PLATFORM_SINKS` has that of each other platform.
+"""
 
 from __future__ import annotations
 
@@ -47,3 +50,27 @@ _ALL = (
 )
 
 SINKS: Final[Mapping[str, SinkKind]] = {kind.name: kind for kind in _ALL}
+
+PLATFORM_SINKS: Final[Mapping[str, SinkKind]] = {
+    kind.name: kind
+    for kind in (
+        SinkKind(
+            "redis",
+            "Redis Streams, by redis-py",
+            "gateways.sinks.by_redis:opened",
+            "redis",
+            "redis",
+            extra="ivsim",
+        ),
+        SinkKind(
+            "pulsar",
+            "Apache Pulsar, by pulsar-client",
+            "gateways.sinks.by_pulsar:opened",
+            "pulsar-client",
+            "pulsar",
+            extra="ivsim",
+        ),
+    )
+}
+KAFKA: Final = "kafka"
+PLATFORMS: Final = (KAFKA, *PLATFORM_SINKS)

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
@@ -81,7 +81,12 @@ class ThreadedSink(ABC):
     Args:
         name: of the row.
         settings: what the gateway wants.
+
+    Attributes:
+        platform: as people call it.
     """
+
+    platform: ClassVar[str] = "Kafka"
 
     def __init__(self, name: str, settings: SinkSettings) -> None:
         self.fatal: str | None = None
@@ -122,11 +127,8 @@ class ThreadedSink(ABC):
             sending.on_delivery(error, sending.value)
 
     def require_topics(self, topics: tuple[str, ...]) -> None:
-        """Ask by librdkafka, then open the library's own client; Refusal where either fails."""
-        bootstrap = self._settings.bootstrap
-        asked = AdminClient({**client_settings(bootstrap, self._settings.login), "log_level": 0})
-        require_topics(asked, bootstrap, topics)
-        self._limits = message_limits(asked, bootstrap, topics, LARGEST_BYTES)
+        """Ask for the topics, then open the library's own client; Refusal where either fails."""
+        self._limits = self._limits_of(topics)
         self._start()
 
     def _start(self) -> None:
@@ -134,7 +136,14 @@ class ThreadedSink(ABC):
         if not self._opened.wait(OPEN_S):
             self.fatal = f"no answer within {OPEN_S:g} s"
         if self.fatal is not None:
-            raise Refusal(f"Kafka at {self._settings.bootstrap}, by {self._name}: {self.fatal}")
+            raise Refusal(f"{self.platform} at {self._settings.bootstrap}, by {self._name}: {self.fatal}")
+
+    def _limits_of(self, topics: tuple[str, ...]) -> Mapping[str, int]:
+        """Return the bytes that a record of each topic may have; Refusal where one is missing. Librdkafka asks Kafka."""
+        bootstrap = self._settings.bootstrap
+        asked = AdminClient({**client_settings(bootstrap, self._settings.login), "log_level": 0})
+        require_topics(asked, bootstrap, topics)
+        return message_limits(asked, bootstrap, topics, LARGEST_BYTES)
 
     def close(self) -> int:
         self._ending.set()

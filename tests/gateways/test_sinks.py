@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 
 from gateways.config import read_gateway_config
 from gateways.producer import settings as producer_configuration
-from gateways.sinks import CONFLUENT, SINKS, kinds
+from gateways.sinks import CONFLUENT, PLATFORM_SINKS, SINKS, kinds
 from gateways.sinks.arguments import ProducerSettings
 from gateways.sinks.kinds import ABILITIES, Java, SinkSettings
 from gateways.sinks.threaded import BlockingSink, NotNow, Sending, batch_bytes, error_of, settings_of
@@ -262,3 +262,34 @@ def test_a_kafka_that_is_not_there_is_refused_before_a_library_is_asked(
 
 def quickly(function: Any) -> Any:
     return lambda asked, bootstrap, topics: function(asked, bootstrap, topics, 0.2)
+
+
+REDIS = {"platform": "redis"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"platform": "rabbit"}, "platform 'rabbit': allowed kafka, redis, pulsar"),
+        (REDIS | {"kafka_login": "login.conf"}, "kafka_login: needs platform kafka; it is redis"),
+        *(
+            (REDIS | {key: value}, f"{key}: needs platform kafka; it is redis")
+            for key, value in ASKED.items()
+        ),
+        (REDIS | {"format": "small"}, "format small: its sequences wrap, which needs platform kafka"),
+    ],
+)
+def test_what_another_platform_cannot_do_is_refused(tmp_path: Path, words: dict[str, Any], says: str) -> None:
+    path = written(tmp_path, **words)
+    with pytest.raises(Refusal) as refusal:
+        read_gateway_config(path)
+    assert str(refusal.value) == f"{path}: {says}"
+
+
+@pytest.mark.parametrize("name", PLATFORM_SINKS)
+def test_a_platform_whose_library_is_not_installed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(kinds, "find_spec", lambda _module: None)
+    with pytest.raises(Refusal, match=f"platform {name}: no Python package {PLATFORM_SINKS[name].package}"):
+        read_gateway_config(written(tmp_path, platform=name))
