@@ -46,6 +46,7 @@ class Case(NamedTuple):
     Attributes:
         gateways: that share the vehicles; a fault of the gateway is the first one's.
         kafka_client: by which they send to Kafka.
+        platform: through which the messages go to a consumer; "": through Kafka into the twins.
     """
 
     protocol: str
@@ -53,17 +54,19 @@ class Case(NamedTuple):
     fault: str
     gateways: int = 1
     kafka_client: str = CONFLUENT
+    platform: str = ""
 
     @property
     def name(self) -> str:
+        through = f"-through-{self.platform}" if self.platform else ""
         shared = f"-of-{self.gateways}-gateways" if self.gateways > 1 else ""
         client = f"-by-{self.kafka_client}" if self.kafka_client != CONFLUENT else ""
-        return f"{self.protocol}-{self.mode}-{self.fault}{shared}{client}"
+        return f"{self.protocol}-{self.mode}-{self.fault}{through}{shared}{client}"
 
     def promise(self) -> Promise:
         """Return what the mode keeps after this fault."""
         mode = PROTOCOLS[self.protocol].modes[self.mode]
-        return promise_of(self.protocol, mode, self.fault, self.gateways)
+        return promise_of(self.protocol, mode, self.fault, self.gateways, self.platform)
 
 
 class Disturber:
@@ -103,6 +106,7 @@ def options_of(case: Case, seed: int) -> RunOptions:
         mode=case.mode,
         gateways=case.gateways,
         kafka_client=case.kafka_client,
+        **({"topology": "ingest", "platform": case.platform} if case.platform else {}),
         vehicles=VEHICLES,
         duration_s=AT_MESSAGE / VEHICLES + FAULTS[case.fault].down_s + AFTER_S,
         loss_timeout_s=MAY_LOSE_TIMEOUT_S if may_lose else LOSS_TIMEOUT_S,

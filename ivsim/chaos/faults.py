@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.promises import ENDS_OF_BROKER, KILLS_OF_BROKER, BrokerEnd
+from ivsim.runs.platforms import SERVER_OF
 from ivsim.runs.started import StartedRun
 from ivsim.runs.twin_session import TwinSession
 from ivsim.testbed.kafka_admin import leader_of
 from ivsim.testbed.process import POLL_S
-from ivsim.testbed.server import Broker
+from ivsim.testbed.server import Broker, Server
 
 GATEWAYS = ("gateway", "second-gateway")
-PARTS = ("broker", *GATEWAYS, "kafka", "twin", "link")
+PARTS = ("broker", *GATEWAYS, "kafka", "twin", "platform", "link")
 OUTAGE_S = 20.0
 DOWN_S = 3.0
 BACKLOG_S = 4.0
@@ -34,6 +35,8 @@ class Fault:
         restore: brings the part back; returns once it is ready again.
         down_s: how long it stays.
         of_broker: the broker is what fails.
+        of_twins: what fails is Kafka or the twins behind it, which a run through another platform does not have.
+        of_platform: the platform of such a run is what fails.
         parts: what fails, in the words of `PARTS`; two faults at a time never share one.
     """
 
@@ -43,10 +46,14 @@ class Fault:
     restore: Callable[[StartedRun], None]
     down_s: float = DOWN_S
     of_broker: bool = False
+    of_twins: bool = False
+    of_platform: bool = False
     parts: tuple[str, ...] = ()
 
-    def applies_to(self, protocol: str) -> bool:
-        """Say whether the protocol has the part: CoAP has no broker."""
+    def applies_to(self, protocol: str, platform: str = "") -> bool:
+        """Say whether a run has the part: CoAP has no broker, and a run through a platform ("": none) no twins."""
+        if (self.of_twins and platform) or (self.of_platform and not platform):
+            return False
         return not self.of_broker or PROTOCOLS[protocol].broker is not None
 
 
@@ -158,6 +165,21 @@ def _restart_kafka(run: StartedRun) -> None:
             server.restart()
 
 
+def _kill_platform(run: StartedRun) -> set[str]:
+    process = _platform(run).process
+    process.kill()
+    return {process.name}
+
+
+def _restart_platform(run: StartedRun) -> None:
+    _platform(run).restart()
+
+
+def _platform(run: StartedRun) -> Server:
+    name = SERVER_OF[run.options.platform]
+    return run.components.servers[name]
+
+
 def _kill_spark(run: StartedRun) -> set[str]:
     process = _twin(run).process
     process.kill()
@@ -211,8 +233,30 @@ FAULTS = {
             parts=("broker", *GATEWAYS),
         ),
         Fault("gateway-kill", "kill -9 of the gateway", _kill_gateway, _restart_gateway, parts=("gateway",)),
-        Fault("kafka-kill", "kill -9 of Kafka", _kill_kafka, _restart_kafka, parts=("kafka",)),
-        Fault("spark-kill", "kill -9 of the Spark job", _kill_spark, _restart_spark, parts=("twin",)),
+        Fault(
+            "kafka-kill",
+            "kill -9 of Kafka",
+            _kill_kafka,
+            _restart_kafka,
+            of_twins=True,
+            parts=("kafka",),
+        ),
+        Fault(
+            "spark-kill",
+            "kill -9 of the Spark job",
+            _kill_spark,
+            _restart_spark,
+            of_twins=True,
+            parts=("twin",),
+        ),
+        Fault(
+            "platform-kill",
+            "kill -9 of the platform",
+            _kill_platform,
+            _restart_platform,
+            of_platform=True,
+            parts=("platform",),
+        ),
         Fault("link-cut", "no packet moves for 20 s", _cut_link, _nothing, OUTAGE_S, parts=("link",)),
     )
 }

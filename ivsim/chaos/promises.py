@@ -24,6 +24,9 @@ Row = Mapping[str, Any]
 Message = tuple[str, int, int]  # vehicle, epoch, sequence
 IN_TWIN = ("delivered", "late")
 KILLS_OF_BROKER = ("broker-kill", "backlog-kill")
+KILL_OF_PLATFORM = "platform-kill"
+# Platforms that confirm, without `--platform-durability synced`, what they have not given to the operating system yet.
+WRITE_LATE = ("redis",)
 ENDS_OF_BROKER = (*KILLS_OF_BROKER, "broker-stop")
 # By the gateway's number.
 ENDS_OF_GATEWAY = {
@@ -99,7 +102,9 @@ class Promise:
         return self.ends is None or any(end.may_lose(row) for end in self.ends)
 
 
-KEEPS = Promise("keeps", "every message acknowledged to its vehicle is in Kafka")
+KEEPS = Promise(
+    "keeps", "every message acknowledged to its vehicle is in Kafka, or had by the platform's consumer"
+)
 SAVED = Promise(
     "saved",
     "mosquitto saves every few seconds (autosave_interval): what it acknowledged since the last save before it is"
@@ -112,6 +117,12 @@ SHARED = Promise(
     " acknowledged until the first of several gateways had subscribed once more may be lost too",
     ("broker",),
 )
+WRITTEN = Promise(
+    "written",
+    "Redis that flushes each second (appendfsync everysec) holds its writes back for up to 2 s while a flush goes on, and"
+    " answers all the same: what it confirmed then may be lost when it is killed, and the ledger names it at the platform",
+    ("platform",),
+)
 MAY_LOSE = Promise(
     "may lose",
     "the mode may lose; the ledger names each loss with the hop where it was last seen, and what the broker had"
@@ -122,7 +133,7 @@ ANSWERED = Promise(
     "answered",
     "the mode may lose; what the gateway has answered (2.04) is in Kafka",
 )
-PROMISES = (KEEPS, SAVED, SHARED, MAY_LOSE, ANSWERED)
+PROMISES = (KEEPS, SAVED, SHARED, WRITTEN, MAY_LOSE, ANSWERED)
 ALWAYS = (
     ACCOUNT,
     "no message's fate is unknown",
@@ -147,8 +158,10 @@ class Judgement:
     broken: list[str] = field(default_factory=list)
 
 
-def promise_of(protocol: str, mode: Mode, fault: str, gateways: int = 1) -> Promise:
-    """Return what the mode promises when this fault happens to one of so many gateways, or their broker."""
+def promise_of(protocol: str, mode: Mode, fault: str, gateways: int = 1, platform: str = "") -> Promise:
+    """Return what the mode promises when this fault happens to one of so many gateways, their broker, or their platform."""
+    if platform in WRITE_LATE and fault == KILL_OF_PLATFORM and mode.guarantee != "at_most_once":
+        return WRITTEN
     broker = PROTOCOLS[protocol].broker
     if mode.guarantee == "at_most_once":
         # Without a broker the vehicle's only acknowledgement is the gateway's, which waits for Kafka in every mode.
@@ -199,13 +212,13 @@ def message_of(row: Row) -> Message:
 
 
 def acknowledged_and_lost(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of messages that were acknowledged to their vehicles and are not in Kafka."""
+    """Return the rows of messages that were acknowledged to their vehicles and are not in Kafka, or at the consumer."""
     return [
         row
         for row in rows
         if row["acknowledged_at_ns"] is not None
-        and row["appended_at_ns"] is None
-        and row["fate"] != "unknown"
+        and (row["appended_at_ns"] is None or row["hop"] == "platform")
+        and row["fate"] not in {*IN_TWIN, "unknown"}
     ]
 
 
@@ -256,7 +269,7 @@ def judge(
     Args:
         rows: the ledger's rows, one per message due.
         promise: what the mode keeps after this fault.
-        twin_distinct: distinct messages over all twins, by their own counters at the end.
+        twin_distinct: distinct messages over all twins, by their own counters at the end, or at the platform's consumer.
         restored_at_ns: when the part was back; None where it never came back, or nothing was to come back.
     """
     ledger = list(rows)

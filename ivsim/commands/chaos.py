@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from gateways.protocols import PROTOCOLS, protocol_named
-from gateways.sinks import CONFLUENT, SINKS
+from gateways.sinks import CONFLUENT, KAFKA, PLATFORMS, SINKS
 from ivsim.chaos.campaign import Campaign
 from ivsim.chaos.campaign_run import run_again, run_campaign
 from ivsim.chaos.case import Case, run_case
@@ -20,8 +20,9 @@ from ivsim.chaos.promises import Judgement
 from ivsim.chaos.schedule import read as read_schedule
 from ivsim.chaos.table import Judged, print_tables
 from ivsim.commands.files import writing
+from ivsim.option_rules import run_options
 from ivsim.runs.interrupt import interruptible
-from ivsim.runs.preflight import check_client
+from ivsim.runs.preflight import check_client, check_deliveries
 from ivsim.runs.testbed import Testbed
 from ledger.metrics import FATES
 from schemas.errors import Refusal
@@ -38,8 +39,11 @@ def cases_of(
     fault: str | None,
     gateways: int = 1,
     kafka_client: str = CONFLUENT,
+    platform: str | None = None,
 ) -> list[Case]:
     """Return the cases that the words choose; Refusal for a word no table has."""
+    if platform is not None:
+        _check_platform(platform, kafka_client)
     if kafka_client not in SINKS:
         raise Refusal(f"--kafka-client {kafka_client!r}: allowed are {', '.join(SINKS)}")
     check_client(kafka_client)
@@ -55,11 +59,29 @@ def cases_of(
             raise Refusal(f"--mode {mode!r}: name its --protocol; {owners}")
         modes = [(protocol, mode)]
     faults = [name for name in FAULTS if fault in {None, name}]
-    found = [Case(p, m, name, gateways, kafka_client) for p, m in modes for name in faults]
-    cases = [case for case in found if FAULTS[case.fault].applies_to(case.protocol)]
+    through = platform or ""
+    found = [Case(p, m, name, gateways, kafka_client, through) for p, m in modes for name in faults]
+    cases = [case for case in found if FAULTS[case.fault].applies_to(case.protocol, through)]
     if not cases:
-        raise Refusal(f"--fault {fault}: {protocol} has no broker that could fail")
+        raise Refusal(f"--fault {fault}: {_lacking(str(fault), protocol, platform)}")
     return cases
+
+
+def _check_platform(platform: str, kafka_client: str) -> None:
+    if platform not in PLATFORMS:
+        raise Refusal(f"--platform {platform!r}: allowed are {', '.join(PLATFORMS)}")
+    if platform != KAFKA and kafka_client != CONFLUENT:
+        raise Refusal(f"--kafka-client {kafka_client}: needs --platform {KAFKA}; it is {platform}")
+    check_deliveries(run_options(topology="ingest", platform=platform))
+
+
+def _lacking(fault: str, protocol: str | None, platform: str | None) -> str:
+    """Return why no case that was chosen has the part that fails."""
+    if FAULTS[fault].of_platform and platform is None:
+        return f"needs --platform, one of {', '.join(PLATFORMS)}"
+    if FAULTS[fault].of_twins and platform is not None:
+        return f"a run through --platform {platform} has no twins, and no Kafka before them"
+    return f"{protocol} has no broker that could fail"
 
 
 def command(
@@ -77,6 +99,12 @@ def command(
         str | None,
         typer.Option(
             help=f"Library by which gateways send to Kafka, one of: {', '.join(SINKS)}. ({CONFLUENT})"
+        ),
+    ] = None,
+    platform: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Through this platform to a consumer, not through Kafka into twins; one of: {', '.join(PLATFORMS)}."
         ),
     ] = None,
     campaign: Annotated[
@@ -102,6 +130,7 @@ def command(
             "--fault": fault,
             "--gateways": gateways is not None,
             "--kafka-client": kafka_client is not None,
+            "--platform": platform is not None,
             "--seed": seed is not None,
         },
         campaign,
@@ -112,7 +141,9 @@ def command(
         raise typer.Exit(code)
     if not every and (protocol, mode, fault) == (None, None, None):
         raise Refusal("chaos: choose --all, a --protocol, --mode or --fault, or a --campaign")
-    cases = cases_of(protocol, mode, fault, 1 if gateways is None else gateways, kafka_client or CONFLUENT)
+    cases = cases_of(
+        protocol, mode, fault, 1 if gateways is None else gateways, kafka_client or CONFLUENT, platform
+    )
     base = output or Path("results") / time.strftime("chaos-%Y%m%d-%H%M%S", time.gmtime())
     with writing("--output", base):
         base.mkdir(parents=True, exist_ok=True)

@@ -353,6 +353,59 @@ def test_every_case_of_all_is_a_run_that_outlasts_its_fault() -> None:
         assert options.loss_timeout_s > FAULTS[case.fault].down_s
 
 
+def test_a_platform_has_faults_of_its_own_and_none_of_the_twins() -> None:
+    cases = cases_of(None, None, None, platform="kafka")
+    assert len(cases) == (6 + 8) * 6 + 2 * 3
+    assert {case.fault for case in cases} == set(FAULTS) - {"kafka-kill", "spark-kill"}
+    for case in cases:
+        options = options_of(case, seed=1)
+        assert (options.topology, options.platform) == ("ingest", "kafka")
+        assert "through-kafka" in case.name
+
+
+def test_what_redis_held_back_may_be_lost_at_the_platform_and_nothing_else() -> None:
+    mode = PROTOCOLS["mqtt"].modes["qos1"]
+    assert promise_of("mqtt", mode, "platform-kill", 1, "pulsar") is KEEPS
+    assert promise_of("mqtt", mode, "gateway-kill", 1, "redis") is KEEPS
+    assert promise_of("mqtt", PROTOCOLS["mqtt"].modes["qos0"], "platform-kill", 1, "redis") is MAY_LOSE
+    promise = promise_of("mqtt", mode, "platform-kill", 1, "redis")
+    # The platform had confirmed it.
+    held_back = lost("platform", acknowledged=True, in_kafka=True)
+    assert broken([*(row() for _ in range(3)), held_back], promise) == []
+    assert broken([*(row() for _ in range(3)), held_back], KEEPS) != []
+    assert broken([*(row() for _ in range(3)), lost("gateway", acknowledged=True)], promise) != []
+    # Confirmed to a gateway that was killed before it noted it.
+    assert broken([row(), row(appended_at_ns=None)], KEEPS) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"fault": "platform-kill"}, "--fault platform-kill: needs --platform, one of kafka, redis, pulsar"),
+        (
+            {"fault": "spark-kill", "platform": "kafka"},
+            "--fault spark-kill: a run through --platform kafka has no twins, and no Kafka before them",
+        ),
+        ({"platform": "rabbit"}, "--platform 'rabbit': allowed are kafka, redis, pulsar"),
+        (
+            {"platform": "redis", "kafka_client": "aiokafka"},
+            "--kafka-client aiokafka: needs --platform kafka; it is redis",
+        ),
+    ],
+)
+def test_a_fault_that_the_platform_has_not_is_refused(words: dict[str, str], says: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        cases_of(
+            "mqtt",
+            "qos1",
+            words.get("fault"),
+            1,
+            words.get("kafka_client", "confluent"),
+            words.get("platform"),
+        )
+    assert str(refusal.value) == says
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
