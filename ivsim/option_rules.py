@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from gateways.protocols import PROTOCOLS
+from gateways.sinks import KAFKA
 from ivsim.agent_rules import agents_can_reach, agents_have_work, agents_need_no_files
 from ivsim.batching_rules import batch_limits, batch_periods
 from ivsim.option import Naming, ineffective, refusal_of, shown
@@ -21,6 +22,7 @@ from ivsim.share import share_of
 from ivsim.target import SCHEMES, parse
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
+from schemas.formats import FORMATS
 from simulator.traces import Trace
 from twin.queries import QUERIES
 
@@ -194,6 +196,12 @@ def _drives(options: RunOptions, name: Naming) -> Iterator[str]:
                 f" {drive.length_ns / 1e9:g} s, and {name('duration_s')} is {options.duration_s:g}"
             )
             return
+
+
+def _platform(options: RunOptions, name: Naming) -> Iterator[str]:
+    """Refuse sequences that wrap where a gateway cannot read how far the one before it had come."""
+    if options.platform != KAFKA and FORMATS[options.format].sequence_modulus is not None:
+        yield f"{name('format')} {options.format}: its sequences wrap, which needs {name('platform')} {KAFKA}"
 
 
 def _query(options: RunOptions, name: Naming) -> Iterator[str]:
@@ -376,6 +384,7 @@ _RULES: Final = (
     _columns,
     _drives,
     batch_limits,
+    _platform,
     _query,
     _spark_cluster,
     _executors_reach,

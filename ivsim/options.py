@@ -27,7 +27,7 @@ from pydantic import (
 
 from gateways.batching.policies import POLICIES
 from gateways.protocols import PROTOCOLS, protocol_named
-from gateways.sinks import CONFLUENT, SINKS
+from gateways.sinks import CONFLUENT, KAFKA, PLATFORMS, SINKS
 from gateways.sinks.kinds import ABILITIES
 from ivsim.agents.address import address_of
 from ivsim.labels import checked_name, checked_tags
@@ -101,13 +101,20 @@ def _of_topology(holds: Callable[[Topology], bool]) -> Need:
 
 
 GATEWAY = _of_topology(lambda topology: topology.bridged)
+TWINS = _of_topology(lambda topology: topology.twins)
+INGEST = _of_topology(lambda topology: topology.bridged and not topology.twins)
 BEHIND_LINK = _of_topology(lambda topology: topology.bridged and not topology.edge)
 ECHOED = _of_topology(lambda topology: topology.echoed)
 OFF_EDGE = _of_topology(lambda topology: not topology.edge)
 # Who has a place in an object store: the twins, and a share its result.
 STORES = Need(
-    lambda options: GATEWAY.holds(options) or options.share_results is not None,
-    lambda options, name: f"{GATEWAY.says(options, name)}, or {name('share_results')}",
+    lambda options: TWINS.holds(options) or options.share_results is not None,
+    lambda options, name: f"{TWINS.says(options, name)}, or {name('share_results')}",
+)
+ON_KAFKA = Need(
+    lambda options: options.platform == KAFKA,
+    lambda options, name: f"needs {name('platform')} {KAFKA}; it is {options.platform}",
+    shared=True,
 )
 EMULATED = none_with("link", "direct")
 OWN_KAFKA = Need(
@@ -704,6 +711,25 @@ class RunOptions(BaseModel):
             axis="topology",
         ),
     ] = "gateway"
+    platform: Annotated[
+        str,
+        Option(
+            "Platform to which gateways deliver, and from which a consumer has the messages.",
+            CLOUD,
+            choices=lambda: PLATFORMS,
+            effective=(INGEST,),
+            axis="platform",
+        ),
+    ] = KAFKA
+    platform_durability: Annotated[
+        Literal["cache", "synced"],
+        Option(
+            "What the platform confirms: what its operating system has (cache), or what it has flushed to its disk (synced).",
+            CLOUD,
+            effective=(INGEST,),
+            axis="platform_durability",
+        ),
+    ] = "cache"
     gateways: Annotated[
         int,
         Field(ge=1, le=MAX_GATEWAYS),
@@ -741,7 +767,7 @@ class RunOptions(BaseModel):
             " others, and under load 100 ms, fixed, by count and age, or a policy that chooses both anew each period.",
             CLOUD,
             choices=lambda: ("none", *POLICIES),
-            effective=(GATEWAY, _of_client("batching")),
+            effective=(TWINS, _of_client("batching")),
             off="none",
             axis="batching",
         ),
@@ -753,7 +779,7 @@ class RunOptions(BaseModel):
             "Messages that close a batch.",
             CLOUD,
             "messages",
-            effective=(GATEWAY, BATCHED),
+            effective=(TWINS, BATCHED),
             axis="batch_messages",
         ),
     ] = 10
@@ -764,7 +790,7 @@ class RunOptions(BaseModel):
             "Age of its oldest message that closes a batch.",
             CLOUD,
             "ms",
-            effective=(GATEWAY, BATCHED),
+            effective=(TWINS, BATCHED),
             axis="batch_ms",
         ),
     ] = 100.0
@@ -776,7 +802,7 @@ class RunOptions(BaseModel):
             CLOUD,
             "ms",
             word="batch-limit",
-            effective=(GATEWAY, CHOOSING),
+            effective=(TWINS, CHOOSING),
             axis="batch_limit_ms",
         ),
     ] = 500.0
@@ -788,13 +814,13 @@ class RunOptions(BaseModel):
             CLOUD,
             "s",
             word="batch-period",
-            effective=(GATEWAY, CHOOSING),
+            effective=(TWINS, CHOOSING),
             axis="batch_period_s",
         ),
     ] = 10.0
     trigger: Annotated[
         Literal["realtime", "microbatch"],
-        Option("Trigger of the Spark query.", CLOUD, effective=(GATEWAY,), axis="trigger"),
+        Option("Trigger of the Spark query.", CLOUD, effective=(TWINS,), axis="trigger"),
     ] = "realtime"
     live: Annotated[
         Literal["consumer", "spark"],
@@ -802,7 +828,7 @@ class RunOptions(BaseModel):
             "Who sums up the live figures: a consumer in the twin process, or a micro-batch query of Spark's,"
             " for fleets whose updates one consumer cannot read.",
             CLOUD,
-            effective=(GATEWAY,),
+            effective=(TWINS,),
         ),
     ] = "consumer"
     query: Annotated[
@@ -813,7 +839,7 @@ class RunOptions(BaseModel):
             + ".",
             CLOUD,
             choices=lambda: ("none", *QUERIES),
-            effective=(GATEWAY, POSITIONED),
+            effective=(TWINS, POSITIONED),
             off="none",
             axis="query",
         ),
@@ -848,7 +874,7 @@ class RunOptions(BaseModel):
             CLOUD,
             "s",
             word="future-tolerance",
-            effective=(GATEWAY,),
+            effective=(TWINS,),
         ),
     ] = 5.0
     target: Annotated[
@@ -916,7 +942,7 @@ class RunOptions(BaseModel):
             "HOST:PORT of a Kafka broker that is there, of several by commas.",
             CLOUD,
             absent="the run's own",
-            effective=(BEHIND_LINK,),
+            effective=(BEHIND_LINK, ON_KAFKA),
         ),
     ] = None
     kafka_login: Annotated[
@@ -953,7 +979,7 @@ class RunOptions(BaseModel):
             " Java client in their process (jpype).",
             CLOUD,
             choices=lambda: SINKS,
-            effective=(GATEWAY, SENT_OR_NOT),
+            effective=(GATEWAY, ON_KAFKA, SENT_OR_NOT),
             off=CONFLUENT,
             axis="kafka_client",
         ),
@@ -964,7 +990,7 @@ class RunOptions(BaseModel):
             "Setting KEY=VALUE of librdkafka for the gateways' producers, such as linger.ms=5; may be given more than once.",
             CLOUD,
             absent="the gateways' own",
-            effective=(GATEWAY, _of_client("kafka_producer")),
+            effective=(GATEWAY, ON_KAFKA, _of_client("kafka_producer")),
         ),
     ] = ()
     kafka_security: Annotated[
@@ -973,7 +999,7 @@ class RunOptions(BaseModel):
             "How gateway, Spark and all others reach the run's own Kafka: in the clear, or logged in by SCRAM-SHA-512"
             " over TLS with keys of the run's own.",
             CLOUD,
-            effective=(GATEWAY, OWN_KAFKA),
+            effective=(GATEWAY, ON_KAFKA, OWN_KAFKA),
             off="plaintext",
             axis="kafka_security",
         ),
@@ -984,7 +1010,7 @@ class RunOptions(BaseModel):
         Option(
             "Brokers of the run's own Kafka: one, or a cluster of so many; each takes 400 MB.",
             CLOUD,
-            effective=(BEHIND_LINK, OWN_KAFKA),
+            effective=(BEHIND_LINK, ON_KAFKA, OWN_KAFKA),
             axis="kafka_brokers",
         ),
     ] = 1
@@ -992,7 +1018,8 @@ class RunOptions(BaseModel):
         int,
         Field(ge=1, le=64),
         Option(
-            "Partitions of the topics of messages and twins, and of the twins' state in Spark.",
+            "Partitions of the topics of messages and twins, and of the twins' state in Spark; of another platform those of its"
+            " topic, in Redis streams.",
             CLOUD,
             effective=(GATEWAY,),
             axis="kafka_partitions",
@@ -1001,7 +1028,12 @@ class RunOptions(BaseModel):
     kafka_replication: Annotated[
         int,
         Field(ge=1, le=100),
-        Option("Brokers that have each partition.", CLOUD, effective=(GATEWAY,), axis="kafka_replication"),
+        Option(
+            "Brokers that have each partition.",
+            CLOUD,
+            effective=(GATEWAY, ON_KAFKA),
+            axis="kafka_replication",
+        ),
     ] = 1
     kafka_min_insync: Annotated[
         int,
@@ -1009,7 +1041,7 @@ class RunOptions(BaseModel):
         Option(
             "Of those, how many must have a record before Kafka acknowledges it.",
             CLOUD,
-            effective=(GATEWAY,),
+            effective=(GATEWAY, ON_KAFKA),
             axis="kafka_min_insync",
         ),
     ] = 1
@@ -1019,7 +1051,7 @@ class RunOptions(BaseModel):
             "Master of a Spark cluster, such as spark://HOST:7077; cluster[2]: one of the run's own, of two workers.",
             CLOUD,
             absent="this machine",
-            effective=(GATEWAY,),
+            effective=(TWINS,),
         ),
     ] = None
     spark_checkpoint: Annotated[
@@ -1028,7 +1060,7 @@ class RunOptions(BaseModel):
             "URI below which Spark keeps the twins' state, such as s3a://BUCKET/PATH; all executors have to reach it.",
             CLOUD,
             absent="this machine's disk",
-            effective=(GATEWAY,),
+            effective=(TWINS,),
         ),
     ] = None
     history: Annotated[
@@ -1037,7 +1069,7 @@ class RunOptions(BaseModel):
             "Directory, or s3a://BUCKET/PATH, in which each status is kept, decoded, as Parquet.",
             CLOUD,
             absent="none is kept",
-            effective=(GATEWAY,),
+            effective=(TWINS,),
         ),
     ] = None
     s3_endpoint: Annotated[
@@ -1055,7 +1087,7 @@ class RunOptions(BaseModel):
             "Name or address of this machine at which a cluster's executors reach Spark's driver.",
             CLOUD,
             absent="127.0.0.1",
-            effective=(GATEWAY,),
+            effective=(TWINS,),
         ),
     ] = None
     spark_conf: Annotated[
@@ -1064,12 +1096,12 @@ class RunOptions(BaseModel):
             "Setting KEY=VALUE of Spark, such as spark.driver.memory=4g; may be given more than once.",
             CLOUD,
             absent="the twin's own",
-            effective=(GATEWAY,),
+            effective=(TWINS,),
         ),
     ] = ()
     page: Annotated[
         bool,
-        Option("Serve the live page of the twins while the run goes.", CLOUD, effective=(GATEWAY,)),
+        Option("Serve the live page of the twins while the run goes.", CLOUD, effective=(TWINS,)),
     ] = False
     page_port: Annotated[
         int,

@@ -37,6 +37,7 @@ NAVIGATION: Final[Mapping[str, tuple[str, ...]]] = {
         "how-to/own-drives",
         "how-to/own-servers",
         "how-to/kafka-client",
+        "how-to/platform",
         "how-to/profile",
         "deploy",
         "how-to/own-format",

@@ -28,10 +28,18 @@ class Copies:
 ONE: Final = Copies()
 
 
-def new_topic(name: str, partitions: int = 1, *, compact: bool = False, copies: Copies = ONE) -> NewTopic:
+def new_topic(
+    name: str,
+    partitions: int = 1,
+    *,
+    compact: bool = False,
+    copies: Copies = ONE,
+    synced: bool = False,
+) -> NewTopic:
     """Return a topic with the settings that the ledger relies on: stamped by the broker, kept as long as the run.
 
-    With `compact` the newest record of each key stays, and for a day every one.
+    With `compact` the newest record of each key stays, and for a day every one. With `synced` each broker flushes a record
+    to its disk when it has it.
     """
     config = {
         "message.timestamp.type": "LogAppendTime",
@@ -40,6 +48,8 @@ def new_topic(name: str, partitions: int = 1, *, compact: bool = False, copies: 
         "cleanup.policy": "delete",
         "min.insync.replicas": str(copies.min_insync),
     }
+    if synced:
+        config["flush.messages"] = "1"
     if compact:
         config |= {"cleanup.policy": "compact", "min.compaction.lag.ms": str(_KEPT_MS)}
     return NewTopic(name, num_partitions=partitions, replication_factor=copies.replication, config=config)

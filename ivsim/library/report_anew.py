@@ -28,7 +28,7 @@ from ledger.build import LEDGER, build
 from ledger.config import LedgerConfig
 from ledger.fates import COLUMNS
 from ledger.metrics import METRICS
-from ledger.sources import EMISSION_LOG, KAFKA_RECORDS
+from ledger.sources import CONSUMED, EMISSION_LOG, KAFKA_RECORDS
 from ledger.values import KafkaCounts, compute
 from ledger.window import read_window
 from schemas.errors import Refusal
@@ -110,7 +110,8 @@ def report_anew(
 
 def _sources(directory: Path, config: LedgerConfig) -> None:
     """Refuse a ledger that could say less than the one that is there."""
-    for name in (EMISSION_LOG, KAFKA_RECORDS) if config.bridged else (EMISSION_LOG,):
+    behind = KAFKA_RECORDS if config.twins else CONSUMED[0]
+    for name in (EMISSION_LOG, behind) if config.bridged else (EMISSION_LOG,):
         if not (directory / name).is_file():
             raise Refusal(f"{name}: missing; without it no ledger can be made")
 

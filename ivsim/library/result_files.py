@@ -27,7 +27,8 @@ FILES: Final[Mapping[str, str]] = {
     "metrics.json": (
         "every figure below, null where it is undefined; `certificate`, `validity`, `partial`, `partial_reason`; with"
         " `--mix` `parts`, some of them for each protocol's vehicles; with `--agent` `agents`, as in `run.json`;"
-        " with `--query` `query`, the share of answers in time and their latency"
+        " with `--query` `query`, the share of answers in time and their latency; with `--topology ingest` `platform`, CPU and"
+        " memory of the platform's servers"
     ),
     "manifest.json": (
         "options, name and tags with them, seed, versions, machine, what the link is, how long a record waits for others at a"
@@ -35,13 +36,16 @@ FILES: Final[Mapping[str, str]] = {
     ),
     "run.json": "start, end of the schedule and of a run that was stopped, warm-up, the largest backlog; senders that died, those"
     " that were lost with their agent, and how each ended; of each agent what it had, how far its clock was ahead before and behind"
-    " the run, with what uncertainty, and why it was lost; the replay's own account, the last figures of senders and gateways, what"
-    " went wrong, and how the live figures compare. It is written when the parts have stopped: of it and the logs all else is made",
+    " the run, with what uncertainty, and why it was lost; the replay's own account, the last figures of senders, gateways and"
+    " consumer, what went wrong, and how the live figures compare. It is written when the parts have stopped: of it and the logs"
+    " all else is made",
     "clock.json": "how far the wall clock moved against the monotonic clock, and is from UTC at most",
     "live.json": "the last live figures of the run, which the ledger is compared with",
     "link_proof.json": "the checks of the seconds driven through the link again behind the run (`--no-probe`, `--prove-link`)",
     "emissions.events": "the senders' log as it grew, binary; `emissions-0.events` and so on of several senders",
     "received-0.events": "a gateway's log as it grew, binary; one a gateway",
+    "confirmed-0.events": "with `--topology ingest`: what the platform has confirmed, as it grew, binary; one a gateway",
+    "consumed-0.events": "with `--topology ingest`: what the consumer had, as it grew, binary",
     "in-flight-0.events": (
         "with `--topology edge`: what a gateway had sent, and Kafka had not answered, when it ended; one a gateway"
     ),
@@ -90,9 +94,11 @@ TABLES: Final[Mapping[str, Table]] = {
         {
             **_MESSAGE,
             **_STAMPS,
-            "appended_at_ns": "when Kafka appended its first record; null: no record",
-            "applied_at_ns": "when Kafka appended the twin's first state that contains it; null: none does",
-            "copies": "records of it in Kafka; null: none, or Kafka was not read",
+            "appended_at_ns": "when Kafka appended its first record, with `--topology ingest` when the platform confirmed it to the"
+            " gateway; null: no record",
+            "applied_at_ns": "when Kafka appended the twin's first state that contains it, with `--topology ingest` when the"
+            " consumer had it; null: none does",
+            "copies": "records of it in Kafka, or at the consumer; null: none, or they were not read",
             "rejected_reason": "why the twin would not take its record; null: it did, or there is no record",
             "unsent_reason": "why the client would not take it (run_stopped: not due yet when the run stopped); null: it did",
             "fate": "delivered, late, lost, refused, unsent or unknown",
@@ -101,7 +107,7 @@ TABLES: Final[Mapping[str, Table]] = {
             "emission_lag_ns": "emitted - due; null: never emitted",
             "one_way_delay_ns": "received - emitted; null: not delivered",
             "bridge_delay_ns": "appended - received; null: not delivered, or an echo",
-            "processing_delay_ns": "applied - appended; null: not delivered, or an echo",
+            "processing_delay_ns": "applied - appended; null: not delivered, an echo, or `--topology ingest`",
             "end_to_end_latency_ns": "applied - due; null: not delivered, or an echo",
             "acknowledgement_time_ns": "acknowledged - emitted; null: not acknowledged",
         },
@@ -123,6 +129,14 @@ TABLES: Final[Mapping[str, Table]] = {
     "in_flight": Table(
         "a message that a gateway at the edge had sent, and Kafka had not answered, when the gateway ended",
         {**_MESSAGE, "noted_at_ns": "when the gateway ended"},
+    ),
+    "confirmed": Table(
+        "a message that the platform has confirmed to a gateway, with `--topology ingest`",
+        {**_MESSAGE, "confirmed_at_ns": "when the gateway had the confirmation"},
+    ),
+    "consumed": Table(
+        "a record that the consumer had, with `--topology ingest`; a message that came twice has two",
+        {**_MESSAGE, "consumed_at_ns": "when it had it"},
     ),
     "connections": Table(
         "a step of a vehicle's connection",

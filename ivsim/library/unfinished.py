@@ -28,7 +28,7 @@ from ivsim.runs.endpoints import KafkaAddress, login_of
 from ivsim.runs.kafka_log import NOT_KEPT, keep
 from ivsim.runs.link_player import LINK_ROWS
 from ivsim.runs.link_player import NAME as REPLAY
-from ivsim.runs.processes import ECHO, SENDER, gateway_places
+from ivsim.runs.processes import CONSUMER, ECHO, SENDER, gateway_places
 from ivsim.runs.result import ledger_config, write_result
 from ivsim.runs.snapshot import Facts, note, write_snapshot
 from ivsim.testbed import leftovers
@@ -92,7 +92,7 @@ def _make_result(
         say("reading the logs of its parts")
         problems += _capture_tables(run)
         write_snapshot(run, options, RowFile(run.work / LINK_ROWS), _facts(run, options, manifest))
-    if TOPOLOGIES[options.topology].bridged and not run.kafka_records.is_file():
+    if TOPOLOGIES[options.topology].twins and not run.kafka_records.is_file():
         say("reading Kafka's log")
         problems += _kafka_records(run, options, manifest["run"])
     if options.query != "none" and not (run.path / answers.ANSWERS).is_file():
@@ -121,6 +121,7 @@ def _facts(run: RunDirectory, options: RunOptions, manifest: dict[str, Any]) -> 
         replay=player.get("replay") if (run.work / LINK_ROWS).is_file() else None,
         senders=[_last_words(run, name) for name in senders],
         gateways=[_last_words(run, name) for name in gateways],
+        consumer=_last_words(run, CONSUMER) if topology.bridged and not topology.twins else None,
         refused_gateways=[
             f"{name} was refused {count} times"
             for name in gateways

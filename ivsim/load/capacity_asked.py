@@ -115,7 +115,7 @@ def asked(
             )
     options = run_options(**given)
     topology = TOPOLOGIES[options.topology]
-    if topology.edge or not topology.bridged:
+    if topology.edge or not topology.twins:
         raise Refusal(f"{OPTION}: needs {OPTIONS['topology'].word} gateway: it follows messages to the twin")
     found = Asked(raised, bounds, options)
     run_options(**found.of(Ask("confirmation", bounds.most)).model_dump(exclude_unset=True))

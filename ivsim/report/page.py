@@ -137,25 +137,25 @@ def _badges(metrics: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _way(options: dict[str, Any], metrics: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the way of a delivered message, places and hops in turn; [] where it ends before Kafka, or none arrived."""
+    """Return the way of a delivered message, places and hops in turn; [] where it ends before a gateway, or none arrived."""
     topology = TOPOLOGIES.get(options.get("topology", ""))
-    if topology is None or not topology.bridged or metrics.get("processing_delay_p50_ms") is None:
+    if topology is None or not topology.bridged or metrics.get("bridge_delay_p50_ms") is None:
         return []
     protocol = PROTOCOLS.get(str(options.get("protocol")))
     broker = "broker" if options.get("mix") or (protocol is not None and protocol.broker) else ""
     first, second = (
         (broker or "direct", "link") if topology.edge else (f"link{broker and ', broker'}", "bridge")
     )
-    hops = (
-        ("vehicle", first, "one_way_delay"),
-        ("gateway", second, "bridge_delay"),
-        ("Kafka", "Spark", "processing_delay"),
-    )
+    hops = [("vehicle", first, "one_way_delay"), ("gateway", second, "bridge_delay")]
+    end = str(options.get("platform")).capitalize()
+    if topology.twins:
+        hops.append(("Kafka", "Spark", "processing_delay"))
+        end = "twin"
     found: list[dict[str, str]] = []
     for node, by, name in hops:
         times = {part: number(metrics.get(f"{name}_{part}_ms"), "ms") for part in ("p50", "p99")}
         found += [{"node": node}, {"by": by, **times}]
-    return [*found, {"node": "twin"}]
+    return [*found, {"node": end}]
 
 
 def _failed(metrics: dict[str, Any]) -> list[str]:
@@ -178,6 +178,9 @@ def _head(manifest: dict[str, Any]) -> str:
     options = manifest["options"]
     count = options["gateways"] if at_edge(options) else 0
     through = f" through {count} gateway{'s' if count > 1 else ''} at the edge" if count else ""
+    topology = TOPOLOGIES.get(options.get("topology", ""))
+    if topology is not None and topology.bridged and not topology.twins:
+        through += f" through {options['platform']} ({options['platform_durability']})"
     share = f"share {options['share']} of " if options.get("share") else ""
     return (
         f"{spoken_in(options)}, {share}{options['vehicles']} vehicles{through}, one message each"

@@ -107,8 +107,10 @@ def latency_words(topology: str) -> dict[str, str]:
     """
     way = TOPOLOGIES[topology]
     known = {name: _hyphened(name.replace("_", " ")) for name in LATENCIES}
-    if way.bridged:
+    if way.twins:
         return known
+    if way.bridged:
+        return {name: words for name, words in known.items() if name != "processing_delay"}
     acknowledged = {"acknowledgement_time": known["acknowledgement_time"]}
     return {"one_way_delay": "round trip", **acknowledged} if way.echoed else acknowledged
 

@@ -152,7 +152,7 @@ def _bytes_and_link(metrics: dict[str, Any], topology: str) -> Table:
         ("wire bytes, downlink", "wire_bytes_downlink", "B"),
         (f"overhead per {whose}", "overhead_bytes_per_message", "B"),
         ("goodput", "goodput_bps", "bit/s"),
-        *([("twin updates", "twin_updates", "")] if TOPOLOGIES[topology].bridged else []),
+        *([("twin updates", "twin_updates", "")] if TOPOLOGIES[topology].twins else []),
         ("clock drift over the run", "clock_drift_ms", "ms"),
     )
     for label, name, unit in rows:

@@ -112,6 +112,8 @@ def _stop_sources(started: StartedRun, problems: list[str]) -> None:
         problems.append(problem)
     if not started.plan.topology.edge:
         _stop_gateways(components, problems)
+    if components.consumer is not None:
+        _stop_child(components.consumer, problems)
     started.publisher.close()  # the live figures' last second, before the streaming job is asked for its last word
 
 
@@ -197,6 +199,8 @@ def _facts(started: StartedRun, ending: Ending, problems: Sequence[str]) -> Fact
         replay=started.replay.properties(),
         senders=[children.part(name).latest.get("done", {}) for name in components.senders],
         gateways=[children[name].latest.get("done", {}) for name in components.gateways],
+        consumer=None if components.consumer is None else components.consumer.latest.get("done", {}),
+        platform=None if started.platform is None else started.platform.facts(),
         deaths=_deaths(started, lost=False),
         lost=_deaths(started, lost=True),
         agents=components.agents.facts(),

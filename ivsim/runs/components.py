@@ -68,6 +68,19 @@ class Components:
         """Return who sees the frames at the vehicles' end; None where agents have some of them, which it would not see."""
         return self.children.get(processes.CAPTURE)
 
+    @property
+    def platform(self) -> list[Server]:
+        """Return the servers of the platform that the testbed has started in the twins' place; none where it is another's."""
+        if self.consumer is None:
+            return []
+        brokers = {broker.process.name for broker in self.brokers.values()}
+        return [server for name, server in self.servers.items() if name not in brokers]
+
+    @property
+    def consumer(self) -> Child | None:
+        """Return who reads what gateways deliver to a platform; None where that is the twins' to do."""
+        return self.children.get(processes.CONSUMER)
+
     def check(self) -> None:
         """Raise ProcessDied when a process of the run has ended that is not down on purpose.
 
@@ -97,15 +110,7 @@ def open_components(
     options = plan.options
     children = Children(record, plan.directory.work, stack)
     servers: dict[str, Server] = {}
-    kafka = KafkaAddress()
-    if plan.topology.bridged:
-        display.phase("starting Kafka")
-        kafka = shared.kafka(plan, stack, servers)
-        display.phase("starting Spark, and the link")
-        shared.open_twin(plan, kafka, stack)
-        twin = shared.twin
-    else:
-        twin = None  # nothing streams
+    kafka, platform, twin = _deliveries(plan, shared, stack, servers, display)
     replay = LinkPlayer(children, plan.schedule, plan.directory.work, probed=plan.schedule.numbers)
     link = shared.link(options)
     stack.callback(shared.clear, plan)
@@ -116,10 +121,13 @@ def open_components(
     servers |= shared.relays(kafka, record, stack)
     entrances = shared.entrances(options.entrance, brokers, record, stack)
     servers |= {entrance.process.name: entrance for entrance in entrances.values()}
-    endpoints = Endpoints.of(options.parts, link, brokers, kafka, credentials, edge=plan.topology.edge)
+    endpoints = Endpoints.of(
+        options.parts, link, brokers, kafka, credentials, edge=plan.topology.edge, platform=platform
+    )
     agents = stack.enter_context(Agents(options.agents, options.agent_token_file))
     gateways = processes.gateways(plan, endpoints)
-    specs = [*gateways, *([] if options.agents else [processes.capture(plan, endpoints)])]
+    consumer = [processes.consumer(plan, endpoints)] if platform.bootstrap else []
+    specs = [*gateways, *consumer, *([] if options.agents else [processes.capture(plan, endpoints)])]
     for spec in specs:
         children.start(spec)
     for spec in specs:
@@ -138,7 +146,7 @@ def open_components(
     if twin is not None:
         display.phase("waiting for Spark")
         twin.wait_ready()
-    if plan.topology.bridged:
+    if plan.topology.twins:
         live_reader = stack.enter_context(LiveReader(kafka))
     if options.page:
         page = children.start(processes.page(plan, endpoints))
@@ -161,6 +169,23 @@ def open_components(
         live_reader,
         agents,
     )
+
+
+def _deliveries(
+    plan: RunPlan, shared: SharedParts, stack: ExitStack, servers: dict[str, Server], display: Display
+) -> tuple[KafkaAddress, KafkaAddress, TwinSession | None]:
+    """Return Kafka and the twins behind it, which begin to start, or the platform in their place; nothing where none is."""
+    none = KafkaAddress()
+    if plan.topology.twins:
+        display.phase("starting Kafka")
+        kafka = shared.kafka(plan, stack, servers)
+        display.phase("starting Spark, and the link")
+        shared.open_twin(plan, kafka, stack)
+        return kafka, none, shared.twin
+    if plan.topology.bridged:
+        display.phase("starting the platform, and the link")
+        return none, shared.platform(plan, stack, servers), None
+    return none, none, None
 
 
 def _start_on_agents(

@@ -21,7 +21,7 @@ EDGE_PORT: Final = 9_092
 
 @dataclass(frozen=True)
 class KafkaAddress:
-    """A Kafka broker and the run's topics there; `bootstrap` is empty where the topology has none.
+    """A Kafka broker, or a platform in its place, and the run's topics there; `bootstrap` is empty where there is none.
 
     Attributes:
         login: path of the file by which clients log in; "" without.
@@ -59,6 +59,7 @@ class Endpoints:
         cloud_namespace, vehicles_namespace, vehicles_device: of the link.
         edge: gateways and brokers stand at the vehicles' end, and reach Kafka over the link.
         credentials: what the broker checks and its clients show.
+        platform: where gateways deliver, and the consumer reads, in place of Kafka and the twins.
     """
 
     ports: Mapping[str, int]
@@ -68,6 +69,12 @@ class Endpoints:
     kafka: KafkaAddress
     credentials: Credentials
     edge: bool = False
+    platform: KafkaAddress = field(default_factory=KafkaAddress)
+
+    @property
+    def deliveries(self) -> KafkaAddress:
+        """Where gateways deliver."""
+        return self.platform if self.platform.bootstrap else self.kafka
 
     def host(self, peer: int | None) -> str:
         """Return the address of a gateway at the edge, or of its broker, or of one of several; None is what all share."""
@@ -81,8 +88,8 @@ class Endpoints:
         return self.vehicles_namespace if self.edge else self.cloud_namespace
 
     def bootstrap(self, gateway: int) -> str:
-        """Return where a gateway finds Kafka."""
-        return f"{kafka_address(gateway)}:{EDGE_PORT}" if self.edge else self.kafka.bootstrap
+        """Return where a gateway finds Kafka, or the platform in its place."""
+        return f"{kafka_address(gateway)}:{EDGE_PORT}" if self.edge else self.deliveries.bootstrap
 
     @classmethod
     def of(
@@ -94,6 +101,7 @@ class Endpoints:
         credentials: Credentials,
         *,
         edge: bool = False,
+        platform: KafkaAddress | None = None,
     ) -> Endpoints:
         """Return the addresses of a run with this link, and with the brokers by kind (several by name), or the target."""
         ports = {}
@@ -112,4 +120,5 @@ class Endpoints:
             kafka=kafka,
             credentials=credentials,
             edge=edge,
+            platform=platform or KafkaAddress(),
         )

@@ -59,7 +59,7 @@ def _vehicle_log(options: RunOptions) -> dict[str, Any] | None:
 
 def gateway_linger_ms(options: RunOptions) -> dict[str, int]:
     """Return how long a record waits for others at the gateways of each protocol; nothing where `kafka_producer` says it."""
-    if not TOPOLOGIES[options.topology].bridged or "linger.ms" in as_mapping(options.kafka_producer):
+    if not TOPOLOGIES[options.topology].twins or "linger.ms" in as_mapping(options.kafka_producer):
         return {}
     return {part.words: linger_ms_of(options, part) for part in options.parts}
 

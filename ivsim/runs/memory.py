@@ -131,8 +131,13 @@ def _parts(options: RunOptions) -> Iterator[tuple[str, int, int]]:
     for part in options.parts:
         gateways = sum(one == part for one, _ in gateway_places(options))
         yield f"gateway {part.protocol.name}", gateways, len(part.vehicles)
-    if options.kafka is None:
-        yield KAFKA, 1, options.vehicles
+    if options.platform != KAFKA or options.kafka is None:
+        yield options.platform, 1, options.vehicles
+    if topology.twins:
+        yield from _spark(options)
+
+
+def _spark(options: RunOptions) -> Iterator[tuple[str, int, int]]:
     workers = own_workers(options.spark_master)
     if (options.spark_master is None or workers) and HEAP_OF_SPARK not in as_mapping(options.spark_conf):
         # Each worker and its executor count as one driver more; they took 232 and 484 MB, the master 234 MB (resident).

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeGuard
 
+from gateways.sinks import KAFKA
 from ivsim.options import RunOptions
 
 RUNNING: Final = "running"
@@ -23,6 +24,7 @@ RUNNING: Final = "running"
 PHASES: Final = (
     "starting Kafka",
     "starting Spark, and the link",
+    "starting the platform, and the link",
     "starting broker and gateway",
     "waiting for Spark",
     "connecting",
@@ -58,7 +60,8 @@ class PhaseTimes:
         self._path, self._running_s = path, options.duration_s
         due = options.sending * options.duration_s / options.interval_s
         size = round(math.log10(max(due, 1.0)))
-        self._like = f"{options.topology}/{options.security}/{options.prove_link}/{options.probe}/10^{size}"
+        through = options.topology + ("" if options.platform == KAFKA else f"-{options.platform}")
+        self._like = f"{through}/{options.security}/{options.prove_link}/{options.probe}/10^{size}"
         known = _read(path).get(self._like)
         self._usual = {
             phase: median(times)

@@ -14,10 +14,11 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 
 from gateways.producer import settings
-from gateways.sinks import SINKS
+from gateways.sinks import PLATFORM_SINKS, SINKS
 from ivsim.agents.rig import ask_agents
 from ivsim.options import RunOptions, history_directory, option_name, stored_places
 from ivsim.runs.endpoints import login_of
+from ivsim.runs.platforms import SERVER_OF
 from ivsim.runs.shards import (
     SPARE_FILES,
     groups,
@@ -34,6 +35,7 @@ from ivsim.testbed.java_client import client_jars, libjvm
 from ivsim.testbed.kafka import java_command
 from ivsim.testbed.kafka_admin import probe
 from ivsim.testbed.paths import S3, how_to_get, installed_jars
+from ivsim.testbed.pulsar import NAME as PULSAR
 from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
@@ -75,10 +77,7 @@ def preflight(options: RunOptions) -> None:
         check_spark_master(options.spark_master)
     if options.kafka_producer:
         check_producer(options)
-    if TOPOLOGIES[options.topology].bridged:
-        check_spark()
-        check_client(options.kafka_client)
-        _kafka(options)
+    check_deliveries(options)
     check_store(options)
     refuse_taken(options)
 
@@ -277,6 +276,25 @@ def _no_answer(address: str) -> str | None:
     except OSError as error:
         return f"no answer from {address}: {error.strerror or error}"
     return None
+
+
+def check_deliveries(options: RunOptions) -> None:
+    """Refuse twins without Spark, and a platform that is not there, or that gateways cannot write to."""
+    topology = TOPOLOGIES[options.topology]
+    if topology.twins:
+        check_spark()
+    if not topology.bridged:
+        return
+    if options.platform == KAFKA:
+        check_client(options.kafka_client)
+        _kafka(options)
+        return
+    SERVERS[SERVER_OF[options.platform]].find()
+    if (lack := PLATFORM_SINKS[options.platform].lack()) is not None:
+        remedy = f": run `ivsim platform install {options.platform}`" if options.platform == PULSAR else ""
+        raise Refusal(
+            f"{option_name('platform')} {options.platform}: {lack.partition(':')[0] if remedy else lack}{remedy}"
+        )
 
 
 def _kafka(options: RunOptions) -> None:

@@ -44,6 +44,7 @@ GROUP = "ivsim"
 SENDER = "sender"
 CAPTURE = "capture"
 ECHO = "echo"
+CONSUMER = "consumer"
 MESSAGES_PER_S_ATTRIBUTED = 3_000
 MESSAGES_PER_S_UNDER_LOAD = 2_000
 # Of one gateway. A record that travels alone makes requests of its own, the gateway's and Spark's (docs/batching.md).
@@ -150,6 +151,19 @@ def capture(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
         pcap=plan.directory.pcap if plan.options.pcap else None,
     )
     return ChildSpec(CAPTURE, ("simulator.capture.process",), config, endpoints.vehicles_namespace)
+
+
+def consumer(plan: RunPlan, endpoints: Endpoints) -> ChildSpec:
+    """Return how the consumer of a platform is started."""
+    config = {
+        "platform": plan.options.platform,
+        "bootstrap": endpoints.platform.bootstrap,
+        "kafka_login": endpoints.platform.login,
+        "topic": endpoints.platform.topics.status,
+        "partitions": plan.options.kafka_partitions,
+        "log": str(plan.directory.path / "consumed-0.events"),
+    }
+    return ChildSpec(CONSUMER, ("ivsim.ingest.process",), config)
 
 
 def senders(plan: RunPlan, endpoints: Endpoints) -> list[ChildSpec]:
@@ -290,10 +304,14 @@ def page_config(plan: RunPlan, endpoints: Endpoints, roads_file: str = "") -> di
 
 
 def linger_ms_of(options: RunOptions, part: FleetPart) -> int:
-    """Return how long a record waits at a gateway for others: longer under load, where no vehicle waits for its answer."""
+    """Return how long a record waits at a gateway for others: longer under load, where no vehicle waits for its answer.
+
+    Before a platform that takes Kafka's place it is as long as where they wait, so that all of them are asked alike.
+    """
     gateways = [of for of, _ in gateway_places(options)].count(part)
     per_s = len(part.vehicles) / options.interval_s / gateways
-    waited_for = part.protocol.broker is None or TOPOLOGIES[options.topology].edge
+    topology = TOPOLOGIES[options.topology]
+    waited_for = part.protocol.broker is None or topology.edge or not topology.twins
     if waited_for or options.batching != "none" or per_s <= GATHERED_ABOVE_PER_S:
         return LINGER_MS
     return GATHERED_MS
@@ -304,9 +322,11 @@ def gateway_config(
 ) -> dict[str, Any]:
     """Return what gateway `index` of the run is told, which takes in what that part of the fleet sends to that place."""
     options, credentials = plan.options, endpoints.credentials
+    path = plan.directory.path
     return {
         "bootstrap": endpoints.bootstrap(index),
-        "kafka_login": endpoints.kafka.login,
+        "platform": options.platform,
+        "kafka_login": endpoints.deliveries.login,
         "kafka_client": options.kafka_client,
         "java": java_of(options.kafka_client),
         "linger_ms": linger_ms_of(options, part),
@@ -315,10 +335,11 @@ def gateway_config(
         "port": endpoints.ports[part.protocol.name],
         "mode": part.mode.name,
         "format": options.format,
-        "topics_prefix": endpoints.kafka.topics.prefix,
+        "topics_prefix": endpoints.deliveries.topics.prefix,
         "namespace": endpoints.gateways_namespace,
         "kafka_inside": endpoints.edge,
-        "in_flight_log": str(plan.directory.path / f"in-flight-{index}.events") if endpoints.edge else None,
+        "in_flight_log": str(path / f"in-flight-{index}.events") if endpoints.edge else None,
+        "confirmed_log": str(path / f"confirmed-{index}.events") if endpoints.platform.bootstrap else None,
         "tls": None if (tls := credentials.tls(GATEWAY)) is None else asdict(tls),
         "keys": None if credentials.keys is None else asdict(credentials.keys),
         "username": credentials.usernames.get(GATEWAY, GATEWAY) if GATEWAY in credentials.passwords else None,
@@ -328,7 +349,7 @@ def gateway_config(
         "shared": options.gateways > 1 and not endpoints.edge,
         "early_ack": options.early_ack and part.mode.gateway_acknowledges,
         "batching": batching_of(options, plan.directory.decision_log(index)),
-        "receive_log": str(plan.directory.path / f"received-{index}.events"),
+        "receive_log": str(path / f"received-{index}.events"),
         "faults": {"drop": options.faults.gateway, "mislabel": options.faults.twin},
     }
 
@@ -489,6 +510,16 @@ def capture_config(
 def receive_logs(directory: Path) -> list[Path]:
     """Return the gateways' receive logs in a run directory."""
     return sorted(directory.glob("received-*.events"))
+
+
+def confirmed_logs(directory: Path) -> list[Path]:
+    """Return what gateways noted of the platform's confirmations."""
+    return sorted(directory.glob("confirmed-*.events"))
+
+
+def consumed_logs(directory: Path) -> list[Path]:
+    """Return what the consumer noted of a platform's records; one log at most."""
+    return sorted(directory.glob("consumed-*.events"))
 
 
 def in_flight_logs(directory: Path) -> list[Path]:

@@ -82,7 +82,7 @@ def write_result(
     if "problems" in run:  # a result of this version: all of it is in its files
         metrics |= _partial(figures, run["problems"], ledger=directory.ledger.is_file())
         metrics |= _of_link(directory, manifest["link"]["name"], run["replay"])
-        metrics |= {name: run[name] for name in ("agents", "live", "shares") if run.get(name)}
+        metrics |= {name: run[name] for name in ("agents", "live", "platform", "shares") if run.get(name)}
         metrics["security"] = security_figures(
             directory.path, security=options.security, senders=run["senders"], gateways=run["gateways"]
         )

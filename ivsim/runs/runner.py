@@ -24,6 +24,7 @@ from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.memory import check_memory, check_memory_with_link
 from ivsim.runs.outcome import EXIT_FAILED, EXIT_SIGNALLED, EXIT_STOPPED_EARLY, Outcome
 from ivsim.runs.plan import RunPlan
+from ivsim.runs.platform_usage import PlatformUsage
 from ivsim.runs.preflight import preflight
 from ivsim.runs.scrape import Scrape
 from ivsim.runs.shards import sender_shares
@@ -239,6 +240,7 @@ class Run:
             stack.enter_context(publisher),
             log,
             spare_new,
+            None if components.consumer is None else PlatformUsage(components.platform),
         )
         manifest.write_manifest(started, facts)
         if components.capture is not None:
@@ -325,6 +327,8 @@ class Run:
             self._store(started.directory, outcome)
         if (reader := started.components.live_reader) is not None:
             outcome.twin_distinct = reader.contained()
+        elif (consumer := started.components.consumer) is not None:
+            outcome.twin_distinct = int(consumer.latest.get("done", {}).get("distinct", 0))
 
     def _store(self, directory: RunDirectory, outcome: Outcome) -> None:
         """Put a share's result where those of all shares are to be; one without a ledger is of no use there."""
@@ -419,6 +423,9 @@ def arrived(started: StartedRun, due: Sequence[int]) -> bool:
     totals = started.publisher.totals()
     of_dead = totals.get("emitted", 0) - sum(own.get("emitted", 0) for _, own, _ in living)
     gone = sum(own.get("unsent", 0) for _, own, _ in living)
-    reader = started.components.live_reader
-    at_end = totals.get("received", 0) if reader is None else reader.contained()
+    reader, consumer = started.components.live_reader, started.components.consumer
+    if consumer is not None:
+        at_end = int(consumer.latest.get("progress", {}).get("distinct", 0))
+    else:
+        at_end = totals.get("received", 0) if reader is None else reader.contained()
     return at_end + gone >= sum(own for _, _, own in living) + of_dead

@@ -30,6 +30,7 @@ from ivsim.runs.endpoints import EDGE_PORT, KafkaAddress, login_of
 from ivsim.runs.memory import RUNNER, SPARK
 from ivsim.runs.noted_link import noted_link
 from ivsim.runs.plan import RunPlan
+from ivsim.runs.platforms import PLATFORMS, OpenPlatform
 from ivsim.runs.target_credentials import left_on_target, target_credentials
 from ivsim.runs.twin_session import TwinSession
 from ivsim.target import Target, parse
@@ -71,6 +72,7 @@ class SharedParts:
         self._stack = ExitStack()
         # by name, which says how clients meet them, and how many they are
         self._kafka: dict[str, list[KafkaServer]] = {}
+        self._platforms: dict[str, OpenPlatform] = {}
         self._kafka_stack = ExitStack()
         self._spark: SparkCluster | None = None
         self._spark_stack = ExitStack()
@@ -122,10 +124,30 @@ class SharedParts:
             partitions=plan.options.kafka_partitions,
             copies=copies,
             login=address.login,
+            synced=plan.options.platform_durability == "synced",
         )
         if plan.options.keep_topics:
             stack.callback(_say_kept, address)
         return address
+
+    def platform(self, plan: RunPlan, stack: ExitStack, servers: dict[str, Server]) -> KafkaAddress:
+        """Return the platform of `--topology ingest`, with topics for this run; a kept one that has died is started again."""
+        options = plan.options
+        if options.platform == KAFKA:
+            return self.kafka(plan, stack, servers)
+        if options.platform not in self._platforms:
+            made = PLATFORMS[options.platform](self._record)
+            self._kafka_stack.enter_context(made.server)
+            self._platforms[options.platform] = made
+        platform = self._platforms[options.platform]
+        if not platform.server.process.running():
+            platform.server.restart()
+        servers[platform.server.process.name] = platform.server
+        topics = KafkaTopics(f"ivsim.{plan.run_id}." if self.keep else "")
+        platform.make_topics(topics, options.kafka_partitions, synced=options.platform_durability == "synced")
+        if self.keep:
+            stack.callback(platform.remove_topics, topics, options.kafka_partitions)
+        return KafkaAddress(platform.bootstrap, topics)
 
     def own_kafka(
         self,
@@ -166,6 +188,7 @@ class SharedParts:
         found = {RUNNER} if self.keep else set()  # it has grown with the runs before
         if self._kafka:
             found.add(KAFKA)
+        found |= self._platforms.keys()
         if self.twin.running():
             found.add(SPARK)
         if self._link is not None:

@@ -24,6 +24,7 @@ from ivsim.runs import capture_join, processes
 from ivsim.runs.directory import RunDirectory
 from ivsim.runs.link_log import write_link_log
 from ivsim.topologies import TOPOLOGIES
+from ledger.sources import COMPLETE, CONFIRMED, CONSUMED
 from schemas.json_files import read_json, write_json
 from schemas.topics import vehicle_id
 from simulator import emission_table
@@ -42,6 +43,8 @@ class Facts:
         clock_drift_ms: between the two clocks.
         replay: `LinkReplay.properties`.
         senders, gateways: the last event of each.
+        consumer: its last event; None where there is none.
+        platform: `PlatformUsage.facts`; None where there is none.
         deaths: how senders ended that died on the way, by name; `lost` of those that were lost with their agent.
         clock_error_ms: from UTC at most, by the kernel's word; None where nobody keeps the clock.
         agents: what each had, and how well its times are known.
@@ -57,6 +60,8 @@ class Facts:
     replay: Mapping[str, Any] | None = None
     senders: Sequence[Mapping[str, Any]] = ()
     gateways: Sequence[Mapping[str, Any]] = ()
+    consumer: Mapping[str, Any] | None = None
+    platform: Mapping[str, Any] | None = None
     deaths: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
     agents: Sequence[Mapping[str, Any]] = ()
@@ -82,6 +87,12 @@ def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, fa
     pq.write_table(emission_table.connections(events), directory.path / "connections.parquet")
     _write_logs(processes.receive_logs(directory.path), directory.path / "received.parquet", "received_at_ns")
     _write_logs(processes.in_flight_logs(directory.path), directory.path / "in_flight.parquet", "noted_at_ns")
+    if facts.consumer is not None:
+        _write_logs(processes.confirmed_logs(directory.path), directory.path / CONFIRMED[0], CONFIRMED[1])
+        complete = {COMPLETE: str(bool(facts.consumer.get("complete"))).lower().encode()}
+        _write_logs(
+            processes.consumed_logs(directory.path), directory.path / CONSUMED[0], CONSUMED[1], complete
+        )
     write_link_log(directory.link, asked, directory.path / "wire.events")
     write_json(
         directory.path / "clock.json",
@@ -101,6 +112,8 @@ def write_snapshot(directory: RunDirectory, options: RunOptions, asked: Rows, fa
             "shares": list(facts.shares),
             "senders": [{name: said.get(name) for name in _OF_SENDER} for said in facts.senders],
             "gateways": [{name: said.get(name) for name in _OF_GATEWAY} for said in facts.gateways],
+            **({} if facts.consumer is None else {"consumer": _of_consumer(facts.consumer)}),
+            **({} if facts.platform is None else {"platform": facts.platform}),
             "gateway_drops": _gateway_drops(facts.gateways),
             "refused_gateways": list(facts.refused_gateways),
             "twin_reopened": list(facts.twin_reopened),
@@ -124,11 +137,14 @@ def _lines(problems: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(problem.partition("\n")[0] for problem in problems))
 
 
-def _write_logs(logs: Sequence[Path], table: Path, stamp: str) -> None:
-    """Make one table of the gateways' logs, whose last column is that stamp; none where there are none."""
+def _write_logs(
+    logs: Sequence[Path], table: Path, stamp: str, metadata: Mapping[bytes, bytes] | None = None
+) -> None:
+    """Make one table of logs of the receive log's form, whose last column is that stamp; none where there are none."""
     if logs:
         rows = pa.concat_tables([receive_log.to_table(path) for path in logs])
-        pq.write_table(rows.rename_columns([*rows.column_names[:-1], stamp]), table)
+        rows = rows.rename_columns([*rows.column_names[:-1], stamp]).replace_schema_metadata(metadata)
+        pq.write_table(rows, table)
 
 
 def _emissions(
@@ -159,6 +175,10 @@ def _emissions(
     purposes = directory.path / "wire_categories.parquet"
     categories = pq.read_table(purposes) if purposes.is_file() else None
     return capture_join.with_proof(emissions, events[np.isin(events["vehicle"], numbers)], wire, categories)
+
+
+def _of_consumer(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: said.get(name) for name in ("complete", "records", "distinct", "unreadable")}
 
 
 def _gateway_drops(gateways: Sequence[Mapping[str, Any]]) -> int | None:

@@ -13,6 +13,7 @@ from ivsim.runs.kafka_log import KafkaLog
 from ivsim.runs.link_player import LinkPlayer
 from ivsim.runs.live_publisher import LivePublisher
 from ivsim.runs.plan import RunPlan
+from ivsim.runs.platform_usage import PlatformUsage
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class StartedRun:
         start_at_ns: when second 0 begins (wall clock).
         opened_s: how long it took from the command to the first message due, in s.
         kafka_log: keeps Kafka's records as they come; None of a run without Kafka.
+        platform: what the platform in Kafka's place takes; None without.
         spare_new: spares what was kept since the last call from Python's collector, under which no thread runs.
     """
 
@@ -33,6 +35,7 @@ class StartedRun:
     publisher: LivePublisher
     kafka_log: KafkaLog | None
     spare_new: Callable[[], None]
+    platform: PlatformUsage | None = None
 
     @property
     def options(self) -> RunOptions:

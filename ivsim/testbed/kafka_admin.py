@@ -116,14 +116,21 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def create_topics(
-    bootstrap: str, topics: KafkaTopics, *, partitions: int = 2, copies: Copies = ONE, login: str = ""
+    bootstrap: str,
+    topics: KafkaTopics,
+    *,
+    partitions: int = 2,
+    copies: Copies = ONE,
+    login: str = "",
+    synced: bool = False,
 ) -> None:
     """Create the topics of a run, stamped by the broker; `twin.state` keeps the newest record per key.
 
-    They are there for everyone when it returns.
+    They are there for everyone when it returns. With `synced` a broker flushes each record to its disk.
     """
     wanted = [
-        new_topic(name, partitions, compact=name == topics.state, copies=copies) for name in topics.all()
+        new_topic(name, partitions, compact=name == topics.state, copies=copies, synced=synced)
+        for name in topics.all()
     ]
     _create(bootstrap, login, wanted)
 

@@ -30,6 +30,7 @@ LOG = {
 }
 QUERY = {"query": "nearest-station", "stations": str(ROOT / "examples/stations.csv")}
 START_AT = "2026-11-30T09:00:00Z"
+THROUGH_REDIS = {"topology": "ingest", "platform": "redis"}
 IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("vehicle_log", {**LOG, "format": "small"}, f"--vehicle-log {LOG['vehicle_log']}: has no effect with --format small"),
     ("vehicle_mapping", {"vehicle_mapping": "m.toml"}, "--vehicle-mapping m.toml: needs --vehicle-log"),
@@ -218,7 +219,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "target",
         {"target": "mqtt://localhost", "topology": "edge"},
-        "--target mqtt://localhost: needs --topology gateway or echo or peer",
+        "--target mqtt://localhost: needs --topology gateway or ingest or echo or peer",
     ),
     (
         "kafka_security",
@@ -229,6 +230,33 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "kafka_security",
         {"kafka_security": "sasl-ssl", "kafka": "localhost:9092"},
         "--kafka-security sasl-ssl: needs the run's own Kafka, not --kafka localhost:9092",
+    ),
+    ("platform", {"platform": "redis"}, "--platform redis: needs --topology ingest"),
+    (
+        "platform_durability",
+        {"platform_durability": "synced"},
+        "--platform-durability synced: needs --topology ingest",
+    ),
+    *(
+        (field, {field: value, **THROUGH_REDIS}, f"{typed}: needs --platform kafka; it is redis")
+        for field, value, typed in (
+            ("kafka", "localhost:9092", "--kafka localhost:9092"),
+            ("kafka_client", "aiokafka", "--kafka-client aiokafka"),
+            ("kafka_producer", ("linger.ms=5",), "--kafka-producer"),
+            ("kafka_security", "sasl-ssl", "--kafka-security sasl-ssl"),
+            ("kafka_brokers", 2, "--kafka-brokers 2"),
+            ("kafka_replication", 1, "--kafka-replication 1"),
+            ("kafka_min_insync", 1, "--kafka-min-insync 1"),
+        )
+    ),
+    *(
+        (field, {field: value, "topology": "ingest", **more}, f"{typed}: needs --topology gateway or edge")
+        for field, value, typed, more in (
+            ("trigger", "microbatch", "--trigger microbatch", {}),
+            ("page", True, "--page", {}),
+            ("batching", "fixed", "--batching fixed", {}),
+            ("history", "past", "--history past", {}),
+        )
     ),
     ("target_consent", {"target_consent": "b"}, "--target-consent b: needs --target"),
     ("target_accounts", {"target_accounts": "a.json"}, "--target-accounts a.json: needs --target"),
@@ -258,7 +286,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "agents",
         {"agents": ["h:7070"], "link": "direct", "topology": "edge", "entrance": "192.0.2.1"},
-        "--agent: needs --topology gateway or echo or peer",
+        "--agent: needs --topology gateway or ingest or echo or peer",
     ),
     ("entrance", {"entrance": "192.0.2.1"}, "--entrance 192.0.2.1: needs --agent"),
     (

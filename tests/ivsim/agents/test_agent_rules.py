@@ -88,7 +88,7 @@ def asked(count: int = 2, **more: Any) -> RunOptions:
             "--target mqtt://127.0.0.1: 127.0.0.1 is another machine for the vehicles of --agent 192.0.2.1:7070: name an address",
         ),
         ({"target": "mqtt://localhost"}, "--target mqtt://localhost: localhost is another machine"),
-        ({"topology": "edge"}, "--target mqtt://broker.example: needs --topology gateway or echo or peer"),
+        ({"topology": "edge"}, "--target mqtt://broker.example: needs --topology gateway or ingest or echo or peer"),
     ],
 )  # fmt: skip
 def test_a_run_that_has_nothing_for_its_agents_is_refused(more: dict[str, Any], says: str) -> None:

@@ -212,6 +212,7 @@ def run_of(*senders: Sender, totals: list[dict[str, int]], contained: int) -> An
         children=children,
         senders=tuple(sender.name for sender in senders),
         live_reader=SimpleNamespace(contained=lambda: contained),
+        consumer=None,
     )
     (part,) = run_options().parts
     plan = SimpleNamespace(senders=[shards.SenderShare(part, []) for _ in senders])

@@ -91,14 +91,14 @@ def test_the_fleet_study_has_every_policy_behind_every_link() -> None:
 
 
 @pytest.mark.parametrize("topology", ["echo", "peer", "moon"])
-def test_a_whole_run_ends_in_twins(topology: str) -> None:
+def test_a_whole_run_goes_through_gateways(topology: str) -> None:
     engine = engine_named("whole_run")
     for said in (({"topology": topology}, {}), ({}, {"topology": topology})):
         with pytest.raises(
-            Refusal, match=rf"^topology '{topology}': the engine whole_run has gateway, edge$"
+            Refusal, match=rf"^topology '{topology}': the engine whole_run has gateway, edge, ingest$"
         ):
             engine.checked(*said)
-    assert engine.axes()["topology"].allowed == engine.fields()["topology"].allowed == "gateway, edge"
+    assert engine.axes()["topology"].allowed == engine.fields()["topology"].allowed == "gateway, edge, ingest"
 
 
 def test_a_figure_of_batches_needs_batches() -> None:

@@ -32,6 +32,7 @@ from ivsim.study.engines import run_axes
 from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Tick
 from ivsim.study.engines.whole_run.age_of_information import AGE_METRICS, OF_OUTAGES, age_figures, mean_age
 from ivsim.study.engines.whole_run.observations import LedgerObservations
+from ivsim.study.engines.whole_run.platform_metrics import PLATFORM_METRICS, platform_metrics
 from ivsim.study.engines.whole_run.security_metrics import (
     HANDSHAKING,
     OF_HANDSHAKES,
@@ -52,8 +53,9 @@ OVERHEAD_S: Final = 8.0
 # The echo topology has an engine of its own, and `message_bytes` is of it alone; cells are named by the study, and follow each
 # other on a testbed, where no run has a probe.
 _FIELDS: Final = tuple(field for field in OPTIONS if field not in {"message_bytes", "name", "probe", "tags"})
-# What ends in twins.
+# What gateways take in.
 _TOPOLOGIES: Final = tuple(topology.name for topology in TOPOLOGIES.values() if topology.bridged)
+OF_TWINS: Final = ("processing_delay_", "twin_updates", "rejected_records")
 _TOPOLOGY: Final = {"topology": Axis("topology", "text", ", ".join(_TOPOLOGIES))}
 
 
@@ -67,6 +69,7 @@ class WholeRun(Engine):
         **METRICS,
         **AGE_METRICS,
         **SECURITY_METRICS,
+        **PLATFORM_METRICS,
         **QUERY_METRICS,
         **TIMELY_METRICS,
     }
@@ -85,18 +88,27 @@ class WholeRun(Engine):
 
     def unmeasurable(self, cell: Cell, metric: str) -> str | None:
         options = run_axes.options_of(cell)
-        if metric in OF_OUTAGES and not options.outage:
-            return "needs an outage"
-        if metric in OF_HANDSHAKES and options.security not in HANDSHAKING:
-            return f"needs security {' or '.join(HANDSHAKING)}"
-        if metric in QUERY_METRICS and options.query == "none":
-            return "needs a query"
-        if metric in TIMELY_METRICS and options.batching == "none":
-            return "needs batching, whose limit it is about"
+        twins = TOPOLOGIES[options.topology].twins
         mode = PROTOCOLS[options.protocol].modes[options.mode]
-        if metric.startswith("acknowledgement_time_") and not mode.acknowledged:
-            return "needs a mode that is acknowledged"
-        return None
+        lacking = (
+            (metric in OF_OUTAGES and not options.outage, "needs an outage"),
+            (
+                metric in OF_HANDSHAKES and options.security not in HANDSHAKING,
+                f"needs security {' or '.join(HANDSHAKING)}",
+            ),
+            (metric in PLATFORM_METRICS and twins, "needs topology ingest"),
+            (metric.startswith(OF_TWINS) and not twins, "needs twins, which topology ingest has not"),
+            (metric in QUERY_METRICS and options.query == "none", "needs a query"),
+            (
+                metric in TIMELY_METRICS and options.batching == "none",
+                "needs batching, whose limit it is about",
+            ),
+            (
+                metric.startswith("acknowledgement_time_") and not mode.acknowledged,
+                "needs a mode that is acknowledged",
+            ),
+        )
+        return next((words for lacks, words in lacking if lacks), None)
 
     def seconds(self, session: Session) -> float:
         return _seconds(run_axes.options_of(session.cells[0]))
@@ -199,7 +211,7 @@ def _seconds(options: RunOptions) -> float:
 
 def _figures(directory: Path, options: RunOptions, metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a study says of a run beside the run's own figures."""
-    found = age_figures(directory, options.outage) | security_metrics(metrics)
+    found = age_figures(directory, options.outage) | security_metrics(metrics) | platform_metrics(metrics)
     query = metrics.get("query") or {}
     found |= {name: query[name] for name in QUERY_METRICS if name in query}
     if options.batching != "none":

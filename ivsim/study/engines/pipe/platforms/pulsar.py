@@ -18,9 +18,9 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.servers import SERVERS
 from schemas.errors import Refusal
 from schemas.namespace import inside
+from schemas.platforms import PULSAR_NAMESPACE
 
 CLIENTS: Final = "ivsim.study.engines.pipe.platforms.pulsar_clients"
-NAMESPACE: Final = "public/default"
 CODECS: Final = ("none", "snappy", "lz4", "zstd")
 
 
@@ -98,11 +98,11 @@ class Topics:
         """Make the topic; the journal's fsync is the whole server's, which is restarted for another."""
         self._server.sync(settings.get("durability", "cache") == "synced")
         partitions = settings["partitions"]
-        self._server.ask("PUT", f"/persistent/{NAMESPACE}/{name}/partitions", partitions)
+        self._server.ask("PUT", f"/persistent/{PULSAR_NAMESPACE}/{name}/partitions", partitions)
         place = {
             "url": self._server.url,
             "name": name,
-            "topic": f"persistent://{NAMESPACE}/{name}",
+            "topic": f"persistent://{PULSAR_NAMESPACE}/{name}",
             "partitions": partitions,
         }
         self._places[name] = place
@@ -115,7 +115,7 @@ class Topics:
         return {one: count + self._came(place, one) for one, count in before.items()}
 
     def _came(self, place: Place, partition: int) -> int:
-        path = f"/persistent/{NAMESPACE}/{place['name']}-partition-{partition}/stats"
+        path = f"/persistent/{PULSAR_NAMESPACE}/{place['name']}-partition-{partition}/stats"
         return int(self._server.ask("GET", path)["msgInCounter"])
 
     def stored_bytes(self, place: Place) -> int | None:
@@ -158,7 +158,9 @@ class Topics:
 
     def _ledger(self, name: str, partition: int) -> int:
         """Return the ledger that a partition is written to."""
-        found = self._server.ask("GET", f"/persistent/{NAMESPACE}/{name}-partition-{partition}/internalStats")
+        found = self._server.ask(
+            "GET", f"/persistent/{PULSAR_NAMESPACE}/{name}-partition-{partition}/internalStats"
+        )
         return int(found["ledgers"][-1]["ledgerId"])
 
     def clear(self, place: Place) -> None:
@@ -166,4 +168,6 @@ class Topics:
         self._before.pop(place["name"], None)
         # One that has died is told elsewhere; its data goes with its directory.
         with contextlib.suppress(OSError, HTTPException, NotReady):
-            self._server.ask("DELETE", f"/persistent/{NAMESPACE}/{place['name']}/partitions?force=true")
+            self._server.ask(
+                "DELETE", f"/persistent/{PULSAR_NAMESPACE}/{place['name']}/partitions?force=true"
+            )

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 import redis
 
 from ivsim.runs.memory import machine_bytes
+from ivsim.runs.platforms import FSYNC, REDIS_MEMORY_SHARE
 from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
 from ivsim.study.engines.pipe.platforms.redis_clients import GROUP, RECORD_BYTES, client, stream
 from ivsim.testbed.process import NotReady
@@ -23,14 +24,11 @@ from ivsim.testbed.servers import SERVERS
 from schemas.errors import Refusal
 from schemas.namespace import inside
 
-# Of the machine's: a rewrite of the file may copy what is changed meanwhile, and clients, page cache and others need theirs.
-MEMORY_SHARE: Final = 0.4
 # Of its memory; the rest goes into entries' nodes and into sizes rounded up (a quarter of 65,000 B).
 PAYLOAD_SHARE: Final = 0.6
 REWRITE_S: Final = 30.0
 WRITE_S: Final = 30.0
 LOOK_S: Final = 0.01
-FSYNC: Final[Mapping[str, str]] = {"cache": "everysec", "synced": "always"}
 
 
 class Redis(Platform):
@@ -58,7 +56,7 @@ class Redis(Platform):
         return None
 
     def room_bytes(self) -> int:
-        return int(PAYLOAD_SHARE * MEMORY_SHARE * machine_bytes())
+        return int(PAYLOAD_SHARE * REDIS_MEMORY_SHARE * machine_bytes())
 
     def acknowledges(self, settings: Mapping[str, Any]) -> bool:
         del settings
@@ -69,7 +67,7 @@ class Redis(Platform):
         self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
     ) -> Iterator[OpenPlatform]:
         del work, brokers
-        memory_mib = int(MEMORY_SHARE * machine_bytes()) // 2**20
+        memory_mib = int(REDIS_MEMORY_SHARE * machine_bytes()) // 2**20
         made = RedisServer(record, host=host.address, namespace=host.namespace, memory_mib=memory_mib)
         with made.stand_on(host.machine) as server, client(server.host, server.port) as asked:
             yield Streams(server, asked, host.namespace)

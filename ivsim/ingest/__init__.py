@@ -1,0 +1,1 @@
+"""The consumer behind a platform, which keeps the last hop of `--topology ingest`; it decodes no payload."""
