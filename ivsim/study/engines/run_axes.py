@@ -18,6 +18,7 @@ from ivsim.study.cells import Cell
 from ivsim.study.engines.base import Axis, Checked
 from ivsim.study.results import CellResult, done_of
 from schemas.errors import Refusal
+from simulator.links import DIRECT
 
 MODE: Final = "mode"
 TRACE_SECONDS: Final = 600
@@ -92,11 +93,10 @@ def mode_of(cell: Cell) -> str:
 
 
 def trace_chart(results: Sequence[CellResult]) -> Charts:
-    """Return what the traces of the cells ask of the link over time, one panel each."""
-    first: Mapping[str, RunOptions] = {
-        (options := options_of(result.cell)).trace: options for result in reversed(done_of(results))
-    }
-    names = dict.fromkeys(options_of(result.cell).trace for result in done_of(results))
+    """Return what the traces of the cells ask of the link over time, one panel each; nothing of a link that asks for none."""
+    emulated = [one for result in done_of(results) if (one := options_of(result.cell)).link != DIRECT]
+    first: Mapping[str, RunOptions] = {options.trace: options for options in reversed(emulated)}
+    names = dict.fromkeys(options.trace for options in emulated)
     series: dict[tuple[str, str], tuple[Any, list[float | None]]] = {}
     for name in names:
         trace = first[name].traces[0]

@@ -11,7 +11,7 @@ import pytest
 from ivsim.study.differences import differences
 from ivsim.study.engines.base import engine_named
 from ivsim.study.headline import Extremes, headline, place_of
-from ivsim.study.pairs import Row, units_of
+from ivsim.study.pairs import Row, plural, units_of
 from ivsim.study.report import results
 from ivsim.study.statistics import Comparison, Interval, holm
 from ivsim.study.summary import scale_of
@@ -256,3 +256,17 @@ def test_n_of_several_is_from_the_fewest_to_the_most() -> None:
 def test_a_difference_has_a_unit_that_suits_it(largest: float, unit: str, shown: tuple[float, str]) -> None:
     factor, name = scale_of(largest, unit)
     assert (factor, name) == (pytest.approx(shown[0]), shown[1])
+
+
+@pytest.mark.parametrize(
+    ("noun", "many"),
+    [
+        ("trace", "traces"),
+        ("loss", "losses"),
+        ("batch of messages", "batches of messages"),
+        ("platform_durability", "platform_durabilities"),
+        ("delay", "delays"),
+    ],
+)
+def test_several_have_a_plural(noun: str, many: str) -> None:
+    assert plural(noun) == many

@@ -12,9 +12,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import BarContainer
 
+from ivsim.option_rules import run_options
 from ivsim.report.style import mode_style
 from ivsim.study import charts
 from ivsim.study.engines.base import ENGINES, Engine, engine_named
+from ivsim.study.engines.run_axes import trace_chart
 from ivsim.study.selected_charts import selected_charts
 from ivsim.study.statistics import Interval
 from ivsim.study.summary import DASH
@@ -173,3 +175,12 @@ def test_the_distribution_says_how_many_messages_were_due() -> None:
     )
     (axes,) = drawing.axes
     assert axes.get_xlabel() == "latency, ms; n = 4"
+
+
+def test_a_trace_that_no_link_follows_is_not_drawn() -> None:
+    def found(link: str) -> Any:
+        cell = SimpleNamespace(options=run_options(link=link, duration_s=5))
+        return SimpleNamespace(done=True, cell=cell)
+
+    assert list(trace_chart([found("direct"), found("uml")])) == ["trace.svg"]
+    assert trace_chart([found("direct")]) == {}
