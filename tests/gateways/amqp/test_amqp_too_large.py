@@ -99,7 +99,8 @@ async def test_what_is_not_there_for_a_while_refuses_no_message(log, code):
         broker.most_bytes, broker.close_code = 400, code
         one.offer(Emission(1, 1, 1, 1, b"p" * 500))
         one.open()
-        await until(lambda: totals.disconnections == 1)
+        # It is back within 20 ms, and closed on again: a machine that stands still meanwhile does not see the first alone.
+        await until(lambda: totals.disconnections >= 1)
         broker.most_bytes = None
         await until(lambda: totals.acknowledged == 1)
         assert totals.refused == 0
