@@ -54,7 +54,7 @@ class ForkServer(OwnedProcess):
     def __init__(self, name: str, modules: Sequence[str], record: RunRecord) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(ANSWER_S)
-        self._ready = False
+        self._ready = self._unanswered = False
         with theirs, ExitStack() as stack:
             stack.callback(self._socket.close)
             super().__init__(
@@ -68,6 +68,8 @@ class ForkServer(OwnedProcess):
 
     def fork(self, arguments: Sequence[str], log: IO[bytes], namespace: str | None) -> Forked:
         """Return a child that calls `main` of a module with the words behind it; ProcessDied when the server has ended."""
+        if self._unanswered:  # what it said before it was killed may still lie in the socket
+            raise self.death(self._end())
         if not self._ready:
             self._answer()
             self._ready = True
@@ -85,6 +87,7 @@ class ForkServer(OwnedProcess):
         except BaseException:  # it stops by itself where it has begun: its owner has let go of its input
             stdin.close()
             stdout.close()
+            self._unanswered = True
             self.kill()  # what it may still answer would be taken for another fork's
             raise
         finally:

@@ -168,6 +168,27 @@ def test_who_adopts_always_goes_on_to(server, run_record, always):
         ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
 
+def test_an_answer_that_came_just_before_the_kill_is_no_other_forks(server, run_record, monkeypatch):
+    """Both of a fork's answers lie in the socket of a server that is dead."""
+    first = [b"17"]
+
+    def late() -> bytes:
+        if first:
+            return first.pop()
+        time.sleep(0.5)  # nobody tells when the second one is there, too
+        raise NotReady("it is late")
+
+    with ForkedChild(server, "before", ["told"], run_record) as child:
+        child.wait_for("ready", WAIT_S)
+        with monkeypatch.context() as patched:
+            patched.setattr(server, "_answer", late)
+            with pytest.raises(NotReady):
+                ForkedChild(server, "one", ["told"], run_record)
+        with pytest.raises(ProcessDied, match="forks was ended by SIGKILL"):
+            ForkedChild(server, "two", ["told"], run_record)
+        assert child.stop() == 0
+
+
 @pytest.mark.parametrize(
     "answers", [[NotReady("it is late")], [b'"adopted"'], [b"17", NotReady("it is late")]]
 )
