@@ -61,6 +61,7 @@ PLATFORM_SINKS: Final[Mapping[str, SinkKind]] = {
             "redis",
             "redis",
             extra="ivsim",
+            lingers=False,
         ),
         SinkKind(
             "pulsar",
@@ -68,7 +69,7 @@ PLATFORM_SINKS: Final[Mapping[str, SinkKind]] = {
             "gateways.sinks.by_pulsar:opened",
             "pulsar-client",
             "pulsar",
-            extra="ivsim",
+            remedy="ivsim platform install pulsar",
         ),
     )
 }

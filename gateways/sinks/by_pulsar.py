@@ -15,7 +15,7 @@ import pulsar
 from confluent_kafka import KafkaError
 
 from gateways.sinks.kinds import SinkSettings
-from gateways.sinks.threaded import AGAIN_S, OPEN_S, Sending, ThreadedSink, error_of
+from gateways.sinks.threaded import OPEN_S, Sending, ThreadedSink, error_of
 from schemas.errors import Refusal
 from schemas.platforms import PULSAR_NAMESPACE
 
@@ -79,8 +79,7 @@ class PulsarSink(ThreadedSink):
 
     def _serve(self, opened: Callable[[], None]) -> None:
         opened()
-        while not self._ending.wait(1_000 * AGAIN_S):
-            pass
+        self._ending.wait()
 
     def _end(self) -> None:
         """Do nothing: the thread waits for the end itself."""

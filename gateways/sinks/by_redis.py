@@ -21,6 +21,9 @@ from schemas.platforms import entry_of, partition_of, partitions_key, stream
 
 # Of one transaction: what Redis carries out before it serves the next client.
 MOST_RECORDS: Final = 500
+# It is there again by itself, or takes records again once somebody has made room: memory, or a disk.
+AWAY: Final = (redis.ConnectionError, redis.TimeoutError, redis.OutOfMemoryError)
+LATER: Final = "caused error: MISCONF"
 # proto-max-bulk-len as installed
 LARGEST_BYTES: Final = 536_870_912
 
@@ -81,8 +84,11 @@ class RedisSink(ThreadedSink):
             batch.execute_command("XADD", place, "*", *entry_of(key, value, headers))
         try:
             batch.execute()
-        except redis.RedisError:
-            # It is away, full (OOM), reads its file (LOADING), or its disk takes no more (MISCONF): no record's fault.
+        except AWAY:
+            return False
+        except redis.ResponseError as error:
+            if LATER not in str(error):
+                raise  # it will never take such a record: the gateway's end has its words
             return False
         for sending in gathered:
             self._report(sending, None)

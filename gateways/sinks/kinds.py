@@ -77,6 +77,8 @@ class SinkKind:
         package: that has the library, as it is installed.
         module: that has to be importable.
         extra: what brings the package, in pip's words.
+        remedy: the command that does, where pip alone does not; "" where it does.
+        lingers: a record waits for others to go with, as `linger_ms` says.
         obeys: keys of ABILITIES.
         java: it needs SinkSettings.java.
         without: mechanisms of a login that it has not.
@@ -91,6 +93,8 @@ class SinkKind:
     obeys: frozenset[str] = frozenset()
     java: bool = False
     without: frozenset[str] = frozenset()
+    remedy: str = ""
+    lingers: bool = True
 
     def check_login(self, login: str) -> None:
         """Refuse a file by which it cannot log in at Kafka; "" is none."""
@@ -99,7 +103,7 @@ class SinkKind:
 
     def lack(self) -> str | None:
         """Return what this Python lacks for it, and how to get it; None where it lacks nothing."""
-        return package_lack(self.module, self.package, self.extra)
+        return package_lack(self.module, self.package, self.extra, self.remedy)
 
     def open(self, settings: SinkSettings) -> Sink:
         """Return a sink of its own; nothing is sent before its `require_topics`."""
@@ -108,8 +112,9 @@ class SinkKind:
         return sink
 
 
-def package_lack(module: str, package: str, extra: str) -> str | None:
-    """Return that a package is missing, and what has it; None where its module is found."""
+def package_lack(module: str, package: str, extra: str, remedy: str = "") -> str | None:
+    """Return that a package is missing, and what has it, `remedy` or the extra; None where its module is found."""
     if find_spec(module) is not None:
         return None
-    return f"no Python package {package}: run `pip install '{extra}'`"
+    pip = f"pip install '{extra}'"
+    return f"no Python package {package}: run `{remedy or pip}`"

@@ -15,6 +15,8 @@ from schemas.platforms import KEY, record_of, stream
 
 _MOST: Final = 10_000
 _AGAIN_S: Final = 0.05
+# It is there again by itself; reading its file, too.
+_AWAY: Final = (redis.ConnectionError, redis.TimeoutError)
 
 
 class RedisReceiver:
@@ -37,8 +39,8 @@ class RedisReceiver:
     def take(self, timeout_s: float) -> Sequence[Taken]:
         try:
             answer: Any = self._client.xread(self._after, count=_MOST, block=max(1, int(timeout_s * 1_000)))
-        except redis.RedisError:
-            time.sleep(_AGAIN_S)  # it is away, or reads its file
+        except _AWAY:
+            time.sleep(_AGAIN_S)  # nobody tells when it is back: its next refusal comes at once
             return ()
         taken = []
         for name, entries in answer or ():
@@ -54,7 +56,7 @@ class RedisReceiver:
         try:
             # Its stubs allow an awaitable.
             return bool(self._client.xread(self._after, count=1))
-        except redis.RedisError:
+        except _AWAY:
             return True
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gateways.sinks import PLATFORM_SINKS, SINKS
 from ivsim.options import Faults, RunOptions
 from ivsim.runs.directory import SCHEMA, RunDirectory
 from ivsim.runs.processes import attributed_ends, linger_ms_of
@@ -58,8 +59,10 @@ def _vehicle_log(options: RunOptions) -> dict[str, Any] | None:
 
 
 def gateway_linger_ms(options: RunOptions) -> dict[str, int]:
-    """Return how long a record waits for others at the gateways of each protocol; nothing where `kafka_producer` says it."""
-    if not TOPOLOGIES[options.topology].twins or "linger.ms" in as_mapping(options.kafka_producer):
+    """Return how long a record waits for others at gateways, by protocol; nothing where none does or `kafka_producer` says it."""
+    sink = PLATFORM_SINKS.get(options.platform, SINKS[options.kafka_client])
+    bridged = TOPOLOGIES[options.topology].bridged
+    if not (bridged and sink.lingers) or "linger.ms" in as_mapping(options.kafka_producer):
         return {}
     return {part.words: linger_ms_of(options, part) for part in options.parts}
 

@@ -35,7 +35,6 @@ from ivsim.testbed.java_client import client_jars, libjvm
 from ivsim.testbed.kafka import java_command
 from ivsim.testbed.kafka_admin import probe
 from ivsim.testbed.paths import S3, how_to_get, installed_jars
-from ivsim.testbed.pulsar import NAME as PULSAR
 from ivsim.testbed.servers import KAFKA, SERVERS
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
@@ -291,10 +290,7 @@ def check_deliveries(options: RunOptions) -> None:
         return
     SERVERS[SERVER_OF[options.platform]].find()
     if (lack := PLATFORM_SINKS[options.platform].lack()) is not None:
-        remedy = f": run `ivsim platform install {options.platform}`" if options.platform == PULSAR else ""
-        raise Refusal(
-            f"{option_name('platform')} {options.platform}: {lack.partition(':')[0] if remedy else lack}{remedy}"
-        )
+        raise Refusal(f"{option_name('platform')} {options.platform}: {lack}")
 
 
 def _kafka(options: RunOptions) -> None:

@@ -20,7 +20,7 @@ from gateways.sinks.arguments import ProducerSettings
 from gateways.sinks.kinds import ABILITIES, Java, SinkSettings
 from gateways.sinks.threaded import BlockingSink, NotNow, Sending, batch_bytes, error_of, settings_of
 from ivsim.runs import preflight, processes
-from ivsim.testbed import java_client
+from ivsim.testbed import java_client, pulsar
 from schemas.errors import Refusal
 from schemas.kafka_login import python_settings
 
@@ -291,5 +291,7 @@ def test_a_platform_whose_library_is_not_installed_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(kinds, "find_spec", lambda _module: None)
-    with pytest.raises(Refusal, match=f"platform {name}: no Python package {PLATFORM_SINKS[name].package}"):
+    remedy = {"redis": "pip install 'ivsim'", "pulsar": pulsar.REMEDY}[name]
+    lack = f"platform {name}: no Python package {PLATFORM_SINKS[name].package}: run `{remedy}`"
+    with pytest.raises(Refusal, match=f"{lack}$"):
         read_gateway_config(written(tmp_path, platform=name))
