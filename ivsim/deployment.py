@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from gateways.sinks import KAFKA
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
 
@@ -62,18 +63,18 @@ class Profile(NamedTuple):
     names: Mapping[str, str]
 
     def of_run(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what it says of the servers that a run has to do with: one that ends at its target, of the target alone.
+        """Return what it says of the servers that a run has to do with: without twins or gateways it needs none of theirs.
 
         Args:
             given: the fields that were said elsewhere.
         """
         said = given.get("topology")
         topology = TOPOLOGIES.get(said) if isinstance(said, str) else None
-        if (
-            topology is None or topology.bridged
-        ):  # where none is said it is `gateway`; what is none is refused later
+        if topology is None or topology.twins:  # without one it is `gateway`; what is none is refused later
             return self.fields
         kept = set(KEYS["target"].values())
+        if topology.bridged and given.get("platform", KAFKA) == KAFKA:
+            kept |= set(KEYS["kafka"].values())
         if "share_results" in given:
             kept.add("s3_endpoint")
         return {field: value for field, value in self.fields.items() if field in kept}

@@ -104,6 +104,10 @@ def test_a_run_that_ends_at_its_target_takes_what_is_said_of_the_target_alone(tm
     assert set(peer) == {"target", "target_consent", "target_accounts", "target_ca", "target_certificates"}
     stored = profile.of_run({"topology": "peer", "share_results": "s3a://ivsim/load"})
     assert set(stored) - set(peer) == {"s3_endpoint"}
+    assert set(profile.of_run({"topology": "ingest"})) - set(peer) == set(KEYS["kafka"].values()) & set(
+        profile.fields
+    )
+    assert set(profile.of_run({"topology": "ingest", "platform": "redis"})) == set(peer)
     assert profile.of_run({"topology": "nowhere"}) == profile.of_run({"topology": ["peer"]}) == profile.fields
 
 
