@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from gateways.protocols import PROTOCOLS
 from ivsim.chaos.promises import ENDS_OF_BROKER, KILLS_OF_BROKER, BrokerEnd
-from ivsim.runs.platforms import SERVER_OF
 from ivsim.runs.started import StartedRun
 from ivsim.runs.twin_session import TwinSession
 from ivsim.testbed.kafka_admin import leader_of
@@ -176,8 +175,7 @@ def _restart_platform(run: StartedRun) -> None:
 
 
 def _platform(run: StartedRun) -> Server:
-    name = SERVER_OF[run.options.platform]
-    return run.components.servers[name]
+    return run.components.platform[0]
 
 
 def _kill_spark(run: StartedRun) -> set[str]:

@@ -38,6 +38,7 @@ class Components:
         gateways: names of the processes that take the messages in, or echo them.
         twin: the Spark session; None where nothing streams.
         live_reader: None where nothing streams.
+        platform: servers of the platform in the twins' place that the testbed has started; none where it is another's.
         agents: who has senders on other machines; none where this one has all.
     """
 
@@ -52,6 +53,7 @@ class Components:
     twin: TwinSession | None
     live_reader: LiveReader | None
     agents: Agents
+    platform: tuple[Server, ...] = ()
 
     @property
     def broker(self) -> Broker | None:
@@ -67,14 +69,6 @@ class Components:
     def capture(self) -> Child | None:
         """Return who sees the frames at the vehicles' end; None where agents have some of them, which it would not see."""
         return self.children.get(processes.CAPTURE)
-
-    @property
-    def platform(self) -> list[Server]:
-        """Return the servers of the platform that the testbed has started in the twins' place; none where it is another's."""
-        if self.consumer is None:
-            return []
-        brokers = {broker.process.name for broker in self.brokers.values()}
-        return [server for name, server in self.servers.items() if name not in brokers]
 
     @property
     def consumer(self) -> Child | None:
@@ -111,6 +105,7 @@ def open_components(
     children = Children(record, plan.directory.work, stack)
     servers: dict[str, Server] = {}
     kafka, platform, twin = _deliveries(plan, shared, stack, servers, display)
+    of_platform = tuple(servers.values()) if platform.bootstrap else ()
     replay = LinkPlayer(children, plan.schedule, plan.directory.work, probed=plan.schedule.numbers)
     link = shared.link(options)
     stack.callback(shared.clear, plan)
@@ -168,6 +163,7 @@ def open_components(
         twin,
         live_reader,
         agents,
+        of_platform,
     )
 
 

@@ -19,22 +19,26 @@ class PlatformUsage:
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self._servers = servers
-        self._before = {server.process.pid: _cpu_s(server.process.pid) for server in servers}
+        self._before = self._now()
 
     def facts(self) -> dict[str, Any]:
         """Return `cpu_s`, of all servers since the start, and `resident_bytes` now; None where they are not known."""
-        pids = [server.process.pid for server in self._servers]
-        if not pids or self._before.keys() != set(pids):
+        now = self._now()
+        if not now or self._before.keys() != now.keys():
             return {"cpu_s": None, "resident_bytes": None}
+        return {
+            "cpu_s": sum(cpu_s - self._before[pid][0] for pid, (cpu_s, _) in now.items()),
+            "resident_bytes": sum(resident_bytes for _, resident_bytes in now.values()),
+        }
+
+    def _now(self) -> dict[int, tuple[float, int]]:
+        """Return of each server's process its CPU time in s, and its bytes; nothing where one has ended."""
+        found = {}
         try:
-            return {
-                "cpu_s": sum(_cpu_s(pid) - self._before[pid] for pid in pids),
-                "resident_bytes": sum(psutil.Process(pid).memory_info().rss for pid in pids),
-            }
+            for server in self._servers:
+                process = psutil.Process(server.process.pid)
+                times = process.cpu_times()
+                found[process.pid] = (float(times.user + times.system), int(process.memory_info().rss))
         except psutil.Error:
-            return {"cpu_s": None, "resident_bytes": None}
-
-
-def _cpu_s(pid: int) -> float:
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
+            return {}
+        return found
