@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
+import termios
 import time
+from array import array
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -168,6 +172,13 @@ def test_who_adopts_always_goes_on_to(server, run_record, always):
         ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
 
+def bytes_in(sock: socket.socket) -> int:
+    """Return the bytes of all messages that a socket has for who reads it (unix(7), SIOCINQ)."""
+    count = array("i", [0])
+    fcntl.ioctl(sock, termios.FIONREAD, count)
+    return count[0]
+
+
 def test_an_answer_that_came_just_before_the_kill_is_no_other_forks(server, run_record, monkeypatch):
     """Both of a fork's answers lie in the socket of a server that is dead."""
     first = [b"17"]
@@ -175,7 +186,11 @@ def test_an_answer_that_came_just_before_the_kill_is_no_other_forks(server, run_
     def late() -> bytes:
         if first:
             return first.pop()
-        time.sleep(0.5)  # nobody tells when the second one is there, too
+        until_s = time.monotonic() + WAIT_S
+        one = len(server._socket.recv(100, socket.MSG_PEEK))
+        while bytes_in(server._socket) <= one:
+            assert time.monotonic() < until_s
+            time.sleep(0.01)  # the kernel counts what is there, and wakes nobody for a second message
         raise NotReady("it is late")
 
     with ForkedChild(server, "before", ["told"], run_record) as child:
