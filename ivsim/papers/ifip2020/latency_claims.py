@@ -60,18 +60,18 @@ ADDED_MS: Final = (2.0, 5.0)
 
 
 def lowest_non(observations: Observations) -> list[Finding]:
-    return ordered(
-        [
-            faster(
-                f"{mode} - {NON}, {percent(loss)}",
-                at(observations, "large", NON, loss),
-                at(observations, "large", mode, loss),
-            )
-            for loss in LOSSES
-            for mode in MODES
-            if mode != NON
-        ]
-    )
+    orders = [
+        faster(
+            f"{mode} - {NON}, {percent(loss)}",
+            at(observations, "large", NON, loss),
+            at(observations, "large", mode, loss),
+        )
+        for loss in LOSSES
+        for mode in MODES
+        if mode != NON
+    ]
+    # None is lower: "lowest" allows an equal.
+    return ordered(orders, ties=True)
 
 
 def flat_non(observations: Observations) -> list[Finding]:
@@ -146,8 +146,11 @@ def tcp_delivers(observations: Observations) -> list[Finding]:
         verdict, text, p_value = none_of(f"{size} {mode} lost", lost, due, ENOUGH)
         if missing > lost:
             text += f", {missing - lost} perhaps still on the way at the end"
-        if verdict == AGREE and (None in cells or missing > lost):
-            verdict = CANNOT_TELL
+        # It agrees where it does though all that may be on its way is counted as lost.
+        at_worst = none_of("", missing, due, ENOUGH)
+        if verdict == AGREE:
+            open_ = None in cells or at_worst.verdict != AGREE
+            verdict, p_value = (CANNOT_TELL, 1.0) if open_ else (AGREE, at_worst.p_value)
         found.append(Finding(verdict, text, p_value))
     return found
 

@@ -84,7 +84,9 @@ def observations(make: Any, more: Iterable[World] = ()) -> PaperCells:
 def test_the_lowest_is_found_and_its_contrary_too():
     lowest = observations(lambda s, m, p: World(100.0 if m == NON else 200.0))
     highest = observations(lambda s, m, p: World(300.0 if m == NON else 200.0))
+    equal = observations(lambda s, m, p: World(200.0))
     assert together(latency_claims.lowest_non(lowest)) == "agree"
+    assert together(latency_claims.lowest_non(equal)) == "agree"
     assert together(latency_claims.lowest_non(highest)) == "disagree"
 
 
@@ -115,7 +117,8 @@ def test_tcp_delivers_all_but_for_chance_and_what_is_on_its_way():
     assert together(latency_claims.tcp_delivers(lost(1))) == "agree"
     assert together(latency_claims.tcp_delivers(lost(8))) == "cannot tell"
     assert together(latency_claims.tcp_delivers(lost(40))) == "disagree"
-    assert together(latency_claims.tcp_delivers(lost(1, overtaken=0))) == "cannot tell"
+    assert together(latency_claims.tcp_delivers(lost(1, overtaken=0))) == "agree"
+    assert together(latency_claims.tcp_delivers(lost(40, overtaken=0))) == "cannot tell"
 
 
 def test_non_loses_about_the_links_loss_or_thrice_that():

@@ -24,7 +24,7 @@ def study(**fields: Any) -> Study:
         "question": "q",
         "metrics": ["latency_mean_ms"],
         "engine": "echo",
-        "scenario": {"vehicles": 100, "trace": "paper-lte-car"},
+        "scenario": {"vehicles": MOST_VEHICLES // 12, "trace": "paper-lte-car"},
         "axes": {"mode": MODES, "loss": [0.0, 0.01, 0.05, 0.1, 0.25]},
     }
     return Study.model_validate(base | fields)

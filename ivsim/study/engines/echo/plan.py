@@ -9,8 +9,8 @@ from ivsim.study.cells import Cell, Session
 from ivsim.study.engines.run_axes import MODE, options_of
 
 # More vehicles, or processes for them, would make the machine part of the result.
-MOST_VEHICLES: Final = 1_200
-MOST_SENDERS: Final = 21
+MOST_VEHICLES: Final = 2_400
+MOST_SENDERS: Final = 42
 SESSION_OVERHEAD_S: Final = 14.0
 
 
