@@ -23,6 +23,7 @@ from ivsim.study.statistics import Interval
 from ivsim.study.store import Store, minutes_of
 from ivsim.study.summary import DASH, scaled, written
 
+_PICTURE: Final = re.compile(r"!\[[^\]]*\]\(([^/)]+\.svg)\)")
 _PLACE: Final = re.compile(r"^!\[\]\(([^)]+)\)\n\n?", re.MULTILINE)
 
 
@@ -61,9 +62,16 @@ def write(directory: Path, parts: Sequence[str], charts: Charts) -> Path:
     text = "\n\n".join(part for part in wanted if part) + "\n"
     text = _PLACE.sub(lambda found: f"{shown[found[1]]}\n\n" if found[1] in shown else "", text)
     path = directory / "report.md"
+    for name in _former_pictures(path) - pictures.keys():
+        (directory / name).unlink(missing_ok=True)
     path.write_text(text)
     (directory / "report.html").write_text(page(text, pictures))
     return path
+
+
+def _former_pictures(path: Path) -> set[str]:
+    """Return the names of the pictures of the report that stands there, none without one."""
+    return set(_PICTURE.findall(path.read_text())) if path.exists() else set()
 
 
 def sections(store: Store, found: Sequence[CellResult]) -> list[str]:

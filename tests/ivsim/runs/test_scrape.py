@@ -27,6 +27,7 @@ from ivsim.runs.counters import Sample, Sampler
 from ivsim.runs.runner import make_plan
 from ivsim.runs.scrape import Scrape, merged
 from ivsim.runs.started import StartedRun
+from ivsim.testbed.process import hold_port
 from schemas.errors import Refusal
 from tests.twin.service.conftest import Stand
 from twin.service.exposition import ServiceCollector, exposition
@@ -123,11 +124,10 @@ def test_pages_of_several_gateways_are_one_metric_with_the_samples_of_all() -> N
 
 
 def test_a_part_that_does_not_answer_leaves_the_others_on_the_page() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent_port = silent.getsockname()[1]
-    gateway = SimpleNamespace(latest={"ready": {"metrics_port": silent_port}})
-    with filled(children={"gateway-0": gateway}) as scrape:
-        assert "ivsim_part_up" in read(scrape.url)
+    with hold_port() as silent:
+        gateway = SimpleNamespace(latest={"ready": {"metrics_port": silent.getsockname()[1]}})
+        with filled(children={"gateway-0": gateway}) as scrape:
+            assert "ivsim_part_up" in read(scrape.url)
 
 
 def _builder() -> Any:

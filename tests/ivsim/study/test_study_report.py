@@ -47,6 +47,18 @@ def test_the_report_has_question_answer_tables_figures_machine_and_caveats(made_
     assert str(tmp_path) not in text
 
 
+def test_pictures_of_the_report_before_are_gone_and_all_other_files_stay(made_store: Make, tmp_path: Path):
+    store, _ = made_store("a", by_mode)
+    for name in ("before.svg", "somebody-elses.svg"):
+        (tmp_path / name).write_text("<svg/>")
+    (tmp_path / "report.md").write_text("![Before](before.svg)\n![](../elsewhere.svg)\n")
+    write_report(store, tmp_path)
+    names = {picture.name for picture in tmp_path.glob("*.svg")}
+    assert "before.svg" not in names
+    assert "somebody-elses.svg" in names
+    assert len(names) > 1
+
+
 def test_the_page_is_one_file_that_asks_for_nothing(made_store: Make, tmp_path: Path):
     store, _ = made_store("a", by_mode)
     text = (write_report(store, tmp_path / "out").parent / "report.html").read_text()
