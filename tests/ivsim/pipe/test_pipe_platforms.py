@@ -88,6 +88,28 @@ def test_one_that_has_died_is_started_anew_for_the_next_measurement(run_record, 
         assert platforms.open(pipe_options({"platform": "redis"})) is not first
 
 
+@pytest.mark.parametrize("owed", ["answered", "complete"])
+def test_one_that_owes_answers_or_records_is_started_anew(run_record, tmp_path, up, monkeypatch, owed):
+    """It lives, and serves no more: a Pulsar whose bookie has died."""
+
+    class Owing:
+        def __init__(self, *_, **__):
+            pass
+
+        def run(self):
+            return SimpleNamespace(died=None, **{"answered": True, "complete": True, **promises})
+
+    monkeypatch.setattr(session, "Measurement", Owing)
+    with Platforms(run_record, tmp_path) as platforms:
+        first = platforms.open(pipe_options({"platform": "redis"}))
+        promises = {}
+        platforms.measure(pipe_options({"platform": "redis"}))
+        assert platforms.open(pipe_options({"platform": "redis"})) is first
+        promises = {owed: False}
+        platforms.measure(pipe_options({"platform": "redis"}))
+        assert up == []
+
+
 def test_a_server_with_one_durability_is_another_platform_for_the_other():
     keys = {
         name: {
@@ -229,7 +251,7 @@ def test_a_platform_that_was_just_started_works_once_before_it_is_measured(monke
 
         def run(self):
             ran.append((self._options.brokers, self._options.duration_s, self._options.kill))
-            return SimpleNamespace(died=None)
+            return SimpleNamespace(died=None, answered=True, complete=True)
 
     row = SimpleNamespace(
         has_brokers=True, restarts_to_sync=False, open=lambda *_: nullcontext(), platform="kafka"

@@ -187,7 +187,8 @@ class Platforms:
             if isinstance(error, LinkError):
                 raise NotReady(f"link: {error}") from error
             raise
-        if measured.died is not None:
+        # One that owes answers or records may live and serve no more, as a Pulsar whose bookie has died.
+        if measured.died is not None or not (measured.answered and measured.complete):
             self._end(key_of(options))
         return measured
 
