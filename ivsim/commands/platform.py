@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ivsim.listing import listing, width_of
-from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
+from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named, promising
 from schemas.errors import Refusal
 
 app = typer.Typer(
@@ -44,6 +47,36 @@ def install(
     print(f"{name}: installed")
 
 
+@app.command()
+def capacity(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PLATFORM...", help="Which; default all that promise a durability."),
+    ] = None,
+    durability: Annotated[
+        str, typer.Option(help="What an answer promises, by commas: cache, synced.")
+    ] = "cache,synced",
+    record: Annotated[
+        str, typer.Option(help="Records, by commas: b500, b1k, b65k, b600k.")
+    ] = "b1k,b65k,b600k",
+    seed: Annotated[int, typer.Option(min=0, help="Of the order.")] = 1,
+    output: Annotated[Path, typer.Option(help="Directory of the result, new or empty.")] = Path(
+        "results/capacity"
+    ),
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Search the highest rate that a platform carries, beside its full speed and its own tool.
+
+    A minute or two for each platform, durability and record. Exit code 1 when a search came to no result.
+    """
+    from ivsim.study.engines.pipe.capacity_series import FILE, HEAD, REPORT, Asked, checked, rows, searches  # noqa: PLC0415
+
+    asked = checked(Asked(names or _here(), durability.split(","), record.split(","), seed))
+    found, path = _shown(partial(searches, asked), output, "search", FILE, quiet=quiet)
+    _tell([HEAD, *rows(found)], path / REPORT)
+    raise typer.Exit(1 if any(one.error is not None for one in found) else 0)
+
+
 @app.command("power-cut")
 def power_cut(
     names: Annotated[
@@ -65,29 +98,52 @@ def power_cut(
 
     The machine is a user-mode Linux with a disk of its own. Exit code 1 when a platform did not come back.
     """
-    from ivsim.runs.display import Display  # noqa: PLC0415 - a second that --help need not wait
-    from ivsim.runs.interrupt import Interrupted, interruptible  # noqa: PLC0415
     from ivsim.study.engines.pipe.power_cut_series import FILE, HEAD, REPORT, Asked, checked, rows  # noqa: PLC0415
     from ivsim.study.engines.pipe.power_cut_series import cuts as cut_all  # noqa: PLC0415
-    from ivsim.study.engines.pipe.run import new_directory  # noqa: PLC0415
     from simulator.links.privileges import ensure_privileges  # noqa: PLC0415
 
-    able = [name for name in PLATFORMS if platform_named(name).durability]
-    here = [name for name in able if platform_named(name).missing() is None]
-    asked = checked(Asked(names or here, durability.split(","), cuts, rate, seed))
+    asked = checked(Asked(names or _here(), durability.split(","), cuts, rate, seed))
     ensure_privileges()
+    found, path = _shown(partial(cut_all, asked), output, "cut", FILE, quiet=quiet)
+    _tell([HEAD, *rows(found)], path / REPORT)
+    raise typer.Exit(1 if any(one["error"] is not None for one in found) else 0)
+
+
+def _here() -> list[str]:
+    """Return the platforms that promise a durability and are installed."""
+    return [name for name in promising() if platform_named(name).missing() is None]
+
+
+def _shown(
+    series: Callable[[Path, Callable[[int, int, str], None]], list[Any]],
+    output: Path,
+    what: str,
+    file: str,
+    *,
+    quiet: bool,
+) -> tuple[list[Any], Path]:
+    """Run a series with its progress; return what it found, and where it lies. A signal leaves what is over in `file`."""
+    from ivsim.runs.display import Display  # noqa: PLC0415 - a second that --help need not wait
+    from ivsim.runs.interrupt import Interrupted, interruptible  # noqa: PLC0415
+    from ivsim.study.engines.pipe.run import new_directory  # noqa: PLC0415
+
     path = new_directory(output)
+    began_s = time.monotonic()
+
+    def tell(over: int, of: int, now: str) -> None:
+        each_s = (time.monotonic() - began_s) / over if over else None
+        left = "" if each_s is None else f"; about {each_s * (of - over) / 60:.0f} min left"
+        display.phase(f"{what} {over + 1} of {of}: {now}{left}")
+
     try:
         with interruptible(), Display(quiet=quiet) as display:
-            found = cut_all(
-                asked, path, lambda over, of, what: display.phase(f"cut {over + 1} of {of}: {what}")
-            )
+            return series(path, tell), path
     except Interrupted as interrupted:
-        print(
-            f"ivsim: stopped by {interrupted}; the cuts that were over are in {path / FILE}", file=sys.stderr
-        )
+        print(f"ivsim: stopped by {interrupted}; what was over is in {path / file}", file=sys.stderr)
         raise typer.Exit(128 + interrupted.number) from None
-    for row in listing([HEAD, *rows(found)], width_of()):
+
+
+def _tell(rows: list[tuple[str, ...]], report: Path) -> None:
+    for row in listing(rows, width_of()):
         print(row)
-    print(f"report: {path / REPORT}")
-    raise typer.Exit(1 if any(one["error"] is not None for one in found) else 0)
+    print(f"report: {report}")

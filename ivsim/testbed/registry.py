@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -139,6 +140,15 @@ class RunRecord:
     def scratch(self, directory: Path) -> None:
         """Note a directory that has no use after the run (never the run's results)."""
         self._note("scratch", path=str(directory))
+
+    @contextmanager
+    def scratch_within(self, directory: Path) -> Iterator[Path]:
+        """Note such a directory, and remove it when the block ends."""
+        self.scratch(directory)
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
     def topics(self, bootstrap: str, prefix: str, login: str = "") -> None:
         """Note topics on a Kafka that is not ours, and the path of the file by which one logs in there."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from ivsim.runs.versions import environment
-from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
+from ivsim.study.engines.pipe.platforms import PLATFORMS, check_promises, platform_named
 from ivsim.study.engines.pipe.power_cut import CUT_BETWEEN_S, PAYLOAD_BYTES, cut, settings_of
 from ivsim.testbed import machine
 from ivsim.testbed.process import NotReady, ProcessDied
@@ -74,17 +72,7 @@ class Asked:
 
 def checked(asked: Asked) -> Asked:
     """Return what was asked, if this machine can do it; Refusal names what it cannot."""
-    able = [name for name in PLATFORMS if platform_named(name).durability]
-    for name in asked.platforms:
-        if name not in able:
-            raise Refusal(f"PLATFORM {name!r}: allowed are {', '.join(able)}")
-        row = platform_named(name)
-        lack = row.missing()
-        if lack is not None:
-            raise Refusal(lack)
-        for mode in asked.durabilities:
-            if mode not in row.durability:
-                raise Refusal(f"--durability {mode!r}: {name} has {', '.join(row.durability)}")
+    check_promises(asked.platforms, asked.durabilities)
     lack = machine.missing()
     if lack is not None:
         raise Refusal(lack)
@@ -114,7 +102,7 @@ def cuts(asked: Asked, path: Path, tell: Callable[[int, int, str], None]) -> lis
     said["versions"] |= {package: metadata.version(package) for package in packages}
     for number, (platform, durability, seed) in enumerate(order):
         tell(number, len(order), f"{platform} {durability}")
-        with RunRecord(name, path) as record, _scratch(record, path / "work") as work:
+        with RunRecord(name, path) as record, record.scratch_within(path / "work") as work:
             settings = settings_of(platform, durability, asked.rate)
             said["cuts"].append(_tried(settings, seed, record, work))
         write_json(path / FILE, said)
@@ -132,15 +120,6 @@ def _tried(settings: dict[str, Any], seed: int, record: RunRecord, work: Path) -
         kind = {name: settings[name] for name in ("platform", "durability")}
         return {**kind, "seed": seed, "error": why[:ERROR_CHARACTERS]}
     return {**asdict(found), "error": None}
-
-
-@contextmanager
-def _scratch(record: RunRecord, work: Path) -> Iterator[Path]:
-    record.scratch(work)
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def rows(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -90,7 +87,7 @@ def run(options: PipeOptions, output: Path | None = None, display: Display | Non
             with (
                 display or Display(quiet=True) as shown,
                 RunRecord(name, path) as record,
-                _scratch(record, work),
+                record.scratch_within(work),
                 Platforms(record, work) as platforms,
             ):
                 found = _measured(options, platforms, shown, name)
@@ -120,15 +117,6 @@ def _write(found: Measured | None, outcome: PipeOutcome, manifest: dict[str, Any
         outcome.report = write_page(outcome.directory)
         if outcome.error is None and outcome.metrics["validity"]["verdict"] == "invalid":
             outcome.exit_code = EXIT_INVALID
-
-
-@contextmanager
-def _scratch(record: RunRecord, work: Path) -> Iterator[None]:
-    record.scratch(work)
-    try:
-        yield
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def new_directory(output: Path) -> Path:

@@ -147,14 +147,15 @@ class Platforms:
         is a share of the capacity, that is measured first.
         """
         if options.load_ratio is not None and options.rate is None:
-            capacity_per_s = self._capacity_per_s(options, tell)
+            capacity_per_s = self.full_speed_per_s(options, tell)
             rate = {"rate": options.load_ratio * capacity_per_s}
             found = self.measure(options.model_copy(update=rate), tell, accounts_stopped=accounts_stopped)
             found.capacity_per_s = capacity_per_s
             return found
         return self._measure(options, tell, accounts_stopped=accounts_stopped)
 
-    def _capacity_per_s(self, options: PipeOptions, tell: Tell) -> float:
+    def full_speed_per_s(self, options: PipeOptions, tell: Tell = lambda *_: None) -> float:
+        """Return the records/s that come through when each waits for room; NotReady where none do, or not validly."""
         full_speed = {"load_ratio": None, "batching": FIXED, "kill": None}
         found = figures_of(self._measure(options.model_copy(update=full_speed), tell))
         speed, validity = found["records_per_s"], found["validity"]

@@ -5,8 +5,10 @@ A plug-in of `ivsim.platforms` is a row, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from schemas.errors import Refusal
 from schemas.plugins import Plugin, Table, checked, made
 
 if TYPE_CHECKING:
@@ -40,3 +42,22 @@ PLATFORMS: Final[Table[Platform]] = Table("ivsim.platforms", _OWN, _row)
 def platform_named(name: str) -> Platform:
     """Return a platform of the table; KeyError for an unknown one."""
     return PLATFORMS[name]
+
+
+def promising() -> list[str]:
+    """Return the platforms that can be told what an acknowledgement of theirs means."""
+    return [name for name in PLATFORMS if platform_named(name).durability]
+
+
+def check_promises(names: Sequence[str], durabilities: Sequence[str]) -> None:
+    """Refuse a platform that is not there or cannot be had, and a durability that it has not."""
+    for name in names:
+        if name not in promising():
+            raise Refusal(f"PLATFORM {name!r}: allowed are {', '.join(promising())}")
+        row = platform_named(name)
+        lack = row.missing()
+        if lack is not None:
+            raise Refusal(lack)
+        for mode in durabilities:
+            if mode not in row.durability:
+                raise Refusal(f"--durability {mode!r}: {name} has {', '.join(row.durability)}")

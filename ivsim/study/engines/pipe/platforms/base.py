@@ -8,6 +8,7 @@ stamp is sent.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -56,6 +57,21 @@ class Host:
 
 
 LOOPBACK: Final = Host()
+
+
+class Tool(NamedTuple):
+    """A platform's own program that sends at full speed.
+
+    Attributes:
+        name: of the program.
+        command: from place, settings, number of records and bytes of each to the words of its command; the payload is on
+            its standard input.
+        rate: finds the records a second in what it prints; the last is the result.
+    """
+
+    name: str
+    command: Callable[[Place, Mapping[str, Any], int, int], list[str]]
+    rate: re.Pattern[str]
 
 
 class Full(Exception):  # noqa: N818 - what happened, not a kind of error
@@ -185,6 +201,7 @@ class Platform(ABC):
         durability: what `cache` and `synced` are there, in its own settings; empty where nothing can be chosen.
         partitioners: those that its clients have, where it obeys the setting.
         restarts_to_sync: a server has one durability as long as it runs; else each place has its own.
+        tool: its own program that sends at full speed; None where there is none to be had.
         tuning: keys of TUNING that its clients obey, under `tuning` of their settings.
         defaults: what its client library has where nothing is said, options and TUNING alike; None where nobody has
             looked it up.
@@ -202,6 +219,7 @@ class Platform(ABC):
     durability: ClassVar[Mapping[str, str]] = MappingProxyType({})
     partitioners: ClassVar[tuple[str, ...]] = ("spread", "sticky", "key")
     restarts_to_sync: ClassVar[bool] = False
+    tool: ClassVar[Tool | None] = None
     tuning: ClassVar[frozenset[str]] = frozenset()
     defaults: ClassVar[Mapping[str, Any] | None] = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,12 +14,21 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import KafkaException, Producer, TopicPartition, libversion
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from ivsim.study.engines.pipe.platforms.base import LOOPBACK, TUNING, Host, OpenPlatform, Place, Platform
+from ivsim.study.engines.pipe.platforms.base import (
+    LOOPBACK,
+    TUNING,
+    Host,
+    OpenPlatform,
+    Place,
+    Platform,
+    Tool,
+)
 from ivsim.study.engines.pipe.platforms.kafka_clients import receiver, sender
 from ivsim.testbed.credentials import make_keystore
 from ivsim.testbed.kafka import KafkaServer, java_command
 from ivsim.testbed.kafka_admin import TOPIC_TIMEOUT_S, answers
 from ivsim.testbed.kafka_cluster import kafka_cluster
+from ivsim.testbed.paths import jars_dir
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.servers import SERVERS
@@ -57,6 +66,24 @@ TOPIC: Final = {
 FLUSHES: Final[Mapping[str, Mapping[str, str]]] = {"cache": {}, "synced": {"flush.messages": "1"}}
 
 
+def _perf_test(place: Place, settings: Mapping[str, Any], records: int, record_bytes: int) -> list[str]:
+    """Return the command of kafka-producer-perf-test, with the batches of our clients."""
+    properties = {
+        "acks": settings["acks"],
+        "enable.idempotence": str(settings["idempotence"]).lower(),
+        "linger.ms": round(settings["linger_ms"]),
+        "batch.size": settings["batch_bytes"],
+        "compression.type": settings["codec"],
+    }
+    return [
+        *(java_command(), "-Xmx256m", "-cp", f"{jars_dir(NAME).resolve()}/*"),
+        *("org.apache.kafka.tools.ProducerPerformance", "--bootstrap-server", place["bootstrap"]),
+        *("--topic", place["topic"], "--num-records", str(records), "--record-size", str(record_bytes)),
+        *("--throughput", "-1", "--command-property"),
+        *(f"{name}={value}" for name, value in properties.items()),
+    ]
+
+
 class Kafka(Platform):
     """A broker in KRaft mode; see the module."""
 
@@ -80,6 +107,9 @@ class Kafka(Platform):
         {"cache": "flush.messages as installed: the page cache", "synced": "flush.messages=1"}
     )
     partitioners: ClassVar[tuple[str, ...]] = ("spread", "sticky", "key", "own")
+    tool: ClassVar[Tool | None] = Tool(
+        "kafka-producer-perf-test", _perf_test, re.compile(r"([\d.]+) records/sec")
+    )
     tuning: ClassVar[frozenset[str]] = frozenset(TUNING)
     # librdkafka 2.16, CONFIGURATION.md.
     defaults: ClassVar[Mapping[str, Any] | None] = MappingProxyType(
@@ -114,9 +144,7 @@ class Kafka(Platform):
         self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
     ) -> Iterator[OpenPlatform]:
         work.mkdir(parents=True, exist_ok=True)
-        keys = work / f"kafka-keys-{brokers}"
-        record.scratch(keys)
-        try:
+        with record.scratch_within(work / f"kafka-keys-{brokers}") as keys:
             keystore, authority = make_keystore(keys, host.address)
             with kafka_cluster(
                 record,
@@ -132,8 +160,6 @@ class Kafka(Platform):
                 with inside(host.namespace):
                     prime(topics, brokers)
                 yield topics
-        finally:
-            shutil.rmtree(keys, ignore_errors=True)
 
 
 @cache

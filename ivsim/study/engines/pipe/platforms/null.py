@@ -53,13 +53,9 @@ class Null(Platform):
         self, record: RunRecord, work: Path, brokers: int = 1, host: Host = LOOPBACK
     ) -> Iterator[OpenPlatform]:
         del brokers, host
-        folder = work / "null"
-        record.scratch(folder)
-        folder.mkdir(parents=True)
-        try:
+        with record.scratch_within(work / "null") as folder:
+            folder.mkdir(parents=True)
             yield Files(folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Files:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ import redis
 
 from ivsim.runs.memory import machine_bytes
 from ivsim.runs.platforms import FSYNC, REDIS_MEMORY_SHARE
-from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform
+from ivsim.study.engines.pipe.platforms.base import LOOPBACK, Host, OpenPlatform, Place, Platform, Tool
 from ivsim.study.engines.pipe.platforms.redis_clients import GROUP, RECORD_BYTES, client, stream
 from ivsim.testbed.process import NotReady
 from ivsim.testbed.redis import NAME as SERVER
@@ -29,6 +31,19 @@ PAYLOAD_SHARE: Final = 0.6
 REWRITE_S: Final = 30.0
 WRITE_S: Final = 30.0
 LOOK_S: Final = 0.01
+TOOL: Final = "redis-benchmark"
+# Commands of its own on their way at most: more bring nothing, and it holds all in memory.
+PIPELINE: Final = 100
+
+
+def _benchmark(place: Place, settings: Mapping[str, Any], records: int, record_bytes: int) -> list[str]:
+    """Return the command of redis-benchmark: one connection, and as many commands on their way as our batches have."""
+    batch = min(PIPELINE, settings["batch_messages"], max(1, settings["batch_bytes"] // record_bytes))
+    return [
+        *(shutil.which(TOOL) or TOOL, "-h", place["host"], "-p", str(place["port"])),
+        *("-n", str(records), "-c", "1", "-P", str(batch), "-q", "-x"),
+        *("xadd", stream(place, 0), "*", "v"),
+    ]
 
 
 class Redis(Platform):
@@ -47,6 +62,8 @@ class Redis(Platform):
     durability: ClassVar[Mapping[str, str]] = MappingProxyType(
         {mode: f"appendonly yes, appendfsync {value}" for mode, value in FSYNC.items()}
     )
+
+    tool: ClassVar[Tool | None] = Tool(TOOL, _benchmark, re.compile(r"([\d.]+) requests per second"))
 
     def missing(self) -> str | None:
         try:
