@@ -311,7 +311,7 @@ def _acknowledged(ledger: list[Row], promise: Promise, judgement: Judgement) -> 
     if not broken:
         return []
     hops = ", ".join(sorted({str(row["hop"]) for row in broken}))
-    return [f"{_few(broken)} acknowledged and not in Kafka, last seen at: {hops}"]
+    return [f"{_few(broken)} acknowledged and lost, last seen at: {hops}"]
 
 
 def _twin(judgement: Judgement, lost: list[Row], twin_distinct: int) -> list[str]:

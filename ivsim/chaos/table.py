@@ -11,7 +11,8 @@ from ivsim.chaos.case import Case
 from ivsim.chaos.promises import ALWAYS, PROMISES, Judgement
 
 Judged = dict[Case, Judgement]
-COLUMNS = ("fault", "in twin", "late", "lost or\nrefused", "unsent", "acked,\nlost", "promise", "verdict")
+IN_TWIN, CONSUMED = "in twin", "consumed"
+COLUMNS = ("fault", IN_TWIN, "late", "lost or\nrefused", "unsent", "acked,\nlost", "promise", "verdict")
 WORDS = 2  # columns that are words stand at both ends
 LEGEND_WIDTH = 80
 
@@ -20,7 +21,8 @@ def print_tables(console: Console, judged: Judged) -> None:
     """Print a table per mode, the meaning of the promises, and why a case is broken."""
     for protocol, mode in dict.fromkeys((case.protocol, case.mode) for case in judged):
         guarantee = PROTOCOLS[protocol].modes[mode].guarantee.replace("_", " ")
-        table = _table(f"{protocol} {mode} ({guarantee})")
+        through = any(case.platform for case in judged)
+        table = _table(f"{protocol} {mode} ({guarantee})", CONSUMED if through else IN_TWIN)
         for case, judgement in judged.items():
             if (case.protocol, case.mode) == (protocol, mode):
                 table.add_row(case.fault, *row(judgement))
@@ -39,13 +41,13 @@ def print_tables(console: Console, judged: Judged) -> None:
 def row(judgement: Judgement) -> tuple[str, ...]:
     """Return the cells of one case after its fault."""
     counts = judgement.counts
-    in_twin = counts.get("delivered", 0) + counts.get("late", 0)
+    arrived = counts.get("delivered", 0) + counts.get("late", 0)
     gone = [f"{count} {hop}" for hop, count in judgement.lost_by_hop.items()]
     if refused := counts.get("refused"):
         gone.append(f"{refused} refused")
     lost = ", ".join(gone)
     return (
-        f"{in_twin}/{counts.get('due', 0)}",
+        f"{arrived}/{counts.get('due', 0)}",
         str(counts.get("late", 0)),
         lost or "0",
         str(counts.get("unsent", 0)),
@@ -55,7 +57,7 @@ def row(judgement: Judgement) -> tuple[str, ...]:
     )
 
 
-def _table(title: str) -> Table:
+def _table(title: str, arrived: str) -> Table:
     table = Table(
         title=title,
         title_justify="left",
@@ -66,7 +68,8 @@ def _table(title: str) -> Table:
     )
     for index, name in enumerate(COLUMNS):
         word = index == 0 or index >= len(COLUMNS) - WORDS
-        table.add_column(name, justify="left" if word else "right", no_wrap=word)
+        heading = arrived if name == IN_TWIN else name
+        table.add_column(heading, justify="left" if word else "right", no_wrap=word)
     return table
 
 

@@ -79,7 +79,7 @@ def test_an_acknowledged_message_that_is_lost_breaks_keeps() -> None:
     for hop in HOPS:
         (line,) = broken([row(), lost(hop, acknowledged=True)], KEEPS)
         assert "1 messages" in line
-        assert line.endswith(f"acknowledged and not in Kafka, last seen at: {hop}")
+        assert line.endswith(f"acknowledged and lost, last seen at: {hop}")
         assert "YV2RT40A8KB000001 7" in line
 
 
@@ -425,9 +425,7 @@ def test_the_tables_fit_80_columns_and_say_why() -> None:
     counts = {"due": 99_999, "delivered": 99_990, "late": 9, "lost": 1, "unsent": 1000}
     judged = {}
     for case in cases_of(None, None, None):
-        reasons = [
-            "12 messages (first: YV2RT40A8KB000001 7) acknowledged and not in Kafka, last seen at: link"
-        ]
+        reasons = ["12 messages (first: YV2RT40A8KB000001 7) acknowledged and lost, last seen at: link"]
         judged[case] = Judgement(case.promise().word, counts, hops, 1234, 5, reasons)
     page = io.StringIO()
     print_tables(Console(file=page, width=80), judged)
@@ -437,6 +435,15 @@ def test_the_tables_fit_80_columns_and_say_why() -> None:
     for word in ("saved:", "may lose:", "mqtt qos2 (exactly once)", "BROKEN"):
         assert word in text
     assert "coap-con-link-cut broke its promise: 12 messages" in text
+
+
+@pytest.mark.parametrize(("platform", "head"), [("", "in twin"), ("redis", "consumed")])
+def test_a_table_says_where_messages_arrived(platform: str, head: str) -> None:
+    case = Case("mqtt", "qos1", "gateway-kill", platform=platform)
+    page = io.StringIO()
+    print_tables(Console(file=page, width=80), {case: Judgement("keeps", {"due": 9, "delivered": 9})})
+    columns = page.getvalue().partition("gateway-kill")[0]
+    assert [word for word in ("in twin", "consumed") if word in columns] == [head]
 
 
 def test_a_case_names_its_directory() -> None:
