@@ -15,7 +15,7 @@ from ivsim.study.engines.echo.observations import EchoObservations
 from ivsim.study.report import results
 from ivsim.study.store import Store
 
-FORMATS_STUDY: Final = "serialisation"
+FORMATS_STUDY: Final = "ifip2020-formats"
 CPP_STUDY: Final = "serialisation-cpp"
 BYTES: Final = (9, 10, 11, 12, 13)
 # How CoAP sends a message that is longer than a block; the paper does not say which it had.

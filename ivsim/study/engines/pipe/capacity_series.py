@@ -44,14 +44,14 @@ HEAD: Final = (
     "own tool/s",
     "tool / capacity",
 )
-# A gap that the table explains.
-NOTABLE_RATIO: Final = 0.2
+_CORES: Final = ("cores, producer", "consumer", "platform")
 _TEXT: Final = """# The highest rate that each platform carries
 
 One producer and one consumer of ours, payloads made before, two partitions. *Capacity* is the highest rate at which the
 backlog stays bounded: records are due at that rate for {hold:g} s, and those of the last second come within {behind:g} ms
 in the median; two further measurements confirm it, and {resolution:.0%} above it one fails. *Full speed* is what comes
-through when each waits for room. The platform's *own tool* sends at full speed with the same batches, without a consumer.
+through when each waits for room. The platform's *own tool* sends at full speed with the same batches, without a consumer:
+where it is far above the capacity, it leaves the platform the cores that producer and consumer have here (at the capacity).
 """
 
 
@@ -168,12 +168,19 @@ def why(one: Searched) -> str:
     return f"the platform waited{known}: for its disk, or for one of its threads"
 
 
+def _cores(one: Searched) -> list[str]:
+    at = one.at_capacity
+    return [
+        number(None if at is None else at.cores.get(part)) for part in ("producer", "consumer", "platform")
+    ]
+
+
 def page(said: dict[str, Any], found: Sequence[Searched]) -> str:
     """Return the report: the table, what each search ended at, and the gaps to the platforms' own tools."""
     ordered = _sorted(found)
     lines = [
         _TEXT.format(hold=HOLD_S, behind=BEHIND_MS, resolution=RESOLUTION_RATIO),
-        table([*HEAD, "ended at"], [[*_row(one), why(one)] for one in ordered]),
+        table([*HEAD, *_CORES, "ended at"], [[*_row(one), *_cores(one), why(one)] for one in ordered]),
     ]
     tools = {one.cell.platform: platform_named(one.cell.platform).tool for one in ordered}
     lines += ["", *(_told(name, tool) for name, tool in tools.items()), ""]
