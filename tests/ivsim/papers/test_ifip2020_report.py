@@ -36,6 +36,9 @@ def made(path: Path, mean: Callable[[Cell], float], ping_ms: float, *, repetitio
     fields["scenario"] |= SMALL
     fields["sweeps"]["fewer"]["scenario"]["vehicles"] = 2
     fields["repetitions"] = repetitions
+    for sweep in fields["sweeps"].values():
+        sweep["repetitions"] = None
+        sweep["scenario"].pop("duration_s", None)
     study = Study.model_validate(fields)
     store = Store.create(path, "ifip2020", study, quick=False)
     for cell in cells_of(study, "here"):
