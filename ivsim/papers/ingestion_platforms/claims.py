@@ -6,7 +6,8 @@ Where two are claimed to be the same, their ratio lies within 1/1.1 and 1.1 with
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from ivsim.papers.ingestion_platforms.cells import (
     Cells,
     Load,
 )
-from ivsim.papers.parts import ANY, DIFFERENCE, Figures, Part, differences, found_of, ratios
+from ivsim.papers.parts import ANY, DIFFERENCE, Figures, Part, differences, found_of, mean_ratios, ratios
 from ivsim.study.claims import NOT_COMPARABLE, Claim, Finding
 
 SAME: Final = (1 / 1.1, 1.1)
@@ -50,29 +51,44 @@ HARDLY: Final = 1.2
 Bounds = tuple[float, float]
 
 
+class Pair(NamedTuple):
+    """Two figures whose ratio a claim is about."""
+
+    text: str
+    above: Figures
+    below: Figures
+
+
 def _size(record: str) -> str:
     return f"{BYTES[record] // 1_000} kB"
 
 
-def _faster(cells: Cells, record: str, first: str, second: str, bounds: Bounds = ABOVE) -> Part:
-    """Return the part that the first platform's capacity over the second's lies within the bounds."""
+def _each(pairs: Sequence[Pair], what: str, bounds: Bounds) -> list[Part]:
+    """Return the parts that each ratio lies within the bounds, and so their mean.
+
+    What holds of each holds of their mean, whose interval is narrower: it may be contrary where none is surely so.
+    """
+    parts = [Part(one.text, ratios(one.above, one.below), *bounds) for one in pairs]
+    values = mean_ratios([(one.above, one.below) for one in pairs])
+    return parts if len(pairs) == 1 else [*parts, Part(f"mean of {len(pairs)}, {what}", values, *bounds)]
+
+
+def _speeds(cells: Cells, record: str, first: str, second: str) -> Pair:
+    """Return the first platform's capacity over the second's."""
     above, below = (cells.capacity(SPEED, record, one) for one in (first, second))
-    return Part(f"{_size(record)} {LABELS[first]}/{LABELS[second]}", ratios(above, below), *bounds)
+    return Pair(f"{_size(record)} {LABELS[first]}/{LABELS[second]}", above, below)
 
 
-def _delays(
-    cells: Cells, load: Load, first: str, second: str, bounds: Bounds = BELOW, *, metric: str = MEAN
-) -> Part:
-    """Return the part that the first platform's latency over the second's lies within the bounds."""
+def _delays(cells: Cells, load: Load, first: str, second: str, metric: str = MEAN) -> Pair:
+    """Return the first platform's latency over the second's."""
     above, below = (cells.load(metric, load, one) for one in (first, second))
-    return Part(f"{load.text} {LABELS[first]}/{LABELS[second]}", ratios(above, below), *bounds)
+    return Pair(f"{load.text} {LABELS[first]}/{LABELS[second]}", above, below)
 
 
-def _change(cells: Cells, platform: str, later: Load, earlier: Load, bounds: Bounds) -> Part:
-    """Return the part that a platform's latency at one load over that at another lies within the bounds."""
+def _change(cells: Cells, platform: str, later: Load, earlier: Load) -> Pair:
+    """Return a platform's latency at one load over that at another."""
     above, below = (cells.load(MEAN, load, platform) for load in (later, earlier))
-    text = f"{LABELS[platform]} {later.text} over {earlier.text}"
-    return Part(text, ratios(above, below), *bounds)
+    return Pair(f"{LABELS[platform]} {later.text} over {earlier.text}", above, below)
 
 
 def _least(figures: list[Figures]) -> Figures:
@@ -87,27 +103,31 @@ def _most(figures: list[Figures]) -> Figures:
 
 
 def _small_most(cells: Cells) -> list[Finding]:
-    return found_of([_faster(cells, KB1, PULSAR, KAFKA), _faster(cells, KB1, KAFKA, REDIS)])
+    order = [_speeds(cells, KB1, PULSAR, KAFKA), _speeds(cells, KB1, KAFKA, REDIS)]
+    return found_of(_each(order, "P/K and K/R", ABOVE))
 
 
 def _medium_same(cells: Cells) -> list[Finding]:
-    return found_of([_faster(cells, KB65, KAFKA, REDIS, SAME)])
+    return found_of(_each([_speeds(cells, KB65, KAFKA, REDIS)], "K/R", SAME))
 
 
 def _medium_least(cells: Cells) -> list[Finding]:
-    return found_of([_faster(cells, KB65, KAFKA, PULSAR), _faster(cells, KB65, REDIS, PULSAR)])
+    others = [_speeds(cells, KB65, other, PULSAR) for other in (KAFKA, REDIS)]
+    return found_of(_each(others, "K and R over P", ABOVE))
 
 
 def _large_most(cells: Cells) -> list[Finding]:
-    return found_of([_faster(cells, KB600, KAFKA, other, MOST) for other in (REDIS, PULSAR)])
+    others = [_speeds(cells, KB600, KAFKA, other) for other in (REDIS, PULSAR)]
+    return found_of(_each(others, "K over R and P", MOST))
 
 
 def _steadiest(cells: Cells) -> list[Finding]:
-    parts = []
+    pairs = []
     for record in SIZES:
         last = _least([cells.capacity(SPEED, record, other) for other in (PULSAR, REDIS)])
         own = cells.capacity(SPEED, record, KAFKA)
-        parts.append(Part(f"{_size(record)} K over the lower of P and R", ratios(own, last), *ABOVE))
+        pairs.append(Pair(f"{_size(record)} K over the lower of P and R", own, last))
+    parts = _each(pairs, "K over the lower of P and R", ABOVE)
     parts.append(Part("slope of K's log MB/s over log size", _slopes(cells, KAFKA), 0.0, ANY, DIFFERENCE))
     return found_of(parts)
 
@@ -126,16 +146,11 @@ def _slopes(cells: Cells, platform: str) -> list[float]:
 
 def _best_in_the_middle(cells: Cells) -> list[Finding]:
     best = cells.capacity(MEGABYTES, KB65, REDIS)
-    return found_of(
-        [
-            Part(
-                f"R MB/s, 65 kB/{_size(record)}",
-                ratios(best, cells.capacity(MEGABYTES, record, REDIS)),
-                *ABOVE,
-            )
-            for record in (KB1, KB600)
-        ]
-    )
+    others = [
+        Pair(f"R MB/s, 65 kB/{_size(record)}", best, cells.capacity(MEGABYTES, record, REDIS))
+        for record in (KB1, KB600)
+    ]
+    return found_of(_each(others, "R MB/s at 65 kB over the others", ABOVE))
 
 
 def _hardly(cells: Cells) -> list[Finding]:
@@ -173,50 +188,54 @@ def _below_a_millisecond(cells: Cells) -> list[Finding]:
 
 def _three_times(cells: Cells) -> list[Finding]:
     loads = (LOW[KB1], HIGH[KB1])
-    return found_of(
-        [_delays(cells, load, KAFKA, other, THREE) for load in loads for other in (PULSAR, REDIS)]
-    )
+    others = [_delays(cells, load, KAFKA, other) for load in loads for other in (PULSAR, REDIS)]
+    return found_of(_each(others, "1 kB K over P and R", THREE))
 
 
 def _lowest_everywhere(cells: Cells) -> list[Finding]:
-    return found_of([_delays(cells, load, PULSAR, other) for load in LOADS for other in (KAFKA, REDIS)])
+    others = [_delays(cells, load, PULSAR, other) for load in LOADS for other in (KAFKA, REDIS)]
+    return found_of(_each(others, "P over K and R", BELOW))
 
 
 def _four_times(cells: Cells) -> list[Finding]:
-    return found_of([_delays(cells, HIGH[KB65], KAFKA, other, FOUR) for other in (PULSAR, REDIS)])
+    others = [_delays(cells, HIGH[KB65], KAFKA, other) for other in (PULSAR, REDIS)]
+    return found_of(_each(others, "K over P and R", FOUR))
 
 
 def _faster_is_sooner(cells: Cells) -> list[Finding]:
     sooner = ((PULSAR, KB1), (PULSAR, KB65), (REDIS, KB65))
-    parts = [_change(cells, platform, HIGH[record], LOW[record], BELOW) for platform, record in sooner]
-    parts += [_change(cells, KAFKA, HIGH[record], LOW[record], ABOVE) for record in SIZES]
-    return found_of(parts)
+    quicker = [_change(cells, platform, HIGH[record], LOW[record]) for platform, record in sooner]
+    slower = [_change(cells, KAFKA, HIGH[record], LOW[record]) for record in SIZES]
+    parts = _each(quicker, "P and R, high over low rate", BELOW)
+    return found_of(parts + _each(slower, "K, high over low rate", ABOVE))
 
 
 def _size_matters(cells: Cells) -> list[Finding]:
-    return found_of([_change(cells, platform, LOW[KB600], HIGH[KB65], THREE) for platform in (PULSAR, REDIS)])
+    both = [_change(cells, platform, LOW[KB600], HIGH[KB65]) for platform in (PULSAR, REDIS)]
+    return found_of(_each(both, "P and R, 600 kB over 65 kB", THREE))
 
 
 def _rate_matters_not(cells: Cells) -> list[Finding]:
-    return found_of([_change(cells, platform, HIGH[KB600], LOW[KB600], SAME) for platform in (KAFKA, REDIS)])
+    both = [_change(cells, platform, HIGH[KB600], LOW[KB600]) for platform in (KAFKA, REDIS)]
+    return found_of(_each(both, "K and R, high over low rate", SAME))
 
 
 def _large_alike(cells: Cells) -> list[Finding]:
-    parts = []
-    for load in (LOW[KB600], HIGH[KB600]):
-        parts.append(_delays(cells, load, REDIS, KAFKA, SAME))
-        parts += [_delays(cells, load, PULSAR, other) for other in (KAFKA, REDIS)]
-    return found_of(parts)
+    loads = (LOW[KB600], HIGH[KB600])
+    parts = _each([_delays(cells, load, REDIS, KAFKA) for load in loads], "R/K", SAME)
+    lowest = [_delays(cells, load, PULSAR, other) for load in loads for other in (KAFKA, REDIS)]
+    return found_of(parts + _each(lowest, "P over K and R", BELOW))
 
 
 def _tails(cells: Cells) -> list[Finding]:
-    parts = [
-        _delays(cells, load, PULSAR, other, metric=TAIL)
+    shortest = [
+        _delays(cells, load, PULSAR, other, TAIL)
         for load in (HIGH[KB65], LOW[KB600], HIGH[KB600])
         for other in (KAFKA, REDIS)
     ]
-    parts += [_delays(cells, HIGH[KB600], REDIS, other, ABOVE, metric=TAIL) for other in (KAFKA, PULSAR)]
-    return found_of(parts)
+    longest = [_delays(cells, HIGH[KB600], REDIS, other, TAIL) for other in (KAFKA, PULSAR)]
+    parts = _each(shortest, "P over K and R", BELOW)
+    return found_of(parts + _each(longest, "R over K and P", ABOVE))
 
 
 def _no_matter(cells: Cells) -> list[Finding]:

@@ -9,9 +9,11 @@ from ivsim.study.cells import Cell, Session
 from ivsim.study.engines.run_axes import MODE, options_of
 
 # More vehicles, or processes for them, would make the machine part of the result.
-MOST_VEHICLES: Final = 2_400
+MOST_VEHICLES: Final = 4_000
 MOST_SENDERS: Final = 42
+# Around what is sent: connecting, and reading what was captured.
 SESSION_OVERHEAD_S: Final = 14.0
+OVERHEAD_PER_VEHICLE_S: Final = 0.006
 
 
 def sending(cell: Cell) -> tuple[Any, ...]:
@@ -29,7 +31,8 @@ def vehicles(cells: Sequence[Cell]) -> int:
 def seconds(session: Session) -> float:
     """Return how long a session should take."""
     options = options_of(session.cells[0])
-    return SESSION_OVERHEAD_S + options.duration_s + options.loss_timeout_s
+    around_s = SESSION_OVERHEAD_S + OVERHEAD_PER_VEHICLE_S * vehicles(session.cells)
+    return around_s + options.duration_s + options.loss_timeout_s
 
 
 def pack(cells: Sequence[Cell], apart: Sequence[str]) -> list[list[Cell]]:
