@@ -9,7 +9,7 @@ from ivsim.study.cells import Cell, Session
 from ivsim.study.engines.run_axes import MODE, options_of
 
 # More vehicles, or processes for them, would make the machine part of the result.
-MOST_VEHICLES: Final = 4_000
+MOST_VEHICLES: Final = 3_200
 MOST_SENDERS: Final = 42
 # Around what is sent: connecting, and reading what was captured.
 SESSION_OVERHEAD_S: Final = 14.0
