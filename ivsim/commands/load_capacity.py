@@ -16,13 +16,13 @@ from rich.text import Text
 
 from ivsim.load.capacity import Searched, Step, search
 from ivsim.load.capacity_asked import Asked
-from ivsim.load.search import Ask
 from ivsim.load.service_level import ServiceLevel
 from ivsim.runs.directory import make_run_directory
 from ivsim.runs.display import Display, JsonDisplay
 from ivsim.runs.memory import check_memory, check_memory_with_link
 from ivsim.runs.preflight import preflight
 from ivsim.runs.versions import machine
+from ivsim.search import Ask
 from ivsim.told import say, say_error
 from simulator.links.privileges import ensure_privileges
 

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from gateways.protocols import PROTOCOLS
 from ivsim.load.capacity_asked import Asked
 from ivsim.load.saturation import Counters, Crossing, Saturation, counters_of, saturated
-from ivsim.load.search import Ask, Found, Kind, Verdict, find
 from ivsim.load.service_level import ServiceLevel, judgement
 from ivsim.options import RunOptions
 from ivsim.runs.counters import Sample, Sampler
@@ -23,6 +22,7 @@ from ivsim.runs.interrupt import Interrupted, interruptible
 from ivsim.runs.outcome import Outcome
 from ivsim.runs.processes import session_config
 from ivsim.runs.testbed import Testbed
+from ivsim.search import Ask, Found, Kind, Verdict, find
 from ivsim.thresholds import Judged
 from simulator.links.base import DIRECT
 

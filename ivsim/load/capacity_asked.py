@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ivsim.load.search import Ask, Bounds
 from ivsim.option_rules import run_options
 from ivsim.options import OPTIONS, RunOptions
 from ivsim.runs.shards import SPARE_FILES, open_files
+from ivsim.search import Ask, Bounds
 from ivsim.topologies import TOPOLOGIES
 from schemas.errors import Refusal
 

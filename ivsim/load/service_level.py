@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gateways.protocols import PROTOCOLS
-from ivsim.load.search import Verdict
 from ivsim.load.verdict import first_word
 from ivsim.options import RunOptions
+from ivsim.search import Verdict
 from ivsim.thresholds import Judged, Threshold, judge, parse
 
 LATENCY: Final = "p99(end_to_end) <= 1s"

@@ -17,12 +17,12 @@ from ivsim.load.capacity import Searched, Step, step_of
 from ivsim.load.capacity_asked import asked
 from ivsim.load.capacity_words import result_of, summary_of
 from ivsim.load.saturation import Counters, Crossing, Queue, counters_of, saturated
-from ivsim.load.search import Ask, Found, Verdict
 from ivsim.load.service_level import judgement, service_level
 from ivsim.option_rules import run_options
 from ivsim.runs.counters import Sample
 from ivsim.runs.interrupt import Interrupted
 from ivsim.runs.outcome import Outcome
+from ivsim.search import Ask, Found, Verdict
 from ivsim.thresholds import EXIT_MISSED, parse
 
 MACHINE = {"cores": 2}

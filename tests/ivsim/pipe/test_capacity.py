@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ivsim import cli
-from ivsim.load.search import Found
+from ivsim.search import Found
 from ivsim.study.engines.pipe import capacity, capacity_series
 from ivsim.study.engines.pipe.capacity import (
     BEHIND_MS,

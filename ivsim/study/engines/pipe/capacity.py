@@ -4,7 +4,7 @@ At full speed nothing is ever late: a producer waits for room, so that all go as
 of the machine the others leave. Here records are due at a rate, whoever is behind. What is behind grows as long as the
 rate is above the capacity C: after t seconds at a rate r it is (r - C) t records, or (r / C - 1) t seconds of latency. A
 step meets the level when the records due in its last second have a median latency of `BEHIND_MS` at most, so that a step
-of 7 s fails from a rate of about 1.04 C on. The search is that of `ivsim load` (ivsim/load/search.py).
+of 7 s fails from a rate of about 1.04 C on. The search is that of `ivsim load` (ivsim/search.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ivsim.load.search import Ask, Bounds, Found, Verdict, find
+from ivsim.search import Ask, Bounds, Found, Verdict, find
 from ivsim.study.engines.pipe.ledger import CONSUMED, FATES
 from ivsim.study.engines.pipe.measured import Measured
 from ivsim.study.engines.pipe.metrics import figures_of

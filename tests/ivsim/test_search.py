@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ivsim.load.search import Ask, Bounds, Found, Verdict, find
+from ivsim.search import Ask, Bounds, Found, Verdict, find
 
 BOUNDS = st.builds(
     lambda first, ratio, resolution, growth: Bounds(
