@@ -108,7 +108,7 @@ class Kafka(Platform):
     )
     partitioners: ClassVar[tuple[str, ...]] = ("spread", "sticky", "key", "own")
     tool: ClassVar[Tool | None] = Tool(
-        "kafka-producer-perf-test", _perf_test, re.compile(r"([\d.]+) records/sec")
+        "kafka-producer-perf-test", _perf_test, re.compile(r"([0-9.]+) records/sec")
     )
     tuning: ClassVar[frozenset[str]] = frozenset(TUNING)
     # librdkafka 2.16, CONFIGURATION.md.

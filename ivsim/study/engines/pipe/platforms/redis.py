@@ -63,7 +63,7 @@ class Redis(Platform):
         {mode: f"appendonly yes, appendfsync {value}" for mode, value in FSYNC.items()}
     )
 
-    tool: ClassVar[Tool | None] = Tool(TOOL, _benchmark, re.compile(r"([\d.]+) requests per second"))
+    tool: ClassVar[Tool | None] = Tool(TOOL, _benchmark, re.compile(r"([0-9.]+) requests per second"))
 
     def missing(self) -> str | None:
         try:
