@@ -151,20 +151,23 @@ def test_a_platform_that_dies_leaves_the_account_of_what_was_sent(run_record, tm
 
 
 @pytest.mark.broker
-def test_a_platform_that_dies_when_it_is_asked_for_its_ends_is_no_riddle(run_record, tmp_path, monkeypatch):
-    real = redis.Streams.ends
+@pytest.mark.parametrize("question", ["ends", "stored_bytes"])
+def test_a_platform_that_dies_when_it_is_asked_is_no_riddle(run_record, tmp_path, monkeypatch, question):
+    real = getattr(redis.Streams, question)
 
-    def ends(streams, place):
+    def asked_of(streams, place):
         (pid,) = streams.pids().values()
         os.kill(pid, signal.SIGKILL)
         return real(streams, place)
 
-    monkeypatch.setattr(redis.Streams, "ends", ends)
+    monkeypatch.setattr(redis.Streams, question, asked_of)
     asked = {"platform": "redis", "record": "b1k", "format": "raw", "different": 50, "warmup_s": 0.2}
     with Platforms(run_record, tmp_path / "work") as platforms:
         found = platforms.measure(pipe_options({**asked, "rate": 300.0, "duration_s": 0.6}))
     assert found.died is not None
     assert found.died.line == "redis-server was ended by SIGKILL"
+    assert found.stored_bytes is None
+    assert found.platform_cpu_s == {}
 
 
 @pytest.mark.broker

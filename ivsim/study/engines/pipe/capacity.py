@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from tempfile import TemporaryFile
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -241,16 +242,14 @@ def _own_tool(cell: Cell, platforms: Platforms, record: RunRecord, speed: float)
 
 def _said(tool: Tool, command: Sequence[str], record: RunRecord, size: int) -> float:
     """Run the tool to its end; return the records each second that it prints last."""
-    payload = record.directory / "payload"
-    payload.write_text(Random(size).randbytes(size).hex()[:size])
-    with (
-        payload.open("rb") as given,
-        OwnedProcess(tool.name, command, record, stdin=given.fileno()) as process,
-    ):
-        if not process.wait_end(TOOL_MOST_S):
-            raise NotReady(f"{tool.name} had not ended after {TOOL_MOST_S:g} s")
-        said = process.last_words()
-        code = process.stop()
+    with TemporaryFile() as payload:
+        payload.write(Random(size).randbytes(size).hex()[:size].encode())
+        payload.seek(0)
+        with OwnedProcess(tool.name, command, record, stdin=payload.fileno()) as process:
+            if not process.wait_end(TOOL_MOST_S):
+                raise NotReady(f"{tool.name} had not ended after {TOOL_MOST_S:g} s")
+            said = process.last_words()
+            code = process.stop()
     found = tool.rate.findall(said)
     if code != 0 or not found:
         raise process.death(code)

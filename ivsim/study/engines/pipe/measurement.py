@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ STALL_S: Final = 15.0
 LOOK_S: Final = 0.05
 END_S: Final = 30.0
 
+Answer = TypeVar("Answer")
 # Phase, seconds of it that are over, records sent and received so far.
 Tell = Callable[[str, float, int, int], None]
 
@@ -282,6 +283,9 @@ class Measurement:
         except PlatformDied as death:
             self._note(death, watched, start_at_ns)
         spent_s, machine = watched.spent_s(), watched.machine()
+        stored_bytes = self._stored_bytes(watched, start_at_ns)
+        if self._died is not None:
+            spent_s = watched.spent_s()  # it is not known of one that has died
         crossed = None if self._site is None or self._crossing is None else self._site.crossed(self._crossing)
         _end(consumers)  # one that stands still: what it has must do
         read = [child.wait_for("done", END_S) for child in consumers]
@@ -302,23 +306,37 @@ class Measurement:
             spent_s,
             watched.peak_mib,
             machine,
-            None if self._died is not None else self._opened.stored_bytes(self._place),
+            stored_bytes,
             crossed=crossed,
         )
 
     def _until_ends(self, consumers: Sequence[Child], watched: PlatformUsage) -> None:
         """Let consumers come to the ends of their partitions; PlatformDied where it has none any more."""
-        with _of_platform():
-            self._opened.check()
-            try:
-                ends = self._opened.ends(self._place)
-            except Exception:  # whatever its client says of a platform that dies just now
-                time.sleep(LOOK_S)  # its end is known once the kernel has told it
-                self._opened.check()
-                raise
+        ends = self._said(lambda: self._opened.ends(self._place))
         for child in consumers:
             child.send("until", offsets={str(partition): end for partition, end in ends.items()})
         self._until_read(consumers, watched)
+
+    def _stored_bytes(self, watched: PlatformUsage, start_at_ns: int) -> int | None:
+        """Return what the records take on disk; None of a platform that has died, also just now."""
+        if self._died is not None:
+            return None
+        try:
+            return self._said(lambda: self._opened.stored_bytes(self._place))
+        except PlatformDied as death:
+            self._note(death, watched, start_at_ns)
+            return None
+
+    def _said(self, ask: Callable[[], Answer]) -> Answer:
+        """Return what the platform says; PlatformDied where it has died, whatever its client makes of that."""
+        with _of_platform():
+            self._opened.check()
+            try:
+                return ask()
+            except Exception:
+                time.sleep(LOOK_S)  # its end is known once the kernel has told it
+                self._opened.check()
+                raise
 
     def _look(self, children: Sequence[Child]) -> None:
         with _of_platform():
