@@ -19,6 +19,14 @@ app = typer.Typer(
     no_args_is_help=True, help="Ingestion platforms: list them, install those that set-up leaves out."
 )
 
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PLATFORM...", help="Which; default all that promise a durability."),
+]
+Output = Annotated[Path, typer.Option(help="Directory of the result, new or empty.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Durability = Annotated[str, typer.Option(help="What an answer promises, by commas: cache, synced.")]
+
 
 @app.command("list")
 def list_() -> None:
@@ -49,25 +57,18 @@ def install(
 
 @app.command()
 def capacity(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PLATFORM...", help="Which; default all that promise a durability."),
-    ] = None,
-    durability: Annotated[
-        str, typer.Option(help="What an answer promises, by commas: cache, synced.")
-    ] = "cache,synced",
+    names: Names = None,
+    durability: Durability = "cache,synced",
     record: Annotated[
         str, typer.Option(help="Records, by commas: b500, b1k, b65k, b600k.")
     ] = "b1k,b65k,b600k",
     seed: Annotated[int, typer.Option(min=0, help="Of the order.")] = 1,
-    output: Annotated[Path, typer.Option(help="Directory of the result, new or empty.")] = Path(
-        "results/capacity"
-    ),
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    output: Output = Path("results/capacity"),
+    quiet: Quiet = False,
 ) -> None:
     """Search the highest rate that a platform carries, beside its full speed and its own tool.
 
-    A minute or two for each platform, durability and record. Exit code 1 when a search came to no result.
+    Two to three minutes for each platform, durability and record. Exit code 1 when a search came to no result.
     """
     from ivsim.study.engines.pipe.capacity_series import FILE, HEAD, REPORT, Asked, checked, rows, searches  # noqa: PLC0415
 
@@ -79,20 +80,13 @@ def capacity(
 
 @app.command("power-cut")
 def power_cut(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PLATFORM...", help="Which; default all that promise a durability."),
-    ] = None,
-    durability: Annotated[
-        str, typer.Option(help="What an answer promises, by commas: cache, synced.")
-    ] = "cache,synced",
+    names: Names = None,
+    durability: Durability = "cache,synced",
     cuts: Annotated[int, typer.Option(min=1, max=1_000, help="Cuts of each platform and durability.")] = 5,
     rate: Annotated[float, typer.Option(min=1, max=2_000, help="Records a second.")] = 200.0,
     seed: Annotated[int, typer.Option(min=0, help="Of the order, and of each cut's moment.")] = 1,
-    output: Annotated[Path, typer.Option(help="Directory of the result, new or empty.")] = Path(
-        "results/power-cuts"
-    ),
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    output: Output = Path("results/power-cuts"),
+    quiet: Quiet = False,
 ) -> None:
     """Cut the power of the machine that a platform stands on, and count what it has lost of what it acknowledged.
 
@@ -129,10 +123,17 @@ def _shown(
 
     path = new_directory(output)
     began_s = time.monotonic()
+    # When each began.
+    starts_s: list[float] = []
 
     def tell(over: int, of: int, now: str) -> None:
-        each_s = (time.monotonic() - began_s) / over if over else None
-        left = "" if each_s is None else f"; about {each_s * (of - over) / 60:.0f} min left"
+        now_s = time.monotonic()
+        if over == len(starts_s):
+            starts_s.append(now_s)
+        left = ""
+        if over:
+            left_s = (starts_s[-1] - began_s) / over * (of - over) - (now_s - starts_s[-1])
+            left = f"; about {max(1.0, left_s / 60):.0f} min left"
         display.phase(f"{what} {over + 1} of {of}: {now}{left}")
 
     try:

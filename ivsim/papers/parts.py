@@ -150,6 +150,24 @@ def mean_ratios(pairs: Sequence[tuple[Figures, Figures]]) -> list[float]:
     ]
 
 
+class Pair(NamedTuple):
+    """Two figures whose ratio a claim is about."""
+
+    text: str
+    above: Figures
+    below: Figures
+
+
+def each_and_mean(pairs: Sequence[Pair], what: str, low: float, high: float) -> list[Part]:
+    """Return the parts that each ratio lies between the bounds, and so their mean, which is called `what`.
+
+    What holds of each holds of their mean, whose interval is narrower: it may be contrary where none is surely so.
+    """
+    parts = [Part(one.text, ratios(one.above, one.below), low, high) for one in pairs]
+    values = mean_ratios([(one.above, one.below) for one in pairs])
+    return parts if len(pairs) == 1 else [*parts, Part(f"mean of {len(pairs)} {what}", values, low, high)]
+
+
 def differences(first: Figures, second: Figures) -> list[float]:
     """Return first minus second of each repetition that has both."""
     return [first[one] - second[one] for one in sorted(first.keys() & second.keys())]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -31,7 +31,17 @@ from ivsim.papers.ingestion_platforms.cells import (
     Cells,
     Load,
 )
-from ivsim.papers.parts import ANY, DIFFERENCE, Figures, Part, differences, found_of, mean_ratios, ratios
+from ivsim.papers.parts import (
+    ANY,
+    DIFFERENCE,
+    Figures,
+    Pair,
+    Part,
+    differences,
+    each_and_mean,
+    found_of,
+    ratios,
+)
 from ivsim.study.claims import NOT_COMPARABLE, Claim, Finding
 
 SAME: Final = (1 / 1.1, 1.1)
@@ -51,26 +61,12 @@ HARDLY: Final = 1.2
 Bounds = tuple[float, float]
 
 
-class Pair(NamedTuple):
-    """Two figures whose ratio a claim is about."""
-
-    text: str
-    above: Figures
-    below: Figures
-
-
 def _size(record: str) -> str:
     return f"{BYTES[record] // 1_000} kB"
 
 
 def _each(pairs: Sequence[Pair], what: str, bounds: Bounds) -> list[Part]:
-    """Return the parts that each ratio lies within the bounds, and so their mean.
-
-    What holds of each holds of their mean, whose interval is narrower: it may be contrary where none is surely so.
-    """
-    parts = [Part(one.text, ratios(one.above, one.below), *bounds) for one in pairs]
-    values = mean_ratios([(one.above, one.below) for one in pairs])
-    return parts if len(pairs) == 1 else [*parts, Part(f"mean of {len(pairs)}, {what}", values, *bounds)]
+    return each_and_mean(pairs, f"ratios, {what}", *bounds)
 
 
 def _speeds(cells: Cells, record: str, first: str, second: str) -> Pair:

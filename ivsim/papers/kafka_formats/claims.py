@@ -22,7 +22,17 @@ from ivsim.papers.kafka_formats.cells import (
     SIZES,
     Cells,
 )
-from ivsim.papers.parts import ANY, DIFFERENCE, Figures, Part, differences, found_of, mean_ratios, ratios
+from ivsim.papers.parts import (
+    ANY,
+    DIFFERENCE,
+    Figures,
+    Pair,
+    Part,
+    differences,
+    each_and_mean,
+    found_of,
+    ratios,
+)
 from ivsim.study.claims import Claim, Finding
 
 SPEED: Final = "wall_records_per_s"
@@ -40,17 +50,10 @@ def _where(record: str, profile: str) -> str:
     return f"{record.upper()} {SCENARIOS[profile]}"
 
 
-def _ratio(
-    cells: Cells,
-    metric: str,
-    at: tuple[str, str],
-    names: tuple[str, str],
-    within: tuple[float, float] = (1.0, ANY),
-) -> Part:
-    """Return the part that a figure of the first format over the second's lies between the bounds."""
-    above, below = (cells.core(metric, *at, name) for name in names)
+def _pair(cells: Cells, metric: str, at: tuple[str, str], names: tuple[str, str]) -> Pair:
+    """Return a figure of the first format over the second's."""
     text = f"{_where(*at)} {LABELS[names[0]]}/{LABELS[names[1]]}"
-    return Part(text, ratios(above, below), *within)
+    return Pair(text, *(cells.core(metric, *at, name) for name in names))
 
 
 def _each(
@@ -60,16 +63,9 @@ def _each(
     names: tuple[str, str],
     within: tuple[float, float] = (1.0, ANY),
 ) -> list[Part]:
-    """Return the parts that a ratio lies between the bounds in each cell, and so in their mean.
-
-    What holds in each cell holds in their mean, whose interval is narrower: it may be contrary where no cell is surely so.
-    """
-    parts = [_ratio(cells, metric, at, names, within) for at in where]
-    if len(where) == 1:
-        return parts
-    above, below = ([cells.core(metric, *at, name) for at in where] for name in names)
-    text = f"mean of {len(where)} cells, {LABELS[names[0]]}/{LABELS[names[1]]}"
-    return [*parts, Part(text, mean_ratios(list(zip(above, below, strict=True))), *within)]
+    """Return the parts that a ratio lies between the bounds in each cell, and in their mean."""
+    pairs = [_pair(cells, metric, at, names) for at in where]
+    return each_and_mean(pairs, f"cells, {LABELS[names[0]]}/{LABELS[names[1]]}", *within)
 
 
 def _above(
@@ -177,13 +173,15 @@ def _shares(cells: Cells) -> list[Finding]:
 
 def _scenarios(cells: Cells, metric: str, names: tuple[str, str], low: float, high: float) -> list[Finding]:
     """Decide the ratio of one scenario to the other, of each format and size."""
-    parts, pairs = [], []
     what = f"{SCENARIOS[names[0]]}/{SCENARIOS[names[1]]}"
-    for name, record in product(FORMATS, SIZES):
-        above, below = (cells.core(metric, record, profile, name) for profile in names)
-        pairs.append((above, below))
-        parts.append(Part(f"{LABELS[name]} {record.upper()}, {what}", ratios(above, below), low, high))
-    return found_of([*parts, Part(f"mean of {len(pairs)} cells, {what}", mean_ratios(pairs), low, high)])
+    pairs = [
+        Pair(
+            f"{LABELS[name]} {record.upper()}, {what}",
+            *(cells.core(metric, record, profile, name) for profile in names),
+        )
+        for name, record in product(FORMATS, SIZES)
+    ]
+    return found_of(each_and_mean(pairs, f"cells, {what}", low, high))
 
 
 def _batch_like_single(cells: Cells) -> list[Finding]:
@@ -201,16 +199,24 @@ def _protobuf_soonest(cells: Cells) -> list[Finding]:
     ]
     for record in SIZES:
         near = 0.5 if record == S1 else 0.8
-        parts.append(_ratio(cells, MEDIAN, (record, BATCH), (PROTOBUF, JSON), (near - NEAR, near + NEAR)))
+        parts += _each(cells, MEDIAN, [(record, BATCH)], (PROTOBUF, JSON), (near - NEAR, near + NEAR))
     return found_of(parts)
 
 
 def _json_sooner(cells: Cells) -> list[Finding]:
-    return found_of([_ratio(cells, MEDIAN, (S2, BATCH), (name, JSON)) for name in (AVRO, MSGPACK)])
+    return found_of(
+        [part for name in (AVRO, MSGPACK) for part in _each(cells, MEDIAN, [(S2, BATCH)], (name, JSON))]
+    )
 
 
 def _json_latest(cells: Cells) -> list[Finding]:
-    return found_of([_ratio(cells, MEDIAN, (S1, SINGLE), (JSON, name), (3.0, ANY)) for name in _but(JSON)])
+    return found_of(
+        [
+            part
+            for name in _but(JSON)
+            for part in _each(cells, MEDIAN, [(S1, SINGLE)], (JSON, name), (3.0, ANY))
+        ]
+    )
 
 
 def _json_both_ends(cells: Cells) -> list[Finding]:
@@ -242,7 +248,9 @@ def _outliers(cells: Cells) -> list[Finding]:
             )
             for a, b in pairwise(order)
         ]
-    parts += [_ratio(cells, MEAN, (S1, SINGLE), (name, JSON)) for name in (PROTOBUF, MSGPACK)]
+    parts += [
+        part for name in (PROTOBUF, MSGPACK) for part in _each(cells, MEAN, [(S1, SINGLE)], (name, JSON))
+    ]
     return found_of(parts)
 
 

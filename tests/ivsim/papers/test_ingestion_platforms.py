@@ -106,6 +106,14 @@ def test_with_the_platforms_exchanged_no_order_of_them_agrees():
     assert contrary >= {1, 3, 4, 6, 11, 12, 13, 14, 15, 18, 19}
 
 
+def test_what_is_claimed_of_several_cells_is_claimed_of_their_mean():
+    found = decided_claims(results_of(), CACHE)
+    with_mean = {
+        one.number for one in found if any(part.text.startswith("mean of ") for part in one.findings)
+    }
+    assert with_mean == {1, 3, 4, 5, 6, 12, 13, 14, 15, 16, 17, 18, 19}
+
+
 def test_each_durability_is_decided_by_its_own_cells():
     found = results_of(durability=SYNCED)
     assert verdicts(found, SYNCED)[1] == "agree"

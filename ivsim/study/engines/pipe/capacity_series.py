@@ -149,9 +149,9 @@ def _row(one: Searched) -> tuple[str, ...]:
 
 
 def why(one: Searched) -> str:
-    """Return what the capacity ends at: the part that has a core to itself and fills it, or the machine; "" where neither."""
+    """Return what the capacity ends at: a client that fills a core, the machine, or the platform; or what broke the search."""
     at = one.at_capacity
-    if at is None:
+    if one.error is not None or at is None:
         return one.error or "no rate was confirmed"
     full = [
         f"the {part}'s process ({busy:.2f} cores)"

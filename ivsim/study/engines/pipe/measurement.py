@@ -333,7 +333,9 @@ class Measurement:
             self._opened.check()
             try:
                 return ask()
-            except Exception:
+            except (
+                Exception
+            ):  # whatever its client says of a platform that dies just now: it is raised if that lives
                 time.sleep(LOOK_S)  # its end is known once the kernel has told it
                 self._opened.check()
                 raise

@@ -62,7 +62,6 @@ class Redis(Platform):
     durability: ClassVar[Mapping[str, str]] = MappingProxyType(
         {mode: f"appendonly yes, appendfsync {value}" for mode, value in FSYNC.items()}
     )
-
     tool: ClassVar[Tool | None] = Tool(TOOL, _benchmark, re.compile(r"([0-9.]+) requests per second"))
 
     def missing(self) -> str | None:
