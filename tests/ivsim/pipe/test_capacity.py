@@ -149,6 +149,13 @@ def test_what_a_capacity_ends_at_is_told_from_the_cores_that_were_busy(cores, wo
     assert why(found).startswith(words)
 
 
+def test_what_broke_a_search_is_told_where_its_capacity_was_found_before():
+    found = Searched(
+        CELL, 380.0, Found(400, 420, "missed"), 1_600, (step(),), error="its-tool had not ended after 120 s"
+    )
+    assert why(found) == "its-tool had not ended after 120 s"
+
+
 def test_a_capacity_that_nothing_ended_is_a_lower_bound_and_gaps_are_ratios():
     ended = Searched(CELL, 380.4, Found(400, 420, "missed"), 1_600, (step(),), "its-tool", 800.0)
     open_ = Searched(Cell("redis", "cache", "b1k"), 380.4, Found(400, None, None), 400, (step(),))

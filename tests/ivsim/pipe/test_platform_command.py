@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from ivsim import cli
+from ivsim.commands import platform
+from ivsim.runs import display
 from ivsim.study.engines.pipe.platforms import PLATFORMS, platform_named
 from ivsim.testbed import pulsar
 from ivsim.testbed.paths import jars_dir
@@ -99,3 +101,40 @@ def test_a_client_of_another_version_is_named_with_the_remedy(monkeypatch, maven
     assert platform_named("pulsar").missing() == (
         "pulsar-client 3.0.0, wanted 3.13.0: run `ivsim platform install pulsar`"
     )
+
+
+def test_a_series_tells_a_time_left_that_falls_within_each_of_its_parts(monkeypatch, tmp_path):
+    now_s, said = [0.0], []
+
+    class Shown:
+        def __init__(self, *, quiet):
+            assert quiet
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def phase(self, words):
+            said.append(words)
+
+    def series(path, tell):
+        for over, at_s in ((0, 0.0), (0, 200.0), (1, 240.0), (1, 300.0), (2, 480.0)):
+            now_s[0] = at_s
+            tell(over, 3, "it goes on")
+        return [path]
+
+    monkeypatch.setattr(display, "Display", Shown)
+    monkeypatch.setattr(platform.time, "monotonic", lambda: now_s[0])
+    assert platform._shown(series, tmp_path / "out", "cut", "file", quiet=True) == (
+        [tmp_path / "out"],
+        tmp_path / "out",
+    )
+    assert said == [
+        "cut 1 of 3: it goes on",
+        "cut 1 of 3: it goes on",
+        "cut 2 of 3: it goes on; about 8 min left",
+        "cut 2 of 3: it goes on; about 7 min left",
+        "cut 3 of 3: it goes on; about 4 min left",
+    ]

@@ -44,6 +44,19 @@ def test_every_task_is_in_one_session_and_blocks_stay_whole():
             )
 
 
+def test_a_session_of_many_vehicles_takes_longer_than_what_is_sent():
+    """Connecting them, and reading what was captured of them, takes time by their number."""
+    few, many = (
+        study(scenario={"vehicles": count, "duration_s": 50.0}) for count in (1, MOST_VEHICLES // 20)
+    )
+    times = [
+        max(one.measured_by.seconds(session) for session in sessions(one, cells_of(one, "here"), 1))
+        for one in (few, many)
+    ]
+    assert times[0] > 50.0
+    assert times[1] > times[0] + 10.0
+
+
 def test_the_same_seed_gives_the_same_order_and_another_another():
     many = {"axes": {"mode": MODES, "loss": [k / 100 for k in range(40)]}}
     one, same, other = study(seed=1, **many), study(seed=1, **many), study(seed=2, **many)
