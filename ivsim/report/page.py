@@ -360,6 +360,7 @@ def decided_by_host(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     host, machine = manifest.get("host") or {}, manifest.get("machine") or {}
     clock, cpu = host.get("clock") or {}, host.get("cpu") or {}
     limits, libraries = host.get("limits") or {}, host.get("libraries") or {}
+    memory = host.get("memory") or {}
     on = [
         f"{device}: {name}"
         for device, found in sorted((manifest.get("offloads") or {}).items())
@@ -370,6 +371,7 @@ def decided_by_host(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("kernel", _word(machine.get("kernel"))),
         ("virtual machine", _word(cpu.get("virtual_machine"))),
+        ("free memory goes back to the host", _word(memory.get("free_pages_returned"))),
         ("cores that it may use", _word(cpu.get("usable_cores"))),
         ("CPU governor", _word(cpu.get("governor"))),
         ("clock source", _word(clock.get("source"))),

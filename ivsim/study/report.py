@@ -210,12 +210,21 @@ def machine_section(store: Store) -> str:
     lines = [
         f"- seed {store.study.seed}; of the repetitions, drawn from it: {drawn}",
         f"- {machine['processor']}, {machine['cores']} cores, {gib:.0f} GiB, {machine['system']}, kernel {machine['kernel']}",
+        *_of_memory(store),
         "- " + ", ".join(f"{name} {version}" for name, version in versions.items()),
         f"- {minutes_of(store)}",
     ]
     if by_rule := blocks.told(store):
         lines.append(f"- {by_rule}")
     return "## Machine and versions\n\n" + "\n".join(lines)
+
+
+def _of_memory(store: Store) -> list[str]:
+    """Return a line where the first write to a page of this machine is slow."""
+    memory = store.head.get("host", {}).get("memory", {})
+    if not memory.get("free_pages_returned"):
+        return []
+    return ["- free memory goes back to the host: the first write to a page costs an exit to the hypervisor"]
 
 
 def caveats(store: Store, found: Sequence[CellResult]) -> str:

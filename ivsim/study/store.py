@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from ivsim.runs.versions import machine, versions
+from ivsim.runs.versions import environment, versions
 from ivsim.study.cells import DONE, FAILED, OPEN, Cell, Kept, Task, twice
 from ivsim.study.inputs import copied_in, paths_of
 from ivsim.study.model import Study, cells_of
@@ -84,8 +84,7 @@ class Store:
                 **({} if until is None else {"until": until}),
                 **({} if twice is None else {"twice": twice}),
                 "inputs": copied_in(study.fields(), path),
-                "versions": versions(),
-                "machine": machine(),
+                **environment(),
                 "began_at_ns": time.time_ns(),
             }
             _write_head(path, head)

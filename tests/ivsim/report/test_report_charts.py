@@ -152,6 +152,7 @@ def test_what_the_host_decides_is_shown_and_the_unknown_named() -> None:
         "host": {
             "clock": {"source": "tsc"},
             "cpu": {"governor": ["performance"]},
+            "memory": {"free_pages_returned": False},
             "limits": {"cpu_cores": 1.5},
         },
         "tcp": {"congestion_control": "cubic"},
@@ -163,6 +164,7 @@ def test_what_the_host_decides_is_shown_and_the_unknown_named() -> None:
         "performance",
         "cubic",
     )
+    assert shown["free memory goes back to the host"] == "no"
     assert (shown["offloads that are on"], shown["limit of CPU time, cores"]) == ("vehicles v0: gro", "1.5")
 
 

@@ -81,6 +81,24 @@ def test_governor_clock_and_hypervisor(tmp_path: Path) -> None:
     assert (found["cpu"]["virtual_machine"], found["clock"]["source"]) == (True, "tsc")
 
 
+BALLOON = "sys/bus/virtio/drivers/virtio_balloon/virtio0/features"
+GUEST = "flags : fpu hypervisor\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "returned"),
+    [
+        ({BALLOON: f"{'01100100':0<64}\n", "proc/cpuinfo": GUEST}, True),
+        ({BALLOON: f"{'01100000':0<64}\n", "proc/cpuinfo": GUEST}, False),
+        ({"proc/cpuinfo": GUEST}, None),
+        ({"proc/cpuinfo": "flags : fpu\n"}, False),
+        ({}, None),
+    ],
+)
+def test_a_balloon_that_reports_free_pages_is_seen(tmp_path: Path, files, returned: bool | None) -> None:
+    assert host(tree(tmp_path, files))["memory"] == {"free_pages_returned": returned}
+
+
 def test_builds_are_those_that_run() -> None:
     libraries = host()["libraries"]
     assert libraries["librdkafka"].count(".") >= 2

@@ -13,7 +13,7 @@ import pytest
 
 from ivsim import cli
 from ivsim.study import compare, pilot, service_levels
-from ivsim.study.report import results, write_report
+from ivsim.study.report import machine_section, results, write_report
 from schemas.errors import Refusal
 
 Make = Callable[..., Any]
@@ -45,6 +45,15 @@ def test_the_report_has_question_answer_tables_figures_machine_and_caveats(made_
     assert pictures
     assert all(picture.stat().st_size < 200_000 and picture.name in text for picture in pictures)
     assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize(("returned", "said"), [(True, True), (False, False), (None, False)])
+def test_a_machine_whose_first_writes_are_slow_is_named(made_store: Make, returned: bool | None, said: bool):
+    store, _ = made_store("a", by_mode)
+    store.head["host"]["memory"]["free_pages_returned"] = returned
+    assert ("free memory goes back to the host" in machine_section(store)) == said
+    del store.head["host"]  # of results of an ivsim that did not look
+    assert "free memory" not in machine_section(store)
 
 
 def test_pictures_of_the_report_before_are_gone_and_all_other_files_stay(made_store: Make, tmp_path: Path):
