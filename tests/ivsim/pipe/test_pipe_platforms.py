@@ -88,26 +88,35 @@ def test_one_that_has_died_is_started_anew_for_the_next_measurement(run_record, 
         assert platforms.open(pipe_options({"platform": "redis"})) is not first
 
 
-@pytest.mark.parametrize("owed", ["answered", "complete"])
-def test_one_that_owes_answers_or_records_is_started_anew(run_record, tmp_path, up, monkeypatch, owed):
-    """It lives, and serves no more: a Pulsar whose bookie has died."""
+@pytest.mark.parametrize(
+    ("change", "anew"),
+    [
+        ({}, False),
+        ({"answered": False}, True),
+        ({"complete": False}, True),
+        ({"killed": Killed("broker", 0, 1, 2)}, True),
+        ({"killed": Killed("consumer", 0, 1, 2)}, False),
+    ],
+)
+def test_one_that_owes_records_or_was_killed_is_started_anew(
+    run_record, tmp_path, up, monkeypatch, change, anew
+):
+    """It lives, and serves no more, as a Pulsar whose bookie has died; or has a new process that is cold."""
 
     class Owing:
         def __init__(self, *_, **__):
             pass
 
         def run(self):
-            return SimpleNamespace(died=None, **{"answered": True, "complete": True, **promises})
+            ends = {"died": None, "killed": None, "answered": True, "complete": True}
+            return SimpleNamespace(**ends | change)
 
     monkeypatch.setattr(session, "Measurement", Owing)
     with Platforms(run_record, tmp_path) as platforms:
         first = platforms.open(pipe_options({"platform": "redis"}))
-        promises = {}
         platforms.measure(pipe_options({"platform": "redis"}))
-        assert platforms.open(pipe_options({"platform": "redis"})) is first
-        promises = {owed: False}
-        platforms.measure(pipe_options({"platform": "redis"}))
-        assert up == []
+        assert up == ([] if anew else ["redis"])
+        assert (platforms.open(pipe_options({"platform": "redis"})) is first) != anew
 
 
 def test_a_server_with_one_durability_is_another_platform_for_the_other():
@@ -254,7 +263,7 @@ def test_a_platform_that_was_just_started_works_once_before_it_is_measured(monke
 
         def run(self):
             ran.append((self._options.brokers, self._options.duration_s, self._options.kill))
-            return SimpleNamespace(died=None, answered=True, complete=True)
+            return SimpleNamespace(died=None, killed=None, answered=True, complete=True)
 
     row = SimpleNamespace(
         has_brokers=True, restarts_to_sync=False, open=lambda *_: nullcontext(), platform="kafka"
