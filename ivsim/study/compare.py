@@ -173,8 +173,9 @@ def _notes(
         yield f"seed {one.study.seed} in both: each vehicle is compared with itself"
     else:
         yield f"seeds differ ({one.study.seed} and {two.study.seed}): other content, other stretches of the trace"
-    for what in ("versions", "machine"):
-        if changed := _changed(one.head[what], two.head[what]):
+    for what in ("versions", "machine", "host"):
+        here, there = one.head.get(what), two.head.get(what)
+        if here and there and (changed := _changed(here, there)):
             yield f"{what} differ: {changed}; a difference may be theirs"
     if one.quick != two.quick:
         yield "one of the two was a quick run: its samples are smaller"

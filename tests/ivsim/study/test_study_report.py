@@ -149,10 +149,14 @@ def test_what_differs_beside_the_figures_is_said(made_store: Make):
     second = other(made_store, "b", flat, seed=2)
     second[0].head["versions"]["scipy"] = "0.1"
     second[0].head["machine"] = second[0].head["machine"] | {"kernel": "9.9"}
+    second[0].head["host"] = second[0].head["host"] | {"memory": {"free_pages_returned": "another"}}
     notes = "\n".join(compare.compare(first, second).notes)
+    assert "host differ: memory" in notes
     assert "seeds differ (1 and 2)" in notes
     assert "versions differ: scipy" in notes
     assert "machine differ: kernel" in notes
+    del second[0].head["host"]  # of an ivsim that did not look
+    assert "host differ" not in "\n".join(compare.compare(first, second).notes)
     scenario = other(made_store, "c", flat, scenario={"vehicles": 4, "interval_s": 10.0, "duration_s": 100.0})
     assert "the studies differ: scenario" in "\n".join(compare.compare(first, scenario).notes)
 
