@@ -65,8 +65,8 @@ def _cpu(root: Path) -> dict[str, Any]:
 def _free_pages_returned(root: Path) -> bool | None:
     """Return whether a virtual machine's free memory goes back to its host; None where there is no device that would say.
 
-    Each first write to a page costs an exit to the host then: 12 instead of 3 us, as measured for 4 KiB under Firecracker.
-    It is the balloon's feature F_REPORTING (VIRTIO 1.2, section 5.5.3).
+    Each first write to such a page costs an exit to the host. It is the balloon's feature F_REPORTING (VIRTIO 1.2, section
+    5.5.3).
     """
     words = map(_word, root.glob("sys/bus/virtio/drivers/virtio_balloon/virtio*/features"))
     features = [word for word in words if word is not None]
