@@ -224,6 +224,11 @@ def test_a_redis_is_searched_beside_its_own_tool(tmp_path, monkeypatch):
     assert found.tool_per_s > 10
     assert told[0] == (0, 1, "redis cache b600k: full speed")
     said = json.loads((tmp_path / capacity_series.FILE).read_text())
-    assert said["searches"][0]["found"] == found.found._asdict()
+    capacity_per_s, failed_at_per_s, verdict = found.found
+    assert said["searches"][0]["found"] == {
+        "capacity": capacity_per_s,
+        "failed_at": failed_at_per_s,
+        "verdict": verdict,
+    }
     assert (tmp_path / capacity_series.REPORT).read_text().startswith("# The highest rate")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["capacity.json", "logs", "report.md"]

@@ -333,9 +333,8 @@ class Measurement:
             self._opened.check()
             try:
                 return ask()
-            except (
-                Exception
-            ):  # whatever its client says of a platform that dies just now: it is raised if that lives
+            # Whatever its client says of a platform that dies just now: it is raised if that lives.
+            except Exception:
                 time.sleep(LOOK_S)  # its end is known once the kernel has told it
                 self._opened.check()
                 raise
