@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ivsim.study.engines.base import Engine
+from ivsim.study.markdown import table
 from ivsim.study.pairs import (
     JUDGED,
     Difference,
@@ -31,7 +32,7 @@ from ivsim.study.pairs import (
     units_of,
 )
 from ivsim.study.results import CellResult, done_of
-from ivsim.study.summary import scale_of, scaled, short, written
+from ivsim.study.summary import DASH, scale_of, scaled, short, written
 from schemas.errors import Refusal
 
 UNDEFINED: Final = "undefined"
@@ -51,6 +52,7 @@ class Choice(NamedTuple):
         unknown: values without any verdict.
         best: that of them with the best figure that is better than another by more than noise.
         next: of those that are out the one with the best figure that `best` is better than.
+        figure: that of `next`.
         row: their difference.
     """
 
@@ -58,6 +60,7 @@ class Choice(NamedTuple):
     unknown: tuple[str, ...]
     best: str
     next: str
+    figure: float
     row: Row
 
 
@@ -117,6 +120,11 @@ class Headline(BaseModel):
     @abstractmethod
     def said(self, engine: Engine, found: Sequence[Difference]) -> str:
         """Return what the differences say, of which at least one is more than noise."""
+
+    def table(self, engine: Engine, found: Sequence[Difference]) -> str:
+        """Return the figures of what is said, where they are too many for a sentence; "" where they are not."""
+        del engine, found
+        return ""
 
     def closed(self, cells: Sequence[CellResult]) -> str:
         """Return what stands behind the differences whatever they are."""
@@ -264,52 +272,104 @@ class Choose(Headline):
         return along(engine, cells, self.axis, list(combinations(by_axis(cells, self.axis), 2)))
 
     def said(self, engine: Engine, found: Sequence[Difference]) -> str:
-        return " ".join(
-            self._of_metric(engine, m, [d for d in found if d.row.metric == m]) for m in self.metrics
-        )
+        return " ".join(self._of_metric(engine, metric, found) for metric in self.metrics)
 
-    def _of_metric(self, engine: Engine, metric: str, found: Sequence[Difference]) -> str:
+    def table(self, engine: Engine, found: Sequence[Difference]) -> str:
+        if not self._is_long(found):
+            return ""
+        head = ["metric", "under", "choose", "the next is behind by", "of its own figure", "n"]
+        rows = [
+            self._row(engine, metric, self._under(metric, found), where)
+            for metric in self.metrics
+            for where in self._under(metric, found)
+        ]
+        return f"{table(head, rows)}\n\nThe difference and its 95 % interval, and both in per cent of the next's figure."
+
+    def _under(self, metric: str, found: Sequence[Difference]) -> dict[Condition, list[Difference]]:
         under: dict[Condition, list[Difference]] = {}
         for one in found:
-            under.setdefault(condition(one.pair, self.axis), []).append(one)
+            if one.row.metric == metric:
+                under.setdefault(condition(one.pair, self.axis), []).append(one)
+        return under
+
+    def _is_long(self, found: Sequence[Difference]) -> bool:
+        """Return whether more is to be said than a sentence has room for."""
+        said = []
+        for metric in self.metrics:
+            choices = [self._choice(some) for some in self._under(metric, found).values()]
+            said += dict.fromkeys((metric, choice and (choice.values, choice.unknown)) for choice in choices)
+        return len(said) > MOST_NAMED
+
+    def _row(
+        self, engine: Engine, metric: str, under: Mapping[Condition, list[Difference]], where: Condition
+    ) -> list[str]:
+        """Return what to choose by a metric under one condition, and the figures of that."""
+        named_by = [metric, place_of(engine, [where], list(under)).removeprefix(" on ") or DASH]
+        choice = self._choice(under[where])
+        if choice is None:
+            return [*named_by, self._undecided(under[where]), *[DASH] * 3]
+        before = f"{named(engine, self.axis, choice.best)} before " if len(choice.values) > 1 else ""
+        return [
+            *named_by,
+            self._any(engine, choice.values) + self._without(engine, choice.unknown),
+            f"{before}{named(engine, self.axis, choice.next)}: {ranged([choice.row], engine.metrics[metric].unit)}",
+            ranged([choice.row], "%", 100 / choice.figure),
+            units_of([choice.row]),
+        ]
+
+    def _of_metric(self, engine: Engine, metric: str, found: Sequence[Difference]) -> str:
+        under = self._under(metric, found)
         alike: dict[tuple[Any, ...], list[tuple[Condition, Choice]]] = {}
         undecided: dict[str, list[Condition]] = {}
         for where, some in under.items():
             if choice := self._choice(some):
                 alike.setdefault((choice.values, choice.unknown), []).append((where, choice))
             else:
-                judged = any(one.row.verdict in JUDGED for one in some)
-                why = "no difference is more than noise" if judged else "there is no verdict"
-                undecided.setdefault(why, []).append(where)
+                undecided.setdefault(self._undecided(some), []).append(where)
         behind = "; ".join(
             f"{place_of(engine, some, list(under))} {why}".strip() for why, some in undecided.items()
         )
         if not alike:
             return f"{metric} decides nothing: {behind}."
+        with_figures = not self._is_long(found)
         claims = [
-            self._claim(engine, metric, place_of(engine, [where for where, _ in those], list(under)), those)
+            self._claim(
+                engine,
+                metric,
+                place_of(engine, [where for where, _ in those], list(under)),
+                [choice for _, choice in those],
+                with_figures,
+            )
             for those in alike.values()
         ]
+        said = (
+            joined([("", [one]) for one in claims]) if with_figures else "; ".join(one.text for one in claims)
+        )
         most = "most" if metric in self.higher else "least"
-        said = joined([("", [claim]) for claim in claims])
         return f"For {most} {metric} choose {'; '.join(filter(None, (said, behind)))}."
 
     def _claim(
-        self, engine: Engine, metric: str, place: str, those: Sequence[tuple[Condition, Choice]]
+        self, engine: Engine, metric: str, place: str, choices: Sequence[Choice], with_figures: bool
     ) -> Claim:
         """Return what conditions have in common under which the same is to be chosen."""
-        choices = [choice for _, choice in those]
         rows = [choice.row for choice in choices]
         several = len(choices[0].values) > 1
-        best = f"{self._any(engine, [choice.best for choice in choices])} is " if several else ""
-        text = (
-            f"{self._any(engine, choices[0].values)}{' (too close to call)' if several else ''}{place}:"
-            f" {best}{ranged(rows, engine.metrics[metric].unit)} {'above' if metric in self.higher else 'below'}"
-            f" the next ({self._any(engine, [choice.next for choice in choices])})"
-        )
-        if unknown := choices[0].unknown:
-            text += f", without a verdict on {self._any(engine, unknown)}"
-        return Claim(text, rows)
+        text = f"{self._any(engine, choices[0].values)}{' (too close to call)' if several else ''}{place}"
+        if with_figures:
+            best = f"{self._any(engine, [choice.best for choice in choices])} is " if several else ""
+            text += (
+                f": {best}{ranged(rows, engine.metrics[metric].unit)} {'above' if metric in self.higher else 'below'}"
+                f" the next ({self._any(engine, [choice.next for choice in choices])})"
+            )
+        return Claim(text + self._without(engine, choices[0].unknown), rows)
+
+    def _without(self, engine: Engine, unknown: Sequence[str]) -> str:
+        return f", without a verdict on {self._any(engine, unknown)}" if unknown else ""
+
+    @staticmethod
+    def _undecided(some: Sequence[Difference]) -> str:
+        judged = any(one.row.verdict in JUDGED for one in some)
+        return "no difference is more than noise" if judged else "there is no verdict"
 
     def _choice(self, some: Sequence[Difference]) -> Choice | None:
         """Return what is left of the values of the axis under one condition; None where no value is out."""
@@ -332,7 +392,7 @@ class Choose(Headline):
         for worse in order:
             for best in order:
                 if best in left and (best, worse) in better:
-                    return Choice(left, unknown, best, worse, better[best, worse])
+                    return Choice(left, unknown, best, worse, figures[worse], better[best, worse])
         return None
 
     def _any(self, engine: Engine, values: Sequence[str]) -> str:
@@ -377,6 +437,15 @@ def headline(
     return " ".join(filter(None, (_answer(chosen, engine, found), chosen.closed(done))))
 
 
+def opening(
+    chosen: Headline, engine: Engine, results: Sequence[CellResult], found: Sequence[Difference]
+) -> str:
+    """Return the first paragraph as Markdown, with the table of what it chooses where a sentence has no room for that."""
+    sure = any(one.row.more_than_noise for one in found)
+    rows = chosen.table(engine, found) if sure else ""
+    return "\n\n".join(filter(None, (f"**{headline(chosen, engine, results, found)}**", rows)))
+
+
 def _answer(chosen: Headline, engine: Engine, found: Sequence[Difference]) -> str:
     rows = [one.row for one in found]
     judged = [row for row in rows if row.verdict in JUDGED]
@@ -413,10 +482,11 @@ def rises(row: Row) -> bool:
     return row.comparison is not None and row.comparison.difference > 0
 
 
-def ranged(rows: Sequence[Row], unit: str) -> str:
-    """Return the smallest and the largest of differences of one direction, without sign, with their intervals."""
+def ranged(rows: Sequence[Row], unit: str, times: float = 1.0) -> str:
+    """Return the smallest and the largest of differences of one direction, `times` each, without sign, with their intervals."""
     known = sorted((c for row in rows if (c := row.comparison)), key=lambda c: abs(c.difference))
     factor, shown = scale_of(known[-1].difference, unit)
+    factor *= times
     said = []
     for one in (known[0], known[-1]):
         signed = -factor if one.difference < 0 else factor

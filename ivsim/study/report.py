@@ -11,7 +11,7 @@ from typing import Final
 from ivsim.report.drawing import Charts
 from ivsim.study import blocks, differences, soundness, twice
 from ivsim.study.clusters import MIN_BEYOND, MIN_REPETITIONS
-from ivsim.study.headline import headline
+from ivsim.study.headline import opening
 from ivsim.study.markdown import page, table
 from ivsim.study.model import Study
 from ivsim.study.pairs import Row
@@ -80,12 +80,10 @@ def sections(store: Store, found: Sequence[CellResult]) -> list[str]:
     again = _twice(store, found)
     apart = [] if store.twice else differences.differences(study, found)
     if store.twice:
-        sentence = twice.sentence(again) if again else "Nothing was measured."
+        said = f"**{twice.sentence(again) if again else 'Nothing was measured.'}**"
     else:
-        sentence = headline(study.headline_kind, study.measured_by, found, apart)
-    head = "\n\n".join(
-        filter(None, (f"# {study.title}", study.question, first_words(found), f"**{sentence}**"))
-    )
+        said = opening(study.headline_kind, study.measured_by, found, apart)
+    head = "\n\n".join(filter(None, (f"# {study.title}", study.question, first_words(found), said)))
     if store.quick:
         head += "\n\nA quick run: small samples, to see that it works."
     return [

@@ -46,7 +46,7 @@ def controls_section(observations: PaperCells, store: Store) -> str:
 
 
 def _fewer(observations: Observations) -> str:
-    """Compare side by side with half of the vehicles at twice the interval, over the same seconds of the trace."""
+    """Compare side by side with few vehicles alone at twice the interval, over the same seconds of the trace."""
     found = []
     for mode in MODES:
         a, b = (
@@ -72,7 +72,7 @@ def _fewer(observations: Observations) -> str:
     count = sum(differs)
     text = (
         f"Means in ms of the same vehicles, over the same seconds of the trace, when they run beside all the others and"
-        f" when half of the vehicles run alone at twice the interval. {count} of {len(rows)} modes differ by more"
+        f" when they run alone at twice the interval. {count} of {len(rows)} modes differ by more"
         " than noise (by vehicle, Holm): running side by side "
         + ("changes the result." if count else "is not seen to change the result.")
     )

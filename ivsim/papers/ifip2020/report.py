@@ -33,7 +33,7 @@ from ivsim.study.engines.codec_cpp.observations import memory_metric
 from ivsim.study.engines.echo.observations import Observations
 from ivsim.study.engines.echo.placement import STAGGER_NS
 from ivsim.study.engines.run_axes import options_of
-from ivsim.study.headline import headline
+from ivsim.study.headline import opening
 from ivsim.study.markdown import table
 from ivsim.study.report import caveats, machine_section, results
 from ivsim.study.results import CellResult
@@ -55,8 +55,8 @@ class Ifip2020(Paper):
         why = reasons(observations, decided)
         study, found = store.study, results(store)
         apart = differences.differences(study, found)
-        advice = headline(study.headline_kind, study.measured_by, found, apart)
-        head = f"# {study.title}\n\n{study.question}\n\n**{advice}**\n\n**{answer(decided)}**"
+        advice = opening(study.headline_kind, study.measured_by, found, apart)
+        head = f"# {study.title}\n\n{study.question}\n\n{advice}\n\n**{answer(decided)}**"
         if store.quick:
             head += "\n\nA quick run: one repetition of small samples, which decides no claim."
         return [

@@ -10,7 +10,7 @@ import pytest
 
 from ivsim.study.differences import differences
 from ivsim.study.engines.base import engine_named
-from ivsim.study.headline import Extremes, headline, place_of
+from ivsim.study.headline import Extremes, headline, opening, place_of
 from ivsim.study.pairs import Row, plural, units_of
 from ivsim.study.report import results
 from ivsim.study.statistics import Comparison, Interval, holm
@@ -103,6 +103,50 @@ def test_a_value_without_a_verdict_is_not_passed_over(made_store: Make) -> None:
         text,
     )
     assert text.endswith(" Of 6 differences compared, 3 are without a verdict (not measured).")
+
+
+def test_choices_too_many_for_a_sentence_have_their_figures_in_a_table(made_store: Make) -> None:
+    best = {0.0: "mqtt qos0", 0.1: "mqtt qos1", 0.2: "amqp auto", 0.3: "coap non"}
+
+    def mean(cell: Any) -> float:
+        loss = cell.values["loss"]
+        return 100.0 if loss not in best or best[loss] == cell.values["mode"] else 150.0
+
+    axes = {"mode": MODES, "loss": [*best, 0.4]}
+    store, _ = made_store("a", mean, headline=CHOOSE, axes=axes)
+    study, found = store.study, results(store)
+    sentence, rows, note = opening(
+        study.headline_kind, study.measured_by, found, differences(study, found)
+    ).split("\n\n")
+    assert sentence == (
+        "**For least latency_mean_ms choose MQTT QoS 0 on loss 0.0; MQTT QoS 1 on loss 0.1; AMQP auto on loss 0.2; CoAP NON"
+        " on loss 0.3; on loss 0.4 no difference is more than noise. Of 30 differences compared, 18 are no more than noise.**"
+    )
+    lines = [[one.strip() for one in line.strip("|").split("|")] for line in rows.splitlines()]
+    assert [line[1:3] for line in lines[2:]] == [
+        ["loss 0.0", "MQTT QoS 0"],
+        ["loss 0.1", "MQTT QoS 1"],
+        ["loss 0.2", "AMQP auto"],
+        ["loss 0.3", "CoAP NON"],
+        ["loss 0.4", "no difference is more than noise"],
+    ]
+    for _, _, _, behind, share, n in lines[2:6]:
+        assert re.fullmatch(rf"(MQTT QoS \d|AMQP auto|CoAP NON): {D} ms", behind)
+        assert re.fullmatch(rf"{D} %", share)
+        # 50 ms of 150 ms.
+        assert float(behind.partition(": ")[2].split()[0]) == pytest.approx(50, abs=4)
+        assert float(share.split()[0]) == pytest.approx(33.3, abs=3)
+        assert n == "15 vehicles"
+    assert lines[6][3:] == ["\N{EN DASH}"] * 3
+    assert note == "The difference and its 95 % interval, and both in per cent of the next's figure."
+
+
+def test_a_headline_with_room_for_its_figures_has_no_table(made_store: Make) -> None:
+    store, _ = made_store("a", latencies(100, 140, 130, 160), headline=CHOOSE, axes=AXES)
+    study, found = store.study, results(store)
+    apart = differences(study, found)
+    words = headline(study.headline_kind, study.measured_by, found, apart)
+    assert opening(study.headline_kind, study.measured_by, found, apart) == f"**{words}**"
 
 
 def test_steps_say_the_smallest_and_the_largest_difference(made_store: Make) -> None:

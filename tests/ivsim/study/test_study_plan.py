@@ -121,6 +121,34 @@ def test_cells_of_one_mode_and_payload_share_a_process_and_send_alike(tmp_path):
     assert all(group.scenario.alike_every == 6 for group in groups)
 
 
+def test_cells_of_more_and_of_fewer_vehicles_share_a_session_and_vehicle_j_is_the_same(tmp_path):
+    """A process finds vehicle j of a cell by the remainder of its number: that of no other cell disturbs it."""
+    axes = {"mode": MODES, "loss": [0.0, 0.1]}
+    sweeps = {
+        name: {"axes": axes, "scenario": {"vehicles": vehicles}}
+        for name, vehicles in (("few", 3), ("many", 7))
+    }
+    planned = study(axes={}, sweeps=sweeps, scenario={"trace": "car-2024", "duration_s": 5.0})
+    (session,) = sessions(planned, cells_of(planned, "here"), 1)
+    placements = placements_of(session)
+    numbers = [number for placement in placements for number in placement.vehicles]
+    assert len(set(numbers)) == len(numbers) == 8 * (3 + 7)
+    assert vehicles(session.cells) == max(numbers) <= len(numbers) + 3
+    sent: dict[str, list[list[Any]]] = {}
+    for group in groups_of(placements, tmp_path):
+        for placement in group.placements:
+            first = placement.vehicles.start
+            made = emissions(group.scenario, 0, list(placement.vehicles))
+            by_vehicle: dict[int, list[Any]] = {}
+            for emission in made:
+                by_vehicle.setdefault(emission[1] - first, []).append((emission[0], *emission[2:4]))
+            of_cell = [by_vehicle[j] for j in range(3)]
+            sent.setdefault(placement.task.cell.values["mode"], []).append(of_cell)
+    for of_mode in sent.values():
+        assert len(of_mode) == 4
+        assert all(one == of_mode[0] for one in of_mode)
+
+
 def test_what_the_scenario_says_of_connections_reaches_the_vehicles(tmp_path):
     """Cells of one session that differ in it have processes of their own, and each is told its own."""
     sweeps = {

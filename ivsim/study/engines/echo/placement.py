@@ -9,7 +9,7 @@ from typing import Any, Final
 from ivsim.runs.processes import sender_config
 from ivsim.runs.runner import link_schedule_of
 from ivsim.study.cells import Session, Task
-from ivsim.study.engines.echo.plan import sending
+from ivsim.study.engines.echo.plan import numbered, sending
 from ivsim.testbed.child import Child
 from simulator.link_schedule import LinkSchedule, SideBySide
 from simulator.scenario import Scenario
@@ -53,12 +53,10 @@ class Group:
 
 def placements_of(session: Session) -> list[Placement]:
     """Give every cell of the session vehicles of its own; vehicle j of each has the same trace offset."""
-    found, first = [], 1
-    for task in session.tasks:
-        options = task.cell.options
-        found.append(Placement(task, range(first, first + options.vehicles), link_schedule_of(options)))
-        first += options.vehicles
-    return found
+    return [
+        Placement(task, numbers, link_schedule_of(task.cell.options))
+        for task, numbers in zip(session.tasks, numbered(session.cells), strict=True)
+    ]
 
 
 def side_by_side(placements: list[Placement]) -> SideBySide:

@@ -10,22 +10,38 @@ from ivsim.study.engines.run_axes import MODE, options_of
 
 # More vehicles, or processes for them, would make the machine part of the result.
 MOST_VEHICLES: Final = 3_200
-MOST_SENDERS: Final = 42
+MOST_SENDERS: Final = 64
 # Around what is sent: connecting, and reading what was captured.
-SESSION_OVERHEAD_S: Final = 14.0
-OVERHEAD_PER_VEHICLE_S: Final = 0.006
+SESSION_OVERHEAD_S: Final = 10.0
+OVERHEAD_PER_VEHICLE_S: Final = 0.004
 
 
 def sending(cell: Cell) -> tuple[Any, ...]:
     """Return what a process of vehicles does alike for all of them: cells equal in it share one."""
     o = options_of(cell)
     own = (o.keepalive_s, o.outbox_limit, o.outbox_policy, o.coap_block_bytes)
-    return (o.protocol, o.mode, o.format, o.message_bytes or 0, *own)
+    return (o.protocol, o.mode, o.format, o.message_bytes or 0, o.vehicles, *own)
+
+
+def numbered(cells: Sequence[Cell]) -> list[range]:
+    """Return the numbers of each cell's vehicles in a session, counted from 1.
+
+    Those of a cell begin behind a multiple of how many it has, so that a process knows vehicle j of each of its cells by
+    the number's remainder (`Scenario.alike_every`). Cells of many vehicles come first: few numbers stay free.
+    """
+    sizes = [options_of(cell).vehicles for cell in cells]
+    found: dict[int, range] = {}
+    taken = 0
+    for index in sorted(range(len(cells)), key=lambda one: -sizes[one]):
+        before = -(-taken // sizes[index]) * sizes[index]
+        taken = before + sizes[index]
+        found[index] = range(before + 1, taken + 1)
+    return [found[index] for index in range(len(cells))]
 
 
 def vehicles(cells: Sequence[Cell]) -> int:
-    """Return how many vehicles cells have together."""
-    return sum(options_of(cell).vehicles for cell in cells)
+    """Return the highest number of a vehicle of cells that share a session: how many there are, and numbers left free."""
+    return max(one.stop - 1 for one in numbered(cells))
 
 
 def seconds(session: Session) -> float:
@@ -54,7 +70,7 @@ def pack(cells: Sequence[Cell], apart: Sequence[str]) -> list[list[Cell]]:
 def _clock(cell: Cell, apart: Sequence[str]) -> tuple[Any, ...]:
     """Return what cells must have in common to be measured at the same time."""
     o = options_of(cell)
-    shared = (o.link, o.vehicles, o.interval_s, o.duration_s, o.warmup_s, o.loss_timeout_s, o.tcp, o.seed)
+    shared = (o.link, o.interval_s, o.duration_s, o.warmup_s, o.loss_timeout_s, o.tcp, o.seed)
     return (*shared, *(str(cell.values.get(axis)) for axis in apart))
 
 
