@@ -50,7 +50,7 @@ class Observer:
 
 
 class CoapEcho(CoapServer):
-    """POST and GET with Observe on `/vehicles/<id>/status`.
+    """POST and GET with Observe on `/vehicles/<id>/status`; of one address the newest observation of a vehicle is kept.
 
     Args:
         endpoint: address and port to bind.
@@ -68,7 +68,9 @@ class CoapEcho(CoapServer):
         self._registered = 0
         self._observers: dict[Remote, dict[bytes, Observer]] = {}
         self._of_vehicle: dict[str, dict[Observer, None]] = {}
-        self._counts.update(notifications=0, superseded=0, observers_gone=0, states_forgotten=0)
+        self._counts.update(
+            notifications=0, superseded=0, observers_gone=0, observers_replaced=0, states_forgotten=0
+        )
 
     def observers(self) -> int:
         """Return how many observations are registered."""
@@ -142,11 +144,23 @@ class CoapEcho(CoapServer):
         if self.observers() >= MAX_OBSERVERS:
             return False  # a server may decline: then the answer is an ordinary one
         self._remove(request.remote, request.token)
+        self._replace(request.remote, identity)
         observer = Observer(request.remote, request.token, identity)
         self._observers.setdefault(request.remote, {})[request.token] = observer
         self._of_vehicle.setdefault(identity, {})[observer] = None
         self._registered += 1
         return True
+
+    def _replace(self, remote: Remote, identity: str) -> None:
+        """Remove what the same address observes of this vehicle: a vehicle observes itself once.
+
+        The farewell of a process that ended may be lost, and the ICMP messages that nobody listens any more are limited:
+        every message would go back twice, to the new process and to the port of the one that is gone.
+        """
+        for observer in list(self._of_vehicle.get(identity, ())):
+            if observer.remote[0] == remote[0]:
+                self._counts["observers_replaced"] += 1
+                self._remove(observer.remote, observer.token)
 
     def _remove(self, remote: Remote, token: bytes) -> None:
         tokens = self._observers.get(remote, {})

@@ -79,6 +79,23 @@ async def test_a_state_goes_back_in_blocks_of_the_size_in_which_it_came(coap, ec
     assert len([one for one in wire.down if one[1] == 0x45]) == datagrams, "2.05 Content"
 
 
+@pytest.mark.parametrize("mode", ["con", "non"])
+async def test_what_a_process_that_is_gone_observed_is_not_sent_beside_the_new_one(coap, echo, mode):
+    """Its farewell was lost: each message of the vehicle came back twice, and took twice the link."""
+    server, (gone, _, wire) = await echo(mode)
+    wire.lets_up = lambda datagram: False
+    await gone.close()
+    _, mine, _ = await echo.observer(server, mode)
+    _, other, _ = await echo.observer(server, mode, number=2)
+    assert server.observers() == 2
+    client, _ = await coap.vehicle(server.endpoint()[1], mode=mode)
+    client.send(1, b"once")
+    await mine.until(lambda: mine.echoes == [(b"once", False)])
+    assert other.echoes == []
+    counters = server.counters()
+    assert (counters["notifications"], counters["observers_replaced"]) == (1, 1)
+
+
 async def test_a_retransmitted_notification_is_a_duplicate(coap, echo, quick):
     server, (_, mine, wire) = await echo("con")
     wire.up.clear()
