@@ -53,7 +53,8 @@ def designs() -> list[Design]:
                 size = (3 * o.vehicles_per_variant if several else 1, o.timed_repetitions)
             else:
                 size = (o.vehicles, max(2, int((o.duration_s - o.warmup_s) / o.interval_s)))
-            found.setdefault((study.repetitions, *size), Design(name, study.repetitions, *size))
+            repetitions = study.all_sweeps()[cell.sweep].repetitions or study.repetitions
+            found.setdefault((repetitions, *size), Design(name, repetitions, *size))
     return list(found.values())
 
 

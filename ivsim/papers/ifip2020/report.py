@@ -88,8 +88,10 @@ def _size(store: Store, found: Sequence[CellResult]) -> str:
     due = [int(one.figures["due"]) for result in done for one in result.done]
     middle = sorted(due)[len(due) // 2] if due else 0
     sessions = len(list((store.path / "sessions").glob("*")))
+    vehicles = sorted({options_of(result.cell).vehicles for result in found})
+    each = " to ".join(str(one) for one in dict.fromkeys((vehicles[0], vehicles[-1])))
     return (
-        f"This run: {len(done)} of {len(found)} cells in {sessions} sessions, {options.vehicles} vehicles a cell, one message"
+        f"This run: {len(done)} of {len(found)} cells in {sessions} sessions, {each} vehicles a cell, one message"
         f" each {options.interval_s:g} s over {options.duration_s - options.warmup_s:g} s: {middle} measured messages in the"
         f" middle cell, {sum(due):,} in all; {minutes_of(store)}."
     )

@@ -34,11 +34,12 @@ def made(path: Path, mean: Callable[[Cell], float], ping_ms: float, *, repetitio
     study, _ = study_named("ifip2020")
     fields = study.model_dump()
     fields["scenario"] |= SMALL
-    fields["sweeps"]["fewer"]["scenario"]["vehicles"] = 2
     fields["repetitions"] = repetitions
     for sweep in fields["sweeps"].values():
         sweep["repetitions"] = None
-        sweep["scenario"].pop("duration_s", None)
+        for field in ("duration_s", "vehicles"):
+            sweep["scenario"].pop(field, None)
+    fields["sweeps"]["fewer"]["scenario"]["vehicles"] = 2
     study = Study.model_validate(fields)
     store = Store.create(path, "ifip2020", study, quick=False)
     for cell in cells_of(study, "here"):
@@ -90,7 +91,7 @@ def test_every_part_is_there(reports: list[str]):
         ):
             assert part in heads, part
         assert "nan" not in re.findall(r"\w+", text)
-        assert "one message each 10 s over 20 s: 6 measured messages in the middle cell" in text
+        assert "2 to 3 vehicles a cell, one message each 10 s over 20 s: 6 measured messages in the middle cell" in text
         assert "{" not in text
 
 
