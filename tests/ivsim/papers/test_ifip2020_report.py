@@ -91,7 +91,10 @@ def test_every_part_is_there(reports: list[str]):
         ):
             assert part in heads, part
         assert "nan" not in re.findall(r"\w+", text)
-        assert "2 to 3 vehicles a cell, one message each 10 s over 20 s: 6 measured messages in the middle cell" in text
+        assert (
+            "2 to 3 vehicles a cell, one message each 10 s over 20 s: 6 measured messages in the middle cell"
+            in text
+        )
         assert "{" not in text
 
 
