@@ -294,10 +294,11 @@ class Choose(Headline):
 
     def _is_long(self, found: Sequence[Difference]) -> bool:
         """Return whether more is to be said than a sentence has room for."""
-        said = []
+        said = set()
         for metric in self.metrics:
-            choices = [self._choice(some) for some in self._under(metric, found).values()]
-            said += dict.fromkeys((metric, choice and (choice.values, choice.unknown)) for choice in choices)
+            for some in self._under(metric, found).values():
+                choice = self._choice(some)
+                said.add((metric, None if choice is None else (choice.values, choice.unknown)))
         return len(said) > MOST_NAMED
 
     def _row(
