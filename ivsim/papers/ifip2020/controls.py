@@ -54,7 +54,7 @@ def _fewer(observations: Observations) -> str:
             observations.get("fewer", mode, interval_s=20.0),
         )
         if a is not None and b is not None:
-            alike = first_units(a.latencies, b.cell.options.vehicles)
+            alike = first_units(_of_repetitions(a, b).latencies, b.cell.options.vehicles)
             apart = difference_of_means(alike, b.latencies, same_units=True)
             found.append((mode, alike.mean(), b.latency(), apart))
     differs = holm([c.p_value if c is not None else 1.0 for *_, c in found])
@@ -77,6 +77,12 @@ def _fewer(observations: Observations) -> str:
         + ("changes the result." if count else "is not seen to change the result.")
     )
     return f"### Fewer vehicles, longer interval (large, 0 % loss)\n\n{table(head, rows)}\n\n{text}"
+
+
+def _of_repetitions(cell: EchoObservations, other: EchoObservations) -> EchoObservations:
+    """Return a cell with the repetitions alone that another one has, too: those were in the same seconds of the trace."""
+    wanted = {kept.task.repetition for kept in other.repetitions}
+    return replace(cell, repetitions=[kept for kept in cell.repetitions if kept.task.repetition in wanted])
 
 
 def first_units(cells: Clusters, units: int) -> Clusters:
@@ -156,7 +162,7 @@ def _one_datagram(observations: PaperCells) -> str:
         f"### CoAP's large messages: {BLOCKS}, or one datagram\n\n"
         + table(["mode", "sent as", *(f"{loss:.0%}" for loss in LOSSES)], rows)
         + "\n\nMean latency, share never received, overhead per message and crossing. The paper does not say which it had:"
-        " the claims in which these messages have a part are decided for both, and a claim that holds in one alone cannot be told."
+        " the claims in which these messages have a part are decided for both, and a claim that agrees in one and disagrees in the other depends on it."
     )
 
 
