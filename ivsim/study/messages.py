@@ -73,14 +73,32 @@ def paired(first: Messages, second: Messages) -> Clusters | None:
     apart = second.values[there] - first.values[here]
     if common.size < PAIRED_SHARE * max(first.keys.size, second.keys.size) or np.isfinite(apart).sum() < 2:
         return None
+    return _of_both(apart, common, first, second).clusters()
+
+
+def _of_both(values: Floats, common: Integers, first: Messages, second: Messages) -> Messages:
     repetitions = max(first.repetitions, second.repetitions)
-    return Messages(apart, common, repetitions, max(first.vehicles, second.vehicles)).clusters()
+    return Messages(values, common, repetitions, max(first.vehicles, second.vehicles))
 
 
 class HasMessages(Protocol):
     """What knows the messages behind a metric, as `CellObservations` does."""
 
     def messages(self, metric: str) -> Messages | None: ...
+
+
+def received_by_both(
+    metric: str, first: HasMessages, second: HasMessages
+) -> tuple[Clusters, Clusters] | None:
+    """Return the values of the messages that have one in both cells, of each cell; None where they are not paired."""
+    one, two = first.messages(metric), second.messages(metric)
+    if one is None or two is None or paired(one, two) is None:
+        return None
+    common, here, there = np.intersect1d(one.keys, two.keys, return_indices=True)
+    a, b = one.values[here], two.values[there]
+    known = np.isfinite(a) & np.isfinite(b)
+    of_both = [_of_both(values[known], common[known], one, two).clusters() for values in (a, b)]
+    return of_both[0], of_both[1]
 
 
 def by_message(metric: str, first: HasMessages, second: HasMessages) -> Comparison | None:

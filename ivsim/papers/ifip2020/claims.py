@@ -39,7 +39,7 @@ CLAIMS: Final = (
     Claim(
         2,
         ("large: CoAP NON's latency is flat over loss"),
-        ("90 % interval of mean(p) / mean(0) within 0.85 to 1.15 (by vehicle)"),
+        ("90 % interval of mean(p) / mean(0) within 0.85 to 1.15 (of messages that both received)"),
         latency_claims.flat_non,
         "latency-over-loss.svg",
     ),
@@ -53,7 +53,9 @@ CLAIMS: Final = (
     Claim(
         4,
         ("small: CoAP CON's mean latency grows about seven-fold from 0 to 25 % loss, the most of the seven"),
-        ("90 % interval of the ratio within 5 to 9, and above every other's (by vehicle)"),
+        (
+            "90 % interval of the ratio within 5 to 9, and above every other's (of messages that both received)"
+        ),
         latency_claims.growth_con,
         "latency-over-loss.svg",
     ),

@@ -162,7 +162,8 @@ def _one_datagram(observations: PaperCells) -> str:
         f"### CoAP's large messages: {BLOCKS}, or one datagram\n\n"
         + table(["mode", "sent as", *(f"{loss:.0%}" for loss in LOSSES)], rows)
         + "\n\nMean latency, share never received, overhead per message and crossing. The paper does not say which it had:"
-        " the claims in which these messages have a part are decided for both, and a claim that agrees in one and disagrees in the other depends on it."
+        " the claims in which these messages have a part are decided for both, and one that agrees in one and disagrees in the"
+        " other depends on it."
     )
 
 

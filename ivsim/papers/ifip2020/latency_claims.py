@@ -24,7 +24,6 @@ from ivsim.papers.ifip2020.paper import (
     at,
     difference,
     faster,
-    largest,
     leaner,
     margin_ms,
     percent,
@@ -105,7 +104,7 @@ def small_below_large(observations: Observations) -> list[Finding]:
 def growth_con(observations: Observations) -> list[Finding]:
     ratios = {}
     for mode in MODES:
-        still, lossy = (largest(observations, "small", mode, loss) for loss in (0.0, 0.25))
+        still, lossy = (at(observations, "small", mode, loss) for loss in (0.0, 0.25))
         if still is None or lossy is None:
             return [Finding(CANNOT_TELL, f"{mode}: not measured")]
         ratios[mode] = latency_ratio(lossy, still)

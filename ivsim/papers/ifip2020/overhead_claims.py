@@ -15,7 +15,6 @@ from ivsim.papers.ifip2020.paper import (
     SIZES,
     at,
     difference,
-    largest,
     leaner,
 )
 from ivsim.study.claims import CANNOT_TELL, Finding, Ordering, as_interval, inside, ordered
@@ -77,7 +76,7 @@ def steady_overhead(observations: Observations) -> list[Finding]:
 
 def overhead_by_size(observations: Observations) -> list[Finding]:
     def pair(mode: str, low: str, high: str) -> Ordering:
-        lower, higher = (largest(observations, size, mode, 0.0) for size in (low, high))
+        lower, higher = (at(observations, size, mode, 0.0) for size in (low, high))
         return leaner(f"{mode}: {high} - {low}", lower, higher)
 
     found = ordered(

@@ -108,19 +108,6 @@ def at(observations: Observations, size: str, mode: str, loss: float) -> EchoObs
     return observations.get(f"loss_{size}", mode, loss=loss)
 
 
-# Sweeps that have some cells of a size once more, of more vehicles.
-MORE: Final = {"large": ("more_large",), "small": ("more_small", "more_con")}
-
-
-def largest(observations: Observations, size: str, mode: str, loss: float) -> EchoObservations | None:
-    """Return the cell that `at` does, or the one of more vehicles where there is one.
-
-    Two of these are compared with each other alone: vehicle j of one is vehicle j of the other.
-    """
-    found = (observations.get(sweep, mode, loss=loss) for sweep in MORE[size])
-    return next((cell for cell in found if cell is not None), None) or at(observations, size, mode, loss)
-
-
 def difference(
     test: Pair, lower: EchoObservations | None, higher: EchoObservations | None
 ) -> Comparison | None:

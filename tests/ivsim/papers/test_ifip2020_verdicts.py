@@ -233,27 +233,6 @@ def test_overhead_has_one_margin_within_a_claim():
     assert together(overhead_claims.overhead_order(order(190.0))) == "disagree"  # 30 B from MQTT 1
 
 
-def test_cells_of_more_vehicles_decide_the_claims_that_hang_on_few_bytes_and_on_a_tail():
-    def verdicts(more: list[EchoObservations]) -> tuple[str, str]:
-        cells = observations(lambda s, m, p: World(900.0 if (m, p) == (CON, 0.25) else 100.0, n=400), more)
-        return tuple(
-            together(decide(cells))
-            for decide in (latency_claims.growth_con, overhead_claims.overhead_by_size)
-        )
-
-    con = [
-        placed("more_con", CON, World(mean, n=4_000), loss=p) for p, mean in ((0.0, 100.0), (0.25, 1_200.0))
-    ]
-    qos = [
-        placed(f"more_{size}", mode, World(100.0, n=4_000, overhead=overhead), loss=0.0)
-        for size, overhead in (("large", 160.0), ("small", 130.0))
-        for mode in ("mqtt qos1", "mqtt qos2")
-    ]
-    assert verdicts([]) == ("cannot tell", "cannot tell")
-    assert verdicts(con) == ("disagree", "cannot tell")
-    assert verdicts(qos) == ("cannot tell", "disagree")
-
-
 def test_messages_above_a_block_are_looked_up_where_they_were_sent_whole():
     more = []
     for mode, mean in ((NON, 100.0), (CON, 150.0)):

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from ivsim.study.cells import DONE, Cell, Kept, Task
-from ivsim.study.clusters import Clusters, difference_of_intervals
+from ivsim.study.clusters import Clusters, difference_of_intervals, ratio_of_means
 from ivsim.study.compare import APART, MESSAGE, row_of
 from ivsim.study.engines.whole_run.observations import LedgerObservations
-from ivsim.study.messages import Messages, by_message, keys_of, paired, quantile_of
+from ivsim.study.messages import Messages, by_message, keys_of, paired, quantile_of, received_by_both
 from ivsim.study.results import CellObservations, CellResult
 from ivsim.study.statistics import Interval
 from schemas.topics import vehicle_id
@@ -95,6 +95,27 @@ def test_a_mean_is_that_of_the_messages_both_have_and_a_tail_is_none() -> None:
     assert found.difference == pytest.approx(2.0)
     assert by_message("latency_p99_ms", first, second) is None
     assert by_message("latency_mean_ms", first, CellObservations()) is None
+
+
+def test_a_ratio_is_that_of_the_messages_both_have() -> None:
+    still, lossy = (one.messages("") for one in roads(3, 0.0))
+    assert still is not None
+    assert lossy is not None
+    gone = np.random.default_rng(4).random(lossy.values.size) < 0.5
+    values = np.where(gone, np.nan, lossy.values)
+    slow = int(np.nanargmax(still.values))
+    values[slow] = np.nan  # lost there, and in no mean then
+    first, second = Cellful(still), Cellful(Messages(values, lossy.keys, *SHAPE[:2]))
+    found = received_by_both("latency_mean_ms", first, second)
+    assert found is not None
+    assert found[0].n == found[1].n == np.isfinite(values).sum()
+    ratio = ratio_of_means(found[1], found[0], same_units=True)
+    of_all = ratio_of_means(
+        Messages(values, lossy.keys, *SHAPE[:2]).clusters(), still.clusters(), same_units=True
+    )
+    assert ratio.low < 1 < ratio.high
+    assert 10 * (ratio.high - ratio.low) < of_all.high - of_all.low
+    assert received_by_both("latency_mean_ms", first, CellObservations()) is None
 
 
 def test_what_has_too_little_in_common_is_not_paired() -> None:

@@ -15,7 +15,7 @@ from ivsim.study.cells import Cell, Kept
 from ivsim.study.clusters import Clusters, difference_of_means, ratio_of_means
 from ivsim.study.engines.echo.metrics import EchoCell, WireCell, measured, wire_of
 from ivsim.study.engines.run_axes import mode_of
-from ivsim.study.messages import Messages, by_message, keys_of, quantile_of
+from ivsim.study.messages import Messages, by_message, keys_of, quantile_of, received_by_both
 from ivsim.study.results import CellObservations
 from ivsim.study.sealed import read_sealed, read_table, whole
 from ivsim.study.statistics import Comparison, Interval
@@ -227,8 +227,12 @@ def compare_overhead(first: EchoObservations, second: EchoObservations) -> Compa
 
 
 def latency_ratio(above: EchoObservations, below: EchoObservations) -> Interval:
-    """Return the ratio of two mean latencies, vehicle j of one cell against vehicle j of the other."""
-    return ratio_of_means(above.latencies, below.latencies, same_units=True)
+    """Return the ratio of two mean latencies, of the messages that both received; else of all, by vehicle.
+
+    What is lost is no longer in one mean alone, and the trace's slow seconds are in both.
+    """
+    upper, lower = received_by_both("latency_mean_ms", above, below) or (above.latencies, below.latencies)
+    return ratio_of_means(upper, lower, same_units=True)
 
 
 def overhead_ratio(above: EchoObservations, below: EchoObservations) -> Interval:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +44,6 @@ class Group:
     child: Child | None = None
     failure: str | None = None
     cpu_s: float = 0.0
-    totals: dict[str, Any] = field(default_factory=dict)
 
     @property
     def numbers(self) -> list[int]:

@@ -9,8 +9,8 @@ from ivsim.study.cells import Cell, Session
 from ivsim.study.engines.run_axes import MODE, options_of
 
 # More vehicles, or processes for them, would make the machine part of the result.
-MOST_VEHICLES: Final = 4_600
-MOST_SENDERS: Final = 80
+MOST_VEHICLES: Final = 3_200
+MOST_SENDERS: Final = 64
 # Around what is sent: connecting, and reading what was captured.
 SESSION_OVERHEAD_S: Final = 10.0
 OVERHEAD_PER_VEHICLE_S: Final = 0.004
