@@ -1,7 +1,8 @@
 """The first paragraph of a study's report: what to choose, and how sure it is; kinds of headline, chosen in study.toml.
 
 A study says `[headline] kind = "choose"` and what that kind needs; without it the extremes of the first metric are
-compared. Its numbers are those of the report's table of differences that are more than noise; the others are counted.
+compared. Its numbers are those of the report's table of differences that are more than noise, what a step costs however
+little that is; the others are counted.
 """
 
 from __future__ import annotations
@@ -117,9 +118,13 @@ class Headline(BaseModel):
         del cells
         return None
 
+    def says(self, row: Row) -> bool:
+        """Return whether a difference is one that it says; the others are counted."""
+        return row.more_than_noise
+
     @abstractmethod
     def said(self, engine: Engine, found: Sequence[Difference]) -> str:
-        """Return what the differences say, of which at least one is more than noise."""
+        """Return what the differences say, of which it says at least one."""
 
     def table(self, engine: Engine, found: Sequence[Difference]) -> str:
         """Return the figures of what is said, where they are too many for a sentence; "" where they are not."""
@@ -196,6 +201,10 @@ class Steps(Headline):
     def named_metrics(self) -> list[str]:
         return [*self.metrics, *placeholders(self.closing)]
 
+    def says(self, row: Row) -> bool:
+        """Return whether it is sure: how much a step costs is the question, and little is an answer."""
+        return row.sure
+
     def pairs(self, engine: Engine, cells: Sequence[CellResult]) -> list[Pair]:
         return along(engine, cells, self.axis, [(str(low), str(high)) for low, high in self.steps])
 
@@ -217,7 +226,7 @@ class Steps(Headline):
     def _part(self, engine: Engine, some: Sequence[Difference]) -> Claim | None:
         """Return what a step does to a metric; None where it does nothing by more than noise."""
         every = [condition(one.pair, self.axis) for one in some]
-        sure = [one for one in some if one.row.more_than_noise]
+        sure = [one for one in some if self.says(one.row)]
         metric = some[0].row.metric
         said = []
         for word, up in (("more", True), ("less", False)):
@@ -227,7 +236,7 @@ class Steps(Headline):
                 said.append(f"{difference} {word}{place}")
         if not said:
             return None
-        others_ = rest([one.row for one in some])
+        others_ = rest([one.row for one in some if not self.says(one.row)])
         behind = f" ({len(sure)} of {len(some)}; {others_})" if others_ else ""
         return Claim(f"{metric} {' and '.join(said)}{behind}", [one.row for one in sure])
 
@@ -369,6 +378,8 @@ class Choose(Headline):
 
     @staticmethod
     def _undecided(some: Sequence[Difference]) -> str:
+        if any(one.row.sure for one in some):
+            return "differences are too small to matter"
         judged = any(one.row.verdict in JUDGED for one in some)
         return "no difference is more than noise" if judged else "there is no verdict"
 
@@ -442,7 +453,7 @@ def opening(
     chosen: Headline, engine: Engine, results: Sequence[CellResult], found: Sequence[Difference]
 ) -> str:
     """Return the first paragraph as Markdown, with the table of what it chooses where a sentence has no room for that."""
-    sure = any(one.row.more_than_noise for one in found)
+    sure = any(chosen.says(one.row) for one in found)
     rows = chosen.table(engine, found) if sure else ""
     return "\n\n".join(filter(None, (f"**{headline(chosen, engine, results, found)}**", rows)))
 
@@ -454,11 +465,14 @@ def _answer(chosen: Headline, engine: Engine, found: Sequence[Difference]) -> st
         return "It compares no two cells."
     if not judged:
         return f"No verdict on any difference: {', '.join(dict.fromkeys(row.verdict for row in rows))}."
-    if any(row.more_than_noise for row in rows):
-        behind = f" Of {len(rows)} differences compared, {more}." if (more := rest(rows)) else ""
+    unsaid = [row for row in rows if not chosen.says(row)]
+    if len(unsaid) < len(rows):
+        behind = f" Of {len(rows)} differences compared, {more}." if (more := rest(unsaid)) else ""
         return chosen.said(engine, found) + behind
     if len(rows) == 1:
-        return "The difference that it compares is no more than noise."
+        return f"The difference that it compares is {_REST[rows[0].verdict]}."
+    if any(row.sure for row in rows):
+        return f"Of {len(rows)} differences compared, {rest(rows)}."
     open_ = rest([row for row in rows if row.verdict not in JUDGED])
     said = f"None of the {len(judged)} differences that it compares is more than noise"
     return f"{said}; {open_}." if open_ else f"{said}."
@@ -470,8 +484,8 @@ def about(chosen: Headline, results: Sequence[CellResult]) -> list[CellResult]:
 
 
 def rest(rows: Sequence[Row]) -> str:
-    """Return how many of some differences are not more than noise, and why; "" where all are."""
-    counts = Counter(row.verdict for row in rows if not row.more_than_noise)
+    """Return how many of some differences are of which verdict, of those that a headline does not say; "" without any."""
+    counts = Counter(row.verdict for row in rows)
     return ", ".join(
         f"{number} {'is' if number == 1 else 'are'} {_REST.get(verdict, f'without a verdict ({verdict})')}"
         for verdict, number in counts.items()

@@ -43,6 +43,11 @@ class Row(NamedTuple):
     def more_than_noise(self) -> bool:
         return self.verdict == "yes"
 
+    @property
+    def sure(self) -> bool:
+        """Return whether there is a difference, however small."""
+        return self.verdict in ("yes", "too small")
+
 
 class Pair(NamedTuple):
     """Two cells that a headline sets against each other.

@@ -162,6 +162,23 @@ def test_steps_say_the_smallest_and_the_largest_difference(made_store: Make) -> 
     assert float(second.split()[0]) == pytest.approx(40, abs=4)
 
 
+def test_a_step_that_costs_little_is_told_and_no_choice_is_made_by_it(made_store: Make) -> None:
+    mean = latencies(1_000, 1_030, 1_030, 1_030)
+    few = {"axes": {"mode": MODES[:3]}}
+    steps = said(made_store, mean, headline=STEPS, **few)
+    assert re.match(
+        rf"MQTT QoS 0 to MQTT QoS 1: latency_mean_ms {D} ms more, n = 15 vehicles\. Of 2 diff", steps
+    )
+    assert steps.endswith("Of 2 differences compared, 1 is no more than noise.")
+    store, _ = made_store("b", mean, headline=CHOOSE, **few)
+    assert first_words(store).startswith("Of 3 differences compared, ")
+    assert "2 are too small to matter" in first_words(store)
+    store, _ = made_store(
+        "c", mean, headline={"kind": "extremes", "metric": "latency_mean_ms"}, axes={"mode": MODES[:2]}
+    )
+    assert first_words(store) == "The difference that it compares is too small to matter."
+
+
 def test_steps_that_go_both_ways_say_where(made_store: Make) -> None:
     text = said(made_store, latencies(100, 140, 140, 160, lossy=(140, 100, 100, 160)), headline=STEPS)
     assert re.match(
