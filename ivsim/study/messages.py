@@ -6,7 +6,7 @@ drops out of its difference; what is left is what the cells differ in, and what 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -67,38 +67,30 @@ class Messages:
         )
 
 
-def paired(first: Messages, second: Messages) -> Clusters | None:
-    """Return second minus first of each message that has both; None where PAIRED_SHARE of them are not in common."""
+def in_common(first: Messages, second: Messages) -> tuple[Messages, Messages] | None:
+    """Return the messages that have a value in both cells, as each has them, in one order.
+
+    None where PAIRED_SHARE of their names are not in common, or fewer than two have both.
+    """
     common, here, there = np.intersect1d(first.keys, second.keys, return_indices=True)
-    apart = second.values[there] - first.values[here]
-    if common.size < PAIRED_SHARE * max(first.keys.size, second.keys.size) or np.isfinite(apart).sum() < 2:
+    a, b = first.values[here], second.values[there]
+    known = np.isfinite(a) & np.isfinite(b)
+    if common.size < PAIRED_SHARE * max(first.keys.size, second.keys.size) or known.sum() < 2:
         return None
-    return _of_both(apart, common, first, second).clusters()
+    shape = max(first.repetitions, second.repetitions), max(first.vehicles, second.vehicles)
+    return Messages(a[known], common[known], *shape), Messages(b[known], common[known], *shape)
 
 
-def _of_both(values: Floats, common: Integers, first: Messages, second: Messages) -> Messages:
-    repetitions = max(first.repetitions, second.repetitions)
-    return Messages(values, common, repetitions, max(first.vehicles, second.vehicles))
+def paired(first: Messages, second: Messages) -> Clusters | None:
+    """Return second minus first of each message that has both; None where `in_common` is."""
+    found = in_common(first, second)
+    return None if found is None else replace(found[0], values=found[1].values - found[0].values).clusters()
 
 
 class HasMessages(Protocol):
     """What knows the messages behind a metric, as `CellObservations` does."""
 
     def messages(self, metric: str) -> Messages | None: ...
-
-
-def received_by_both(
-    metric: str, first: HasMessages, second: HasMessages
-) -> tuple[Clusters, Clusters] | None:
-    """Return the values of the messages that have one in both cells, of each cell; None where they are not paired."""
-    one, two = first.messages(metric), second.messages(metric)
-    if one is None or two is None or paired(one, two) is None:
-        return None
-    common, here, there = np.intersect1d(one.keys, two.keys, return_indices=True)
-    a, b = one.values[here], two.values[there]
-    known = np.isfinite(a) & np.isfinite(b)
-    of_both = [_of_both(values[known], common[known], one, two).clusters() for values in (a, b)]
-    return of_both[0], of_both[1]
 
 
 def by_message(metric: str, first: HasMessages, second: HasMessages) -> Comparison | None:

@@ -35,7 +35,7 @@ from ivsim.study.cells import DONE, Cell, Kept, Task
 from ivsim.study.claims import Decided, Finding, decide, together
 from ivsim.study.claims_report import answer, borne_out, cause_of, evidence_section
 from ivsim.study.clusters import Clusters
-from ivsim.study.engines.echo.observations import EchoObservations
+from ivsim.study.engines.echo.observations import EchoObservations, latency_ratio
 from ivsim.study.messages import keys_of
 from ivsim.study.results import CellObservations, CellResult
 from ivsim.study.statistics import Comparison
@@ -231,6 +231,17 @@ def test_overhead_has_one_margin_within_a_claim():
     assert together(overhead_claims.overhead_order(order(150.0, non=120.0))) == "cannot tell"  # 20 of 25 B
     assert together(overhead_claims.overhead_order(order(150.0, non=130.0))) == "disagree"
     assert together(overhead_claims.overhead_order(order(190.0))) == "disagree"  # 30 B from MQTT 1
+
+
+def test_a_ratio_of_latencies_is_that_of_the_messages_that_both_received():
+    still, lossy = World(100.0), World(100.0)
+    slow = np.random.default_rng(5).exponential(1_000.0, still.latency_ms.size)
+    for cell in (still, lossy):
+        cell.latency_ms += slow
+    lossy.latency_ms[slow > 500] = np.nan
+    ratio = latency_ratio(lossy, still)
+    assert ratio.estimate == pytest.approx(1.0)
+    assert lossy.latency().estimate < 0.5 * still.latency().estimate
 
 
 def test_messages_above_a_block_are_looked_up_where_they_were_sent_whole():

@@ -16,7 +16,7 @@ from ivsim.study.cells import DONE, Cell, Kept, Task
 from ivsim.study.clusters import Clusters, difference_of_intervals, ratio_of_means
 from ivsim.study.compare import APART, MESSAGE, row_of
 from ivsim.study.engines.whole_run.observations import LedgerObservations
-from ivsim.study.messages import Messages, by_message, keys_of, paired, quantile_of, received_by_both
+from ivsim.study.messages import Messages, by_message, in_common, keys_of, paired, quantile_of
 from ivsim.study.results import CellObservations, CellResult
 from ivsim.study.statistics import Interval
 from schemas.topics import vehicle_id
@@ -102,20 +102,18 @@ def test_a_ratio_is_that_of_the_messages_both_have() -> None:
     assert still is not None
     assert lossy is not None
     gone = np.random.default_rng(4).random(lossy.values.size) < 0.5
-    values = np.where(gone, np.nan, lossy.values)
-    slow = int(np.nanargmax(still.values))
-    values[slow] = np.nan  # lost there, and in no mean then
-    first, second = Cellful(still), Cellful(Messages(values, lossy.keys, *SHAPE[:2]))
-    found = received_by_both("latency_mean_ms", first, second)
+    gone[np.argmax(still.values)] = True
+    lossy = Messages(np.where(gone, np.nan, lossy.values), lossy.keys, *SHAPE[:2])
+    found = in_common(lossy, still)
     assert found is not None
-    assert found[0].n == found[1].n == np.isfinite(values).sum()
-    ratio = ratio_of_means(found[1], found[0], same_units=True)
-    of_all = ratio_of_means(
-        Messages(values, lossy.keys, *SHAPE[:2]).clusters(), still.clusters(), same_units=True
+    assert found[0].keys.size == found[1].keys.size == (~gone).sum()
+    assert all(np.isfinite(one.values).all() for one in (*found, *(in_common(still, lossy) or [])))
+    of_both, of_all = (
+        ratio_of_means(one.clusters(), other.clusters(), same_units=True)
+        for one, other in (found, (lossy, still))
     )
-    assert ratio.low < 1 < ratio.high
-    assert 10 * (ratio.high - ratio.low) < of_all.high - of_all.low
-    assert received_by_both("latency_mean_ms", first, CellObservations()) is None
+    assert of_both.low < 1 < of_both.high
+    assert 10 * (of_both.high - of_both.low) < of_all.high - of_all.low
 
 
 def test_what_has_too_little_in_common_is_not_paired() -> None:
@@ -123,6 +121,7 @@ def test_what_has_too_little_in_common_is_not_paired() -> None:
     first = cell(values).messages("")
     elsewhere = Messages(first.values, first.keys + 100, REPETITIONS, VEHICLES)
     assert paired(first, elsewhere) is None
+    assert in_common(first, elsewhere) is None
 
     def shared(one_in: int) -> Messages:
         away = np.arange(first.keys.size) % one_in == 0

@@ -15,7 +15,7 @@ from ivsim.study.cells import Cell, Kept
 from ivsim.study.clusters import Clusters, difference_of_means, ratio_of_means
 from ivsim.study.engines.echo.metrics import EchoCell, WireCell, measured, wire_of
 from ivsim.study.engines.run_axes import mode_of
-from ivsim.study.messages import Messages, by_message, keys_of, quantile_of, received_by_both
+from ivsim.study.messages import Messages, by_message, in_common, keys_of, quantile_of
 from ivsim.study.results import CellObservations
 from ivsim.study.sealed import read_sealed, read_table, whole
 from ivsim.study.statistics import Comparison, Interval
@@ -104,9 +104,14 @@ class EchoObservations(CellObservations):
         return _join([getattr(messages, name) for messages, _ in self._read])
 
     @property
+    def latency_messages(self) -> Messages:
+        """Return the latency of every message due; NaN for one never received."""
+        return self._of_due(self.latency_ms)
+
+    @property
     def latencies(self) -> Clusters:
         """Return the latencies of the messages received, by vehicle."""
-        return self._of_due(self.latency_ms).clusters()
+        return self.latency_messages.clusters()
 
     @property
     def delays(self) -> Clusters:
@@ -149,7 +154,7 @@ class EchoObservations(CellObservations):
 
     def messages(self, metric: str) -> Messages | None:
         if metric == "latency_mean_ms":
-            return self._of_due(self.latency_ms)
+            return self.latency_messages
         found = quantile_of(metric)
         return None if found is None else self._times(found[0])
 
@@ -164,7 +169,7 @@ class EchoObservations(CellObservations):
 
     def _times(self, name: str) -> Messages | None:
         if name == "latency":
-            return self._of_due(self.latency_ms)
+            return self.latency_messages
         if name == "one_way_delay":
             return self._of_due(np.where(self._fields("delivered"), self._fields("delay_ms"), np.nan))
         if name == "acknowledgement_time":
@@ -231,8 +236,9 @@ def latency_ratio(above: EchoObservations, below: EchoObservations) -> Interval:
 
     What is lost is no longer in one mean alone, and the trace's slow seconds are in both.
     """
-    upper, lower = received_by_both("latency_mean_ms", above, below) or (above.latencies, below.latencies)
-    return ratio_of_means(upper, lower, same_units=True)
+    every = above.latency_messages, below.latency_messages
+    upper, lower = in_common(*every) or every
+    return ratio_of_means(upper.clusters(), lower.clusters(), same_units=True)
 
 
 def overhead_ratio(above: EchoObservations, below: EchoObservations) -> Interval:
