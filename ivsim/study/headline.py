@@ -177,7 +177,7 @@ class Steps(Headline):
     """Says what each step along an axis changes: the smallest and the largest difference over the other axes.
 
     Attributes:
-        steps: pairs of values of the axis, from and to; one that changes nothing by more than noise is left out.
+        steps: pairs of values of the axis, from and to; one of which no difference is sure is left out.
         each: an axis whose values are listed one by one.
         opening, closing: stand around the steps; `{metric}` in the closing is its sum over the cells that
             `closing_where` names.
@@ -224,7 +224,7 @@ class Steps(Headline):
         return f"{self.opening} {joined(claims)}.".strip()
 
     def _part(self, engine: Engine, some: Sequence[Difference]) -> Claim | None:
-        """Return what a step does to a metric; None where it does nothing by more than noise."""
+        """Return what a step does to a metric; None where no difference is sure."""
         every = [condition(one.pair, self.axis) for one in some]
         sure = [one for one in some if self.says(one.row)]
         metric = some[0].row.metric

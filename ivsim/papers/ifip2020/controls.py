@@ -35,7 +35,7 @@ def controls_section(observations: PaperCells, store: Store) -> str:
     return "\n\n".join(
         [
             "## Controls",
-            _fewer(observations),
+            fewer_vehicles(observations),
             _both_ways(observations),
             _bbr(observations),
             _one_datagram(observations),
@@ -45,7 +45,7 @@ def controls_section(observations: PaperCells, store: Store) -> str:
     )
 
 
-def _fewer(observations: Observations) -> str:
+def fewer_vehicles(observations: Observations) -> str:
     """Compare side by side with few vehicles alone at twice the interval, over the same seconds of the trace."""
     found = []
     for mode in MODES:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ivsim.papers.ifip2020 import controls
+from ivsim.papers.ifip2020.controls import fewer_vehicles
 from ivsim.papers.ifip2020.paper import PaperCells
 from ivsim.study.cells import DONE, Cell, Kept, Task
 from ivsim.study.engines.echo.observations import EchoObservations
@@ -42,7 +42,7 @@ def told(sweep: str, repetitions: int, **values: Any) -> Told:
 def test_fewer_vehicles_are_compared_with_the_same_repetitions_side_by_side() -> None:
     cells = PaperCells([told("loss_large", 9, loss=0.0), told("fewer", 3, interval_s=20.0)])
     assert cells.get("loss_large", MODE, loss=0.0).latency().estimate > 200
-    (row,) = (line for line in controls._fewer(cells).splitlines() if MODE in line)
+    (row,) = (line for line in fewer_vehicles(cells).splitlines() if MODE in line)
     _, _, beside, alone, apart, more, _ = (part.strip() for part in row.split("|"))
     assert beside == alone
     assert apart.startswith("0 [")

@@ -174,6 +174,13 @@ def test_a_step_that_costs_little_is_told_and_no_choice_is_made_by_it(made_store
     assert first_words(store).startswith("Of 3 differences compared, ")
     assert "2 are too small to matter" in first_words(store)
     store, _ = made_store(
+        "d",
+        latencies(1_000, 1_200, 1_300, 1_400, lossy=(1_000, 1_030, 1_030, 1_030)),
+        headline=CHOOSE,
+        axes=AXES,
+    )
+    assert "n = 15 vehicles; on loss 0.25 differences are too small to matter. Of 12" in first_words(store)
+    store, _ = made_store(
         "c", mean, headline={"kind": "extremes", "metric": "latency_mean_ms"}, axes={"mode": MODES[:2]}
     )
     assert first_words(store) == "The difference that it compares is too small to matter."
