@@ -30,6 +30,7 @@ from ivsim.study import charts
 from ivsim.study.cells import Cell, Kept, Session
 from ivsim.study.engines import run_axes
 from ivsim.study.engines.base import Axis, Checked, Engine, Outcome, Results, Tick
+from ivsim.study.engines.whole_run import link_checks
 from ivsim.study.engines.whole_run.age_of_information import AGE_METRICS, OF_OUTAGES, age_figures, mean_age
 from ivsim.study.engines.whole_run.observations import LedgerObservations
 from ivsim.study.engines.whole_run.platform_metrics import PLATFORM_METRICS, platform_metrics
@@ -40,7 +41,6 @@ from ivsim.study.engines.whole_run.security_metrics import (
     security_metrics,
 )
 from ivsim.study.engines.whole_run.timely import TIMELY_METRICS, timely_figures
-from ivsim.study.markdown import table
 from ivsim.study.results import CellResult, done_of
 from ivsim.topologies import TOPOLOGIES
 from ledger.metrics import METRICS, Metric
@@ -129,16 +129,7 @@ class WholeRun(Engine):
 
     def sections(self, directory: Path, results: Sequence[CellResult]) -> list[str]:
         del directory
-        certificates = [
-            (result.cell.name, certificate)
-            for result in results
-            for one in result.done
-            if (certificate := one.figures.get("certificate"))
-        ]
-        if not certificates:
-            return []
-        rows = [[name, str(c.get("verdict")), str(c.get("statement"))] for name, c in certificates]
-        return ["## What the links did\n\n" + table(["cell", "certificate", "what it says"], rows)]
+        return link_checks.sections(results)
 
     def caveats(self, results: Sequence[CellResult]) -> list[str]:
         return run_axes.caveats(results)
