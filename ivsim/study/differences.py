@@ -15,13 +15,26 @@ from ivsim.study.summary import DASH, scaled, short
 
 
 def differences(study: Study, found: Sequence[CellResult]) -> list[Difference]:
-    """Return what the headline's metrics differ in between the cells that it compares, all tests together at 5 % (Holm)."""
+    """Return what the headline's metrics differ in between the cells that it compares, all tests together at 5 % (Holm).
+
+    A metric is compared where the table of the cells' sweep shows it and the cells have it: more tests would only cost power.
+    """
     chosen = study.headline_kind
-    cells = about(chosen, found)
-    both = [(pair, metric) for pair in chosen.pairs(study.measured_by, cells) for metric in chosen.compared]
+    cells = [r for r in about(chosen, found) if any(_shows(study, r, metric) for metric in chosen.compared)]
+    both = [
+        (pair, metric)
+        for pair in chosen.pairs(study.measured_by, cells)
+        for metric in chosen.compared
+        if _shows(study, pair.below, metric) and _shows(study, pair.above, metric)
+    ]
     rows = [row_of(metric, pair.below, pair.above) for pair, metric in both]
     rows = judged(rows, study, tests=chosen.tests(cells))
     return [Difference(pair, row) for (pair, _), row in zip(both, rows, strict=True)]
+
+
+def _shows(study: Study, result: CellResult, metric: str) -> bool:
+    cell = result.cell
+    return metric in study.metrics_of(cell.sweep) and study.measured_by.unmeasurable(cell, metric) is None
 
 
 def section(study: Study, found: Sequence[Difference]) -> str:

@@ -122,10 +122,21 @@ class Study(Strict):
                 _parsed(level)
             except ValueError as error:
                 raise ValueError(f"service_levels.{name} {error}") from None
+        self._check_headline(engine)
+        return self
+
+    def _check_headline(self, engine: Engine) -> None:
         _asked(lambda: self.headline_kind.check(engine))
         if (about := self.headline_kind.sweep) is not None and about not in self.sweeps:
             raise ValueError(f"headline.sweep {about!r}: sweeps are {', '.join(self.sweeps)}")
-        return self
+        shown = {
+            name for sweep in self.all_sweeps() if about in (None, sweep) for name in self.metrics_of(sweep)
+        }
+        for name in self.headline_kind.compared if self.headline else []:
+            if name not in shown:
+                raise ValueError(
+                    f"headline: metric {name!r}: the tables that it is about show {', '.join(sorted(shown))}"
+                )
 
     @property
     def measured_by(self) -> Engine:
@@ -137,6 +148,10 @@ class Study(Strict):
 
     def metric(self, name: str) -> Metric:
         return self.measured_by.metrics[name]
+
+    def metrics_of(self, sweep: str) -> list[str]:
+        """Return the metrics that the table of a sweep shows."""
+        return self.all_sweeps()[sweep].metrics or self.metrics
 
     def repetitions_of(self, cell: Cell, *, quick: bool = False) -> int:
         """Return how often a cell is measured: as often as its sweep says, else as the study; once in a quick look."""

@@ -117,7 +117,7 @@ def _tables(study: Study, found: Sequence[CellResult]) -> str:
     for name, sweep in study.all_sweeps().items():
         if not any(result.cell.sweep == name for result in found):
             continue  # of one cell measured twice the other sweeps have none
-        axes, metrics = list(sweep.axes), sweep.metrics or study.metrics
+        axes, metrics = list(sweep.axes), study.metrics_of(name)
         shown |= dict.fromkeys(metrics)
         heads = [f"{m}, {unit}" if (unit := _unit(study, m)) else m for m in metrics]
         rows = [
@@ -164,9 +164,9 @@ def _levels(study: Study, found: Sequence[CellResult]) -> str:
 def _certainty(study: Study, found: Sequence[CellResult]) -> str:
     """Say on what the intervals stand: the unit, how many of it, and how much dependence costs."""
     rows = []
-    for name, sweep in study.all_sweeps().items():
+    for name in study.all_sweeps():
         cells = [result for result in found if result.cell.sweep == name and result.done]
-        for metric in sweep.metrics or study.metrics:
+        for metric in study.metrics_of(name):
             known = [one for r in cells if (one := r.interval(metric)).estimate is not None]
             if known:
                 rows.append([name, metric, *_stands_on(known)] if name else [metric, *_stands_on(known)])

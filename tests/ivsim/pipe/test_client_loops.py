@@ -98,6 +98,8 @@ def test_every_loop_gets_back_what_it_sent(client, tmp_path):
         assert outcome.failure is None, (cell.values, outcome.failure)
         assert set(outcome.figures) <= set(CLIENT_METRICS)
         options = cell.options
+        lacking = engine_named("clients").unmeasurable(cell, "produce_ms")
+        assert (outcome.figures.get("produce_ms") is None) == (lacking is not None)
         if options.path == "bare":
             assert outcome.figures["produce_ms"] > 0
             continue

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ivsim.study.differences import differences, section
+from ivsim.study.model import cells_of
 from ivsim.study.report import results, sections
+from ivsim.study.results import CellResult
 
 Make = Callable[..., tuple[Any, list[Any]]]
 STEPS = {
@@ -87,3 +89,33 @@ def test_of_one_cell_there_is_none(made_store: Make, headline: dict[str, Any]) -
     store, _ = made_store("a", by_mode, headline=headline, axes={"mode": ["mqtt qos0"]})
     found = differences(store.study, results(store))
     assert (found, section(store.study, found)) == ([], "")
+
+
+def test_a_metric_is_compared_where_a_table_shows_it_and_the_cells_have_it(made_store: Make) -> None:
+    modes = {"mode": ["mqtt qos0", "coap non"]}
+    sweeps = {"near": {"axes": modes}, "far": {"axes": modes, "metrics": ["unsuccessful_ratio"]}}
+    for chosen in (STEPS, CHOOSE | {"metrics": ["latency_mean_ms"]}, {}):
+        store, _ = made_store(f"a{len(chosen)}", by_mode, headline=chosen, axes={}, sweeps=sweeps)
+        found = differences(store.study, results(store))
+        assert [(one.pair.beside or one.pair.below.cell.sweep) for one in found] == ["near"]
+
+
+def test_what_a_kind_of_cell_cannot_have_is_not_compared(made_study: Any) -> None:
+    changed = {
+        "engine": "whole_run",
+        "metrics": ["overhead_bytes_per_message", "full_handshake_bytes_mean"],
+        "axes": {"mode": ["mqtt qos1"], "security": ["plain", "tls", "mtls"]},
+        "headline": {
+            "kind": "steps",
+            "axis": "security",
+            "steps": [["plain", "tls"], ["tls", "mtls"]],
+            "metrics": ["overhead_bytes_per_message", "full_handshake_bytes_mean"],
+        },
+    }
+    study = type(made_study).model_validate(made_study.model_dump() | changed)
+    nothing_yet = [CellResult(cell) for cell in cells_of(study, "made up")]
+    assert [(one.pair.step, one.row.metric) for one in differences(study, nothing_yet)] == [
+        ("plain to tls", "overhead_bytes_per_message"),
+        ("tls to mtls", "overhead_bytes_per_message"),
+        ("tls to mtls", "full_handshake_bytes_mean"),
+    ]

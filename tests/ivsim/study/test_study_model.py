@@ -150,6 +150,11 @@ vehicles = 3
             'question = "q"\nheadline = {kind = "choose", axis = "mode", metrics = []}',
             "headline.metrics: List should have at least 1 item",
         ),
+        (
+            'question = "q"',
+            'question = "q"\nheadline = {kind = "choose", axis = "mode", metrics = ["lost"]}',
+            "headline: metric 'lost': the tables that it is about show latency_mean_ms",
+        ),
         ("[scenario]", "[scenario", "study.toml"),
         (
             'question = "q"',

@@ -28,7 +28,12 @@ SECURITY_METRICS: Final[dict[str, Metric]] = {
             metric
             for kind in ("full", "resumed")
             for metric in (
-                Metric(f"{kind}_handshake_p50_ms", "ms", _RUN, f"likewise, of {kind} handshakes alone"),
+                Metric(
+                    f"{kind}_handshake_p50_ms",
+                    "ms",
+                    _RUN,
+                    f"of a {kind} handshake: ClientHello to the client's Finished (DTLS: the server's), at the vehicles' end",
+                ),
                 Metric(
                     f"{kind}_handshake_bytes_mean",
                     "B",

@@ -115,6 +115,8 @@ class Clients(Engine):
         options = _options(cell)
         if metric.startswith("latency_") and options.loop == STREAM:
             return f"needs another loop than {STREAM}"
+        if metric.startswith(("produce_", "consume_")) and options.loop != STREAM:
+            return f"needs loop {STREAM}"
         return None
 
     def sections(self, directory: Path, results: Sequence[CellResult]) -> list[str]:
