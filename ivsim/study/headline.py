@@ -8,9 +8,7 @@ little that is; the others are counted.
 from __future__ import annotations
 
 import math
-import string
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final, NamedTuple
@@ -18,6 +16,19 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ivsim.study.engines.base import Engine
+from ivsim.study.headline_words import (
+    MOST_NAMED,
+    REST,
+    Claim,
+    Condition,
+    condition,
+    joined,
+    place_of,
+    placeholders,
+    ranged,
+    rest,
+    rises,
+)
 from ivsim.study.markdown import table
 from ivsim.study.pairs import (
     JUDGED,
@@ -28,22 +39,13 @@ from ivsim.study.pairs import (
     by_axis,
     cell_label,
     named,
-    others,
-    plural,
     units_of,
 )
 from ivsim.study.results import CellResult, done_of
-from ivsim.study.summary import DASH, scale_of, scaled, short, written
+from ivsim.study.summary import DASH, scaled, written
 from schemas.errors import Refusal
 
 UNDEFINED: Final = "undefined"
-# So many combinations of axes are named one by one; of more it says how many they are.
-MOST_NAMED: Final = 4
-# What the verdicts that are not `yes` are called behind a number.
-_REST: Final = {"no": "no more than noise", "too small": "too small to matter"}
-
-# Under what two cells were compared: the sweep, and the values of the axes that both have.
-Condition = tuple[tuple[str, str], ...]
 
 
 class Choice(NamedTuple):
@@ -63,13 +65,6 @@ class Choice(NamedTuple):
     next: str
     figure: float
     row: Row
-
-
-class Claim(NamedTuple):
-    """A part of a headline, and the differences that it says."""
-
-    text: str
-    rows: list[Row]
 
 
 class Headline(BaseModel):
@@ -209,36 +204,71 @@ class Steps(Headline):
         return along(engine, cells, self.axis, [(str(low), str(high)) for low, high in self.steps])
 
     def said(self, engine: Engine, found: Sequence[Difference]) -> str:
-        places: dict[str, dict[str, dict[str, list[Difference]]]] = {}
-        for one in found:
-            group = "" if self.each is None else str(one.pair.below.cell.values.get(self.each))
-            metrics = places.setdefault(group, {}).setdefault(one.pair.step, {})
-            metrics.setdefault(one.row.metric, []).append(one)
+        brief = self._is_long(found)
         claims = []
-        for group, steps in places.items():
-            place = "" if self.each is None else f"{named(engine, self.each, group)}, "
-            for step, metrics in steps.items():
-                parts = [part for some in metrics.values() if (part := self._part(engine, some))]
-                if parts:
-                    claims.append((f"{place}{step}: ", parts))
-        return f"{self.opening} {joined(claims)}.".strip()
+        for step, metrics in self._by_step(engine, found).items():
+            parts = [
+                Claim(f"{metric} {changes}", self._said_rows(some))
+                for metric, some in metrics.items()
+                if (changes := self._changes(engine, some, brief=brief))
+            ]
+            if parts:
+                claims.append((f"{step}: ", parts))
+        brief_words = [f"{step}{', '.join(part.text for part in parts)}" for step, parts in claims]
+        words = "; ".join(brief_words) if brief else joined(claims)
+        return f"{self.opening} {words}.".strip()
 
-    def _part(self, engine: Engine, some: Sequence[Difference]) -> Claim | None:
-        """Return what a step does to a metric; None where no difference is sure."""
+    def table(self, engine: Engine, found: Sequence[Difference]) -> str:
+        if not self._is_long(found):
+            return ""
+        rows = [
+            [step, metric, changes, units_of(self._said_rows(some))]
+            for step, metrics in self._by_step(engine, found).items()
+            for metric, some in metrics.items()
+            if (changes := self._changes(engine, some))
+        ]
+        note = "The smallest and the largest difference of a step, each with its 95 % interval."
+        return f"{table(['step', 'metric', 'difference', 'n'], rows)}\n\n{note}"
+
+    def _by_step(self, engine: Engine, found: Sequence[Difference]) -> dict[str, dict[str, list[Difference]]]:
+        """Return the differences of each metric that a step makes, values of `each` one after another."""
+        groups: dict[str, dict[str, dict[str, list[Difference]]]] = {}
+        for one in found:
+            group = ""
+            if self.each is not None:
+                group = f"{named(engine, self.each, str(one.pair.below.cell.values.get(self.each)))}, "
+            metrics = groups.setdefault(group, {}).setdefault(f"{group}{one.pair.step}", {})
+            metrics.setdefault(one.row.metric, []).append(one)
+        return {step: metrics for steps in groups.values() for step, metrics in steps.items()}
+
+    def _is_long(self, found: Sequence[Difference]) -> bool:
+        """Return whether more is to be said than a sentence has room for."""
+        steps = {
+            (one.pair.step, one.pair.below.cell.values.get(self.each or ""), one.row.metric)
+            for one in found
+            if self.says(one.row)
+        }
+        return len(steps) > MOST_NAMED
+
+    def _said_rows(self, some: Sequence[Difference]) -> list[Row]:
+        return [one.row for one in some if self.says(one.row)]
+
+    def _changes(self, engine: Engine, some: Sequence[Difference], *, brief: bool = False) -> str:
+        """Return what a step does to a metric, "" where no difference is sure; brief is without intervals."""
         every = [condition(one.pair, self.axis) for one in some]
         sure = [one for one in some if self.says(one.row)]
-        metric = some[0].row.metric
+        unit = engine.metrics[some[0].row.metric].unit
         said = []
         for word, up in (("more", True), ("less", False)):
             if those := [one for one in sure if rises(one.row) == up]:
-                difference = ranged([one.row for one in those], engine.metrics[metric].unit)
+                difference = ranged([one.row for one in those], unit, intervals=not brief)
                 place = place_of(engine, [condition(one.pair, self.axis) for one in those], every)
-                said.append(f"{difference} {word}{place}")
+                said.append(f"{difference} {word}{'' if brief and len(those) == len(some) else place}")
         if not said:
-            return None
-        others_ = rest([one.row for one in some if not self.says(one.row)])
-        behind = f" ({len(sure)} of {len(some)}; {others_})" if others_ else ""
-        return Claim(f"{metric} {' and '.join(said)}{behind}", [one.row for one in sure])
+            return ""
+        others = rest([one.row for one in some if not self.says(one.row)])
+        behind = f" ({len(sure)} of {len(some)}; {others})" if others else ""
+        return f"{' and '.join(said)}{behind}"
 
     def closed(self, cells: Sequence[CellResult]) -> str:
         wanted = {(axis, str(value)) for axis, value in self.closing_where.items()}
@@ -470,7 +500,7 @@ def _answer(chosen: Headline, engine: Engine, found: Sequence[Difference]) -> st
         behind = f" Of {len(rows)} differences compared, {more}." if (more := rest(unsaid)) else ""
         return chosen.said(engine, found) + behind
     if len(rows) == 1:
-        return f"The difference that it compares is {_REST[rows[0].verdict]}."
+        return f"The difference that it compares is {REST[rows[0].verdict]}."
     if any(row.sure for row in rows):
         return f"Of {len(rows)} differences compared, {rest(rows)}."
     open_ = rest([row for row in rows if row.verdict not in JUDGED])
@@ -481,80 +511,3 @@ def _answer(chosen: Headline, engine: Engine, found: Sequence[Difference]) -> st
 def about(chosen: Headline, results: Sequence[CellResult]) -> list[CellResult]:
     """Return the cells that a headline is about, measured or not."""
     return [r for r in results if chosen.sweep is None or r.cell.sweep == chosen.sweep]
-
-
-def rest(rows: Sequence[Row]) -> str:
-    """Return how many of some differences are of which verdict, of those that a headline does not say; "" without any."""
-    counts = Counter(row.verdict for row in rows)
-    return ", ".join(
-        f"{number} {'is' if number == 1 else 'are'} {_REST.get(verdict, f'without a verdict ({verdict})')}"
-        for verdict, number in counts.items()
-    )
-
-
-def rises(row: Row) -> bool:
-    """Return whether the second figure is the greater one."""
-    return row.comparison is not None and row.comparison.difference > 0
-
-
-def ranged(rows: Sequence[Row], unit: str, times: float = 1.0) -> str:
-    """Return the smallest and the largest of differences of one direction, `times` each, without sign, with their intervals."""
-    known = sorted((c for row in rows if (c := row.comparison)), key=lambda c: abs(c.difference))
-    factor, shown = scale_of(known[-1].difference, unit)
-    factor *= times
-    said = []
-    for one in (known[0], known[-1]):
-        signed = -factor if one.difference < 0 else factor
-        low, high = sorted((signed * one.low, signed * one.high))
-        said.append(f"{short(signed * one.difference)} [{short(low)}, {short(high)}]")
-    return f"{' to '.join(dict.fromkeys(said))} {shown}".strip()
-
-
-def joined(claims: Sequence[tuple[str, Sequence[Claim]]]) -> str:
-    """Return claims behind their names, each with its n, or with one n behind all where they have the same."""
-    every = [claim for _, some in claims for claim in some]
-    same = len({units_of(claim.rows) for claim in every}) == 1
-    said = "; ".join(
-        name
-        + ", ".join(claim.text if same else f"{claim.text} (n = {units_of(claim.rows)})" for claim in some)
-        for name, some in claims
-    )
-    return f"{said}, n = {units_of(every[0].rows)}" if same else said
-
-
-def condition(pair: Pair, axis: str) -> Condition:
-    """Return under what two cells along an axis were compared."""
-    sweep, values = others(pair.below, axis)
-    return (("sweep", sweep), *values)
-
-
-def place_of(engine: Engine, some: Sequence[Condition], every: Sequence[Condition]) -> str:
-    """Return which of all conditions some are: ` on all 3 traces`, ` on car-2024`; "" where there is but one."""
-    each = [dict(one) for one in every]
-    names = dict.fromkeys(name for one in each for name in one)
-    varying = [name for name in names if len({one.get(name) for one in each}) > 1]
-    if not varying:
-        return ""
-    alone = len(varying) == 1
-    kinds = plural(varying[0]) if alone else f"combinations of {' and '.join(varying)}"
-    if len(some) == len(every):
-        return f" {'on' if alone else 'in'} {'both' if len(every) == 2 else f'all {len(every)}'} {kinds}"
-    for name in varying:
-        values = dict.fromkeys(value for one in some if (value := dict(one).get(name)) is not None)
-        if sum(one.get(name) in values for one in each) == len(some):
-            return f" on {_listed([named(engine, name, value) for value in values])}"
-    if len(some) > MOST_NAMED:
-        return f" in {len(some)} of {len(every)} {kinds}"
-    words = [
-        " with ".join(named(engine, name, value) for name, value in one if name in varying) for one in some
-    ]
-    return f" on {_listed(words)}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-
-
-def placeholders(text: str) -> list[str]:
-    """Return the names in braces, each once."""
-    return list(dict.fromkeys(name for _, name, _, _ in string.Formatter().parse(text) if name))

@@ -137,8 +137,10 @@ def units_of(rows: Sequence[Row]) -> str:
 
 
 def plural(noun: str) -> str:
-    """Return a noun's plural; of `batch of messages` that of its first word."""
+    """Return a noun's plural; of `batch of messages` that of its first word. An axis such as `bytes` is one already."""
     word, gap, rest = noun.partition(" ")
+    if word.endswith("s") and not word.endswith("ss"):
+        return noun
     if word.endswith("y") and word[-2:-1] not in set("aeiou"):
         return f"{word[:-1]}ies{gap}{rest}"
-    return f"{word}{'es' if word.endswith(('s', 'ch', 'x')) else 's'}{gap}{rest}"
+    return f"{word}{'es' if word.endswith(('ss', 'ch', 'x')) else 's'}{gap}{rest}"

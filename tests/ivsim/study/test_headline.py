@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from ivsim.study.differences import differences
 from ivsim.study.engines.base import engine_named
-from ivsim.study.headline import Extremes, headline, opening, place_of
+from ivsim.study.headline import Extremes, headline, opening
+from ivsim.study.headline_words import place_of
 from ivsim.study.pairs import Row, plural, units_of
 from ivsim.study.report import results
 from ivsim.study.statistics import Comparison, Interval, holm
@@ -160,6 +162,33 @@ def test_steps_say_the_smallest_and_the_largest_difference(made_store: Make) -> 
     ).groups()  # type: ignore[union-attr]
     assert float(first.split()[0]) == pytest.approx(20, abs=4)
     assert float(second.split()[0]) == pytest.approx(40, abs=4)
+
+
+def test_many_steps_have_their_intervals_in_a_table(made_store: Make) -> None:
+    modes = ["mqtt qos0", "mqtt qos1", "mqtt qos2", "amqp auto", "amqp manual", "coap non"]
+    steps = [[low, high] for low, high in pairwise(modes)]
+
+    def mean(cell: Any) -> float:
+        return 100.0 + 20 * modes.index(cell.values["mode"])
+
+    axes = {"mode": modes, "loss": [0.0, 0.25]}
+    store, _ = made_store("a", mean, headline=STEPS | {"steps": steps}, axes=axes)
+    study, found = store.study, results(store)
+    apart = differences(study, found)
+    text = opening(study.headline_kind, study.measured_by, found, apart)
+    words, rows, note = text.split("\n\n")
+    F = r"\d+\.\d to \d+\.\d"  # noqa: N806 - two figures
+    assert re.match(
+        rf"\*\*MQTT QoS 0 to MQTT QoS 1: latency_mean_ms {F} ms more; MQTT QoS 1 to MQTT QoS 2: l", words
+    )
+    assert "[" not in words
+    assert rows.splitlines()[0] == "| step | metric | difference | n |"
+    assert len(rows.splitlines()) == 2 + 5
+    assert re.search(
+        rf"\| MQTT QoS 0 to MQTT QoS 1 \| latency_mean_ms \| {D} to {D} ms more on both losses \| 15 vehicles \|",
+        rows,
+    )
+    assert "95 % interval" in note
 
 
 def test_a_step_that_costs_little_is_told_and_no_choice_is_made_by_it(made_store: Make) -> None:
@@ -334,6 +363,7 @@ def test_a_difference_has_a_unit_that_suits_it(largest: float, unit: str, shown:
         ("batch of messages", "batches of messages"),
         ("platform_durability", "platform_durabilities"),
         ("delay", "delays"),
+        ("bytes", "bytes"),
     ],
 )
 def test_several_have_a_plural(noun: str, many: str) -> None:
