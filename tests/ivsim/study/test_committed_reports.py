@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 STUDIES = Path(__file__).parents[3] / "studies"
-# Measured when intervals were Student's around a mean; each leaves the list with its next report.
-BEFORE = {"security-price"}
 BELOW_ZERO = re.compile(r"[\d.,]+ \[-[\d.,]+, [^\]]+\]")
 
 
@@ -24,8 +22,7 @@ def results_of(report: str) -> str:
 def test_no_interval_of_what_is_positive_reaches_below_zero(name: str) -> None:
     results = results_of((STUDIES / name / "report.md").read_text())
     assert results.count(" [") > 10
-    # One that was made anew is not in the list any more.
-    assert bool(BELOW_ZERO.findall(results)) == (name in BEFORE)
+    assert BELOW_ZERO.findall(results) == []
 
 
 def test_an_impossible_interval_is_seen() -> None:
