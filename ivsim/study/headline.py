@@ -204,7 +204,7 @@ class Steps(Headline):
         return along(engine, cells, self.axis, [(str(low), str(high)) for low, high in self.steps])
 
     def said(self, engine: Engine, found: Sequence[Difference]) -> str:
-        brief = self._is_long(found)
+        brief = self._is_long(engine, found)
         claims = []
         for step, metrics in self._by_step(engine, found).items():
             parts = [
@@ -214,12 +214,11 @@ class Steps(Headline):
             ]
             if parts:
                 claims.append((f"{step}: ", parts))
-        brief_words = [f"{step}{', '.join(part.text for part in parts)}" for step, parts in claims]
-        words = "; ".join(brief_words) if brief else joined(claims)
+        words = joined(claims, with_n=not brief)
         return f"{self.opening} {words}.".strip()
 
     def table(self, engine: Engine, found: Sequence[Difference]) -> str:
-        if not self._is_long(found):
+        if not self._is_long(engine, found):
             return ""
         rows = [
             [step, metric, changes, units_of(self._said_rows(some))]
@@ -241,14 +240,10 @@ class Steps(Headline):
             metrics.setdefault(one.row.metric, []).append(one)
         return {step: metrics for steps in groups.values() for step, metrics in steps.items()}
 
-    def _is_long(self, found: Sequence[Difference]) -> bool:
+    def _is_long(self, engine: Engine, found: Sequence[Difference]) -> bool:
         """Return whether more is to be said than a sentence has room for."""
-        steps = {
-            (one.pair.step, one.pair.below.cell.values.get(self.each or ""), one.row.metric)
-            for one in found
-            if self.says(one.row)
-        }
-        return len(steps) > MOST_NAMED
+        parts = [some for metrics in self._by_step(engine, found).values() for some in metrics.values()]
+        return sum(bool(self._said_rows(some)) for some in parts) > MOST_NAMED
 
     def _said_rows(self, some: Sequence[Difference]) -> list[Row]:
         return [one.row for one in some if self.says(one.row)]
@@ -382,9 +377,7 @@ class Choose(Headline):
             )
             for those in alike.values()
         ]
-        said = (
-            joined([("", [one]) for one in claims]) if with_figures else "; ".join(one.text for one in claims)
-        )
+        said = joined([("", [one]) for one in claims], with_n=with_figures)
         most = "most" if metric in self.higher else "least"
         return f"For {most} {metric} choose {'; '.join(filter(None, (said, behind)))}."
 

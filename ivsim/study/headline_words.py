@@ -55,16 +55,17 @@ def ranged(rows: Sequence[Row], unit: str, times: float = 1.0, *, intervals: boo
     return f"{' to '.join(dict.fromkeys(said))} {shown}".strip()
 
 
-def joined(claims: Sequence[tuple[str, Sequence[Claim]]]) -> str:
+def joined(claims: Sequence[tuple[str, Sequence[Claim]]], *, with_n: bool = True) -> str:
     """Return claims behind their names, each with its n, or with one n behind all where they have the same."""
     every = [claim for _, some in claims for claim in some]
     same = len({units_of(claim.rows) for claim in every}) == 1
+    each = with_n and not same
     said = "; ".join(
         name
-        + ", ".join(claim.text if same else f"{claim.text} (n = {units_of(claim.rows)})" for claim in some)
+        + ", ".join(f"{claim.text} (n = {units_of(claim.rows)})" if each else claim.text for claim in some)
         for name, some in claims
     )
-    return f"{said}, n = {units_of(every[0].rows)}" if same else said
+    return f"{said}, n = {units_of(every[0].rows)}" if with_n and same else said
 
 
 def condition(pair: Pair, axis: str) -> Condition:
