@@ -12,7 +12,7 @@ import pytest
 from ivsim.study.differences import differences
 from ivsim.study.engines.base import engine_named
 from ivsim.study.headline import Extremes, headline, opening
-from ivsim.study.headline_words import place_of
+from ivsim.study.headline_words import Claim, joined, place_of
 from ivsim.study.pairs import Row, plural, units_of
 from ivsim.study.report import results
 from ivsim.study.statistics import Comparison, Interval, holm
@@ -337,6 +337,17 @@ def test_n_of_several_is_from_the_fewest_to_the_most() -> None:
     few, many = (Interval(1.0, 0.9, 1.1, 900, "vehicle", units) for units in (14, 15))
     rows = [Row("a", "lost", one, many, None, "not measured") for one in (many, few)]
     assert units_of(rows) == "14 to 15 vehicles"
+
+
+def test_claims_have_their_n_together_apart_or_not_at_all() -> None:
+    def claim(text: str, units: int) -> Claim:
+        side = Interval(1.0, 0.9, 1.1, 900, "vehicle", units)
+        return Claim(text, [Row("a", "lost", side, side, None, "not measured")])
+
+    alike, apart = ([("x: ", [claim("one", 15), claim("two", units)])] for units in (15, 30))
+    assert joined(alike) == "x: one, two, n = 15 vehicles"
+    assert joined(apart) == "x: one (n = 15 vehicles), two (n = 30 vehicles)"
+    assert joined(alike, with_n=False) == joined(apart, with_n=False) == "x: one, two"
 
 
 @pytest.mark.parametrize(
