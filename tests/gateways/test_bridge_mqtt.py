@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from standing_still import stand_still
 
 from gateways.protocols.mqtt.address import mqtt_topic
 from gateways.receive_log import to_table
@@ -60,7 +61,7 @@ def own_topics(kafka: KafkaServer) -> KafkaTopics:
 
 
 def frozen(kafka: KafkaServer) -> None:
-    os.killpg(kafka.process.pid, signal.SIGSTOP)
+    stand_still(kafka.process.pid)
 
 
 def thawed(kafka: KafkaServer) -> None:

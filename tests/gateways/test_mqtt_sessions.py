@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+from standing_still import stand_still
 
 from gateways.protocols import PROTOCOLS
 from gateways.protocols.backoff import Backoff
@@ -252,7 +253,7 @@ async def test_a_broker_without_our_session_is_told_everything_again(broker, bot
     here = Endpoint(broker.host, broker.port)
     both.client = MQTT.vehicle_client(here, 1, MQTT.modes[mode], both, VehicleSettings())
     await both.client.connect()
-    os.killpg(broker.process.pid, signal.SIGSTOP)
+    stand_still(broker.process.pid)
     payloads = [b"%d" % k for k in range(8)]
     for token, payload in enumerate(payloads):
         assert both.client.ready()
@@ -272,7 +273,7 @@ async def test_the_peers_receive_maximum_is_respected(broker, both: Both) -> Non
     here = Endpoint(broker.host, broker.port)
     both.client = MQTT.vehicle_client(here, 1, MQTT.modes["qos1"], both, VehicleSettings(receive_max=7))
     await both.client.connect()
-    os.killpg(broker.process.pid, signal.SIGSTOP)
+    stand_still(broker.process.pid)
     try:
         sent = 0
         while both.client.ready():

@@ -16,6 +16,7 @@ from typing import Any
 import aiocoap
 import pytest
 from confluent_kafka import Consumer
+from standing_still import stand_still
 
 from ivsim.testbed.child import Child
 from ivsim.testbed.kafka import KafkaServer
@@ -148,7 +149,7 @@ def test_while_kafka_stands_still_the_gateway_holds_no_more_than_allowed(
             protocol, mode, receive_max=5
         )  # fmt: skip
         # Before the first message: in the middle of a run the gateway may pause while 3 of 5 are held, and stay so.
-        os.kill(server.process.pid, signal.SIGSTOP)
+        stand_still(server.process.pid)
         try:
             scenario = {"vehicles": 10, "interval_s": 0.1, "duration_s": 5.0}
             sender = rig.sender(protocol, mode, gateway.port, scenario, drain_s=40.0)

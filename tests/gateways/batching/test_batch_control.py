@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standing_still import stand_still
 
 from gateways.batch_control import BatchControl, controller_settings
 from gateways.batching.asked import Batching
@@ -225,7 +226,7 @@ def test_while_kafka_stands_still_a_gateway_that_chooses_keeps_its_setting_and_l
         )  # fmt: skip
         publish(server, messages[:200])
         until(gateway, lambda event: event["delivered"] == 200)
-        os.kill(kafka.process.pid, signal.SIGSTOP)
+        stand_still(kafka.process.pid)
         try:
             publish(server, messages[200:])
             rows = len(log.read_text().splitlines())
