@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Self
-
-import psutil
 
 from ivsim.testbed.kafka import java_command
 from ivsim.testbed.owned_server import OwnedServer
@@ -28,7 +26,6 @@ _ANSWER_S: Final = 2.0
 EXECUTOR_MB: Final = 1_024
 HOME: Final = "/opt/spark"  # where a worker sees Spark
 _WORK: Final = "/var/spark"
-_EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 # `unshare` made a mount namespace, which ends with the worker: what is mounted here needs no one to take it away.
 _ROOT: Final = """
 set -eu
@@ -137,15 +134,6 @@ class SparkWorker(OwnedServer):
 
     def ready(self) -> bool:
         return any(worker["port"] == self._port for worker in (self._master.workers() or {}).values())
-
-    def executors(self) -> list[int]:
-        """Return the process ids of its executors."""
-        found = []
-        for child in psutil.Process(self.process.pid).children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                if _EXECUTOR in child.cmdline():
-                    found.append(child.pid)
-        return found
 
     def _prepare(self) -> None:
         self._make_directory()

@@ -37,6 +37,7 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.spark_cluster import SparkCluster
 from schemas.kafka_login import client_settings, read_login
 from tests import oracle
+from tests.spark_executors import executors_of
 from tests.store_server import BUCKET, KEYS, StoreServer, store_with_keys
 from twin.object_store import reached
 from twin.place import Place
@@ -212,7 +213,7 @@ class Deployment:
         leader.relaunch()
         leader.await_answer()
 
-        self.kill("an executor", psutil.Process(self.cluster.workers[0].executors()[0]))
+        self.kill("an executor", psutil.Process(executors_of(self.cluster.workers[0].process.pid)[0]))
         until(lambda: "was opened again (" in serving.told() or None, 60, serving.told)
         states.await_records(states.records() + BETWEEN_ENDS, serving)
 

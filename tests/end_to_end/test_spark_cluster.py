@@ -14,6 +14,7 @@ import pytest
 from end_to_end_runs import Runs, processes_of
 
 from ivsim.audit import audit
+from tests.spark_executors import executors_among
 from tests.store_server import BUCKET, KEYS, store_with_keys
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.broker, pytest.mark.netns, pytest.mark.full]
@@ -51,9 +52,7 @@ def test_a_run_whose_executor_is_killed_is_degraded_and_loses_nothing(runs: Runs
     )  # fmt: skip
     run.wait_until_emitting(100)
     name = json.loads((run.directory / "manifest.json").read_text())["run"]
-    executors = [
-        pid for pid in processes_of(name) if "CoarseGrainedExecutorBackend" in " ".join(psutil.Process(pid).cmdline())
-    ]  # fmt: skip
+    executors = executors_among(processes_of(name))
     assert len(executors) == 2
     os.kill(executors[0], signal.SIGKILL)
     done = run.finish()

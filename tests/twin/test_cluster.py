@@ -18,6 +18,7 @@ from ivsim.testbed.registry import RunRecord
 from ivsim.testbed.spark_cluster import HOME, SparkCluster
 from schemas.topics import vehicle_id
 from tests import oracle
+from tests.spark_executors import executors_of
 from tests.store_server import BUCKET, KEYS, StoreServer, store_with_keys
 from tests.twin.conftest import JARS
 from tests.twin.made_up import MadeUpRun, await_taken
@@ -63,10 +64,6 @@ def in_store(store: StoreServer, name: str) -> dict[str, object]:
     }
 
 
-def executors_of(cluster: SparkCluster) -> list[int]:
-    return [pid for worker in cluster.workers for pid in worker.executors()]
-
-
 def test_an_executor_that_is_killed_costs_some_seconds_and_no_message(
     cluster: SparkCluster, store: StoreServer, run: MadeUpRun, tmp_path: Path
 ) -> None:
@@ -79,7 +76,7 @@ def test_an_executor_that_is_killed_costs_some_seconds_and_no_message(
         send(run, sent, 1, 60)
         await_taken(config, sum(map(len, sent.values())))
         send(run, sent, 61, 100)
-        executors = executors_of(cluster)
+        executors = [pid for worker in cluster.workers for pid in executors_of(worker.process.pid)]
         assert len(executors) == 2
         # What there is of the project and of its packages on this host, executors do not see.
         for pid in executors:
